@@ -1,0 +1,116 @@
+"""Builder: F for graph code. `F.exp(e)` appends nodes; Expr has the arithmetic operators that Values must not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.graph.node import Node, Value, constant_node
+from hybrid_lab.ops.namespace import Namespace
+from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.run import infer
+
+
+class Expr:
+    """A Value in the hands of gradient, lowering and aux rules."""
+
+    __slots__ = ("builder", "value")
+
+    def __init__(self, builder: Builder, value: Value):
+        self.builder, self.value = builder, value
+
+    def _binary(self, name: str, lhs: Any, rhs: Any) -> Expr:
+        return self.builder.apply(get(name).bind(), (lhs, rhs))
+
+    def __add__(self, other: Any) -> Expr:
+        return self._binary("broadcast_add", self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return self._binary("broadcast_add", other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return self._binary("broadcast_sub", self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return self._binary("broadcast_sub", other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return self._binary("broadcast_mul", self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return self._binary("broadcast_mul", other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return self._binary("broadcast_div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return self._binary("broadcast_div", other, self)
+
+    def __pow__(self, other: Any) -> Expr:
+        return self._binary("broadcast_power", self, other)
+
+    def __rpow__(self, other: Any) -> Expr:
+        return self._binary("broadcast_power", other, self)
+
+    def __neg__(self) -> Expr:
+        return self.builder.apply(get("negative").bind(), (self,))
+
+    def __bool__(self) -> bool:
+        raise TypeError("a rule must not branch on values; use F.where")
+
+    def __repr__(self) -> str:
+        return f"Expr({self.value!r})"
+
+
+class Builder(Namespace):
+    """Appends nodes, inferring shapes and dtypes at once where those of the inputs are known."""
+
+    def __init__(self) -> None:
+        super().__init__(self.apply)
+        self._origin: Node | None = None
+
+    @contextmanager
+    def origin(self, node: Node | None) -> Iterator[None]:
+        """Nodes made inside carry the scope and source line of `node`."""
+        before, self._origin = self._origin, node
+        try:
+            yield
+        finally:
+            self._origin = before
+
+    def expr(self, value: Any) -> Any:
+        return Expr(self, value) if isinstance(value, Value) else value
+
+    def apply(self, op: Operator, inputs: Sequence[Any]) -> Any:
+        """The visible outputs as Expr, or a tuple of them."""
+        values = self.append(op, [item.value if isinstance(item, Expr) else item for item in inputs])
+        visible = op.num_visible
+        if visible == 1:
+            return Expr(self, values[0])
+        return tuple(Expr(self, value) for value in values[:visible])
+
+    def append(self, op: Operator, inputs: Sequence[Any], draw: int | None = None) -> tuple[Value, ...]:
+        """All outputs of a new node. Arrays among the inputs become constants."""
+        operands = tuple(constant_node(item) if isinstance(item, np.ndarray) else item for item in inputs)
+        return make_node(op, operands, origin=self._origin, draw=draw).outputs
+
+
+def make_node(op: Operator, inputs: Sequence[Any], origin: Node | None = None, draw: int | None = None) -> Node:
+    """A node with the scope and location of `origin`, inferred where its inputs are."""
+    shapes = dtypes = None
+    if all(item.shape is not None and item.dtype is not None for item in inputs if isinstance(item, Value)):
+        shapes, dtypes = infer_outputs(op, inputs)
+    scope, location = (origin.scope, origin.location) if origin is not None else ("", None)
+    return Node(op, inputs, scope=scope, location=location, draw=draw, shapes=shapes, dtypes=dtypes)
+
+
+def infer_outputs(op: Operator, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Shapes and dtypes of the outputs for inferred inputs (immediates have shape () and no dtype)."""
+    return infer(
+        op,
+        tuple(item.shape if isinstance(item, Value) else () for item in inputs),
+        tuple(item.dtype if isinstance(item, Value) else None for item in inputs),
+    )

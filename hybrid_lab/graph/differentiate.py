@@ -1,0 +1,64 @@
+"""Differentiate: a forward graph becomes one joint forward and backward graph, by the records' own gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab.graph.builder import Builder, Expr
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Value, input_node
+
+
+def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
+    """The joint graph: inputs + one head gradient per differentiable output; outputs + one gradient per Value in `wrt`.
+
+    The graph is inferred and its mode bound. The gradient of an input that no output depends on is zeros.
+    """
+    builder = Builder()
+    needed = depends_on(graph, wrt)
+    gradients: dict[Value, Expr] = {}
+
+    heads = []
+    for index, output in enumerate(graph.outputs):
+        head = input_node(f"head_grad{index}", "head_grad", shape=output.shape, dtype=output.dtype)
+        heads.append(head)
+        _accumulate(gradients, output, Expr(builder, head))
+
+    for node in reversed(graph.nodes):
+        if not node.inputs or not node.op.differentiable or not any(value in needed for value in node.values_in):
+            continue
+        visible = node.outputs[: node.op.num_visible]
+        douts = [gradients.get(value) for value in visible]
+        if all(dout is None for dout in douts):
+            continue
+        with builder.origin(node):
+            values = [builder.expr(item) for item in (*node.inputs, *node.outputs)]
+            results = node.op.grad(builder, *values, *douts)
+            results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+            for item, gradient in zip(node.inputs, results, strict=True):
+                if gradient is not None and isinstance(item, Value) and item in needed:
+                    _accumulate(gradients, item, gradient)
+
+    results = [gradients[value] if value in gradients else builder.zeros_like(Expr(builder, value)) for value in wrt]
+    return Graph(
+        [*graph.inputs, *heads],
+        [*graph.outputs, *(expr.value for expr in results)],
+        graph.effects,
+        graph.draws,
+        graph.name,
+    )
+
+
+def depends_on(graph: Graph, sources: Sequence[Value]) -> set[Value]:
+    """All Values that a change of `sources` can change."""
+    found = set(sources)
+    for node in graph.nodes:
+        if any(value in found for value in node.values_in):
+            found.update(node.outputs)
+    return found
+
+
+def _accumulate(gradients: dict[Value, Any], value: Value, gradient: Expr) -> None:
+    held = gradients.get(value)
+    gradients[value] = gradient if held is None else held + gradient

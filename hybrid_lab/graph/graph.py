@@ -1,0 +1,140 @@
+"""Graph: inputs, outputs and effects over immutable nodes, with the few ways to walk and rebuild it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from hybrid_lab.graph.node import Input, Node, Value, input_node
+
+#: A rewrite of one node: new inputs -> the values that replace its outputs, or None to keep it.
+Rewrite = Callable[[Node, tuple[Any, ...]], Sequence[Value] | None]
+
+
+class Graph:
+    """A program without side effects, but for `effects`: pairs (input, new value) applied after all readers have run.
+
+    inputs : Values of Input nodes, in call order
+    outputs : Values
+    draws : how many random numbers streams one run uses up (dead draws count too)
+    """
+
+    __slots__ = ("__weakref__", "_nodes", "draws", "effects", "inputs", "name", "outputs")
+
+    def __init__(
+        self,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        effects: Sequence[tuple[Value, Value]] = (),
+        draws: int = 0,
+        name: str = "",
+    ):
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.effects, self.draws, self.name = tuple(effects), draws, name
+        self._nodes: tuple[Node, ...] | None = None
+
+    @property
+    def roots(self) -> tuple[Value, ...]:
+        """Everything a run must compute: outputs, then the new values of effects."""
+        return self.outputs + tuple(new for _, new in self.effects)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes that a run needs, every input included, each after the nodes it reads, in program order."""
+        if self._nodes is None:
+            self._nodes = reachable((*self.inputs, *self.roots))
+        return self._nodes
+
+    @property
+    def operators(self) -> tuple[Node, ...]:
+        """The nodes that compute something: neither inputs nor constants."""
+        return tuple(node for node in self.nodes if node.inputs or not (isinstance(node.op, Input) or node.op.name == "constant"))
+
+    def users(self) -> dict[Value, list[Node]]:
+        """Value -> the nodes that read it (each once)."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.values_in):
+                found.setdefault(value, []).append(node)
+        return found
+
+    def map(self, rewrite: Rewrite) -> Graph:
+        """Rebuild the graph node by node. `rewrite(node, inputs)` returns replacement Values or None; untouched nodes are reused."""
+        return self.substitute({}, rewrite)
+
+    def substitute(self, mapping: dict[Value, Any], rewrite: Rewrite | None = None) -> Graph:
+        """As map, starting with some Values already replaced (by Values)."""
+        new: dict[Value, Any] = dict(mapping)
+        for node in self.nodes:
+            if all(value in new for value in node.outputs):
+                continue
+            inputs = tuple(new[item] if isinstance(item, Value) else item for item in node.inputs)
+            made = rewrite(node, inputs) if rewrite is not None else None
+            if made is None:
+                made = (node if inputs == node.inputs else node.replace(inputs=inputs)).outputs
+            for value, replacement in zip(node.outputs, made, strict=False):
+                new.setdefault(value, replacement)
+        return Graph(
+            [new[value] for value in self.inputs],
+            [new[value] for value in self.outputs],
+            [(new[target], new[value]) for target, value in self.effects],
+            self.draws,
+            self.name,
+        )
+
+    def extract(self, inputs: Sequence[Value], outputs: Sequence[Value], names: Sequence[str] | None = None) -> Graph:
+        """The part of the graph between `inputs` and `outputs` as a graph of its own, with fresh data inputs for `inputs`.
+
+        Variables that the part reads besides (parameters) stay inputs, after the given ones.
+        """
+        return extract(inputs, outputs, names)
+
+    def __repr__(self) -> str:
+        from hybrid_lab.graph.printer import format_graph
+
+        return format_graph(self)
+
+
+def reachable(values: Iterable[Value], stop: frozenset[Value] | set[Value] = frozenset()) -> tuple[Node, ...]:
+    """All nodes that compute `values`, in program order, not going past the Values in `stop`.
+
+    A node is always made after the nodes it reads, so creation order is a topological order.
+    """
+    seen: set[Node] = set()
+    stack = [value.node for value in values if value not in stop]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(value.node for value in node.values_in if value not in stop and value.node not in seen)
+    return tuple(sorted(seen, key=lambda node: node.serial))
+
+
+def extract(
+    inputs: Sequence[Value], outputs: Sequence[Value], names: Sequence[str] | None = None, name: str = ""
+) -> Graph:
+    """See Graph.extract. Draw numbers start at zero in the new graph."""
+    fresh = [
+        input_node(names[index] if names else f"data{index}" if len(inputs) > 1 else "data", "data", shape=value.shape, dtype=value.dtype)
+        for index, value in enumerate(inputs)
+    ]
+    nodes = reachable(outputs, set(inputs))
+    draws = [node.draw for node in nodes if node.draw is not None]
+    first = min(draws, default=0)
+    mapping: dict[Value, Any] = dict(zip(inputs, fresh, strict=True))
+    variables: list[Value] = []
+    new = dict(mapping)
+    for node in nodes:
+        if isinstance(node.op, Input):
+            if node.outputs[0] not in new:
+                variables.append(node.outputs[0])
+                new[node.outputs[0]] = node.outputs[0]
+            continue
+        made = node.replace(
+            inputs=tuple(new[item] if isinstance(item, Value) else item for item in node.inputs),
+            draw=None if node.draw is None else node.draw - first,
+        )
+        for value, replacement in zip(node.outputs, made.outputs, strict=True):
+            new.setdefault(value, replacement)
+    count = max(draws) - first + 1 if draws else 0
+    return Graph([*fresh, *variables], [new[value] for value in outputs], draws=count, name=name)

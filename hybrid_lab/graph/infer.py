@@ -1,0 +1,114 @@
+"""Infer shapes and dtypes of every node, forwards, and backwards through the records' `complete` for deferred parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
+from hybrid_lab.graph.builder import infer_outputs
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.ops.run import infer as infer_operator
+
+
+def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]) -> Graph:
+    """The graph with shapes and dtypes on every node.
+
+    shapes, dtypes : complete, for every input Value of the graph
+    Raises ShapeError or DTypeError naming the operator, its source line and its block.
+    """
+
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+        if isinstance(node.op, Input):
+            value = node.outputs[0]
+            if shapes.get(value) is None:
+                raise ShapeError(f"the shape of the input {node.name!r} is not known")
+            return node.replace(shapes=(tuple(shapes[value]),), dtypes=(np.dtype(dtypes[value]),)).outputs
+        try:
+            out_shapes, out_dtypes = infer_outputs(node.op, inputs)
+        except (ShapeError, DTypeError) as error:
+            raise located(error, node) from None
+        return node.replace(inputs=inputs, shapes=out_shapes, dtypes=out_dtypes).outputs
+
+    return graph.map(rewrite)
+
+
+def located(error: HybridLabError, node: Node) -> HybridLabError:
+    """The same error with the block and source line of the node behind it, once."""
+    if getattr(error, "located", False):
+        return error
+    where = ", ".join(
+        part for part in (node.location.describe() if node.location else "", f"block {node.scope}" if node.scope else "") if part
+    )
+    made = type(error)(f"{error}\n  {where}" if where else str(error))
+    made.located = True  # type: ignore[attr-defined]
+    return made
+
+
+class PartialShapes:
+    """Shapes of every Value as far as they can be known: a fixpoint of forward rules and `complete`.
+
+    known : Value -> shape with None for unknown dimensions, for some of the inputs
+    """
+
+    def __init__(self, graph: Graph, known: Mapping[Value, Any]):
+        self.graph = graph
+        self.shapes: dict[Value, Any] = {}
+        for value, shape in known.items():
+            if shape is not None:
+                self.shapes[value] = tuple(shape)
+        for _ in range(8):
+            if not self._sweep():
+                break
+
+    def _sweep(self) -> bool:
+        before = dict(self.shapes)
+        for node in self.graph.nodes:
+            if not isinstance(node.op, Input):
+                self._visit(node)
+        for node in reversed(self.graph.nodes):
+            if not isinstance(node.op, Input):
+                self._backward_same(node)
+        return before != self.shapes
+
+    def _visit(self, node: Node) -> None:
+        given = tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
+        try:
+            filled = node.op.complete(*given)
+            for item, shape in zip(node.inputs, filled, strict=True):
+                if isinstance(item, Value) and shape is not None:
+                    self._learn(item, shape, node)
+            given = tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
+            if all(is_complete(shape) for shape in given):
+                # Only shapes are asked for; a dtype conflict is found when the dtypes are known.
+                types = tuple(np.dtype("float32") if isinstance(item, Value) else None for item in node.inputs)
+                for value, shape in zip(node.outputs, infer_operator(node.op, given, types)[0], strict=True):
+                    self.shapes[value] = tuple(shape)
+        except ShapeError as error:
+            raise located(error, node) from None
+
+    def _backward_same(self, node: Node) -> None:
+        """Elementwise operators carry a known output shape back to an input of wholly unknown shape (RNN begin states)."""
+        from hybrid_lab.ops.pointwise import Unary
+
+        if isinstance(node.op, Unary):
+            shape, source = self.shapes.get(node.outputs[0]), node.inputs[0]
+            if is_complete(shape) and isinstance(source, Value) and self.shapes.get(source) is None:
+                self.shapes[source] = shape
+
+    def _learn(self, value: Value, shape: Any, node: Node) -> None:
+        shape, old = tuple(shape), self.shapes.get(value)
+        if old is None:
+            self.shapes[value] = shape
+            return
+        if len(old) != len(shape) or any(a is not None and b is not None and a != b for a, b in zip(old, shape, strict=True)):
+            raise ShapeError(f"{node.op.name}: {value.node.name or 'an input'} has shape {old}, {shape} is needed here")
+        self.shapes[value] = tuple(b if a is None else a for a, b in zip(old, shape, strict=True))
+
+
+def is_complete(shape: Any) -> bool:
+    """Whether every dimension is known."""
+    return shape is not None and all(size is not None for size in shape)

@@ -1,0 +1,177 @@
+"""Node and Value: the immutable, typed pieces of a graph."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.ops.operator import Operator
+
+if TYPE_CHECKING:
+    from hybrid_lab.diagnostics.location import Location
+
+_serial = itertools.count()
+
+
+class Value:
+    """One output of a node. Equal only to itself: compilers compare and hash values, so nothing is overloaded here."""
+
+    __slots__ = ("__weakref__", "index", "node")
+
+    def __init__(self, node: Node, index: int):
+        self.node, self.index = node, index
+
+    @property
+    def shape(self) -> Any:
+        """The shape, or None before inference."""
+        return None if self.node.shapes is None else self.node.shapes[self.index]
+
+    @property
+    def dtype(self) -> Any:
+        return None if self.node.dtypes is None else self.node.dtypes[self.index]
+
+    @property
+    def is_input(self) -> bool:
+        return isinstance(self.node.op, Input)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes; the value must be inferred."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        suffix = "" if len(self.node.outputs) == 1 else f":{self.index}"
+        return f"<{self.node.name or self.node.op!r}{suffix}>"
+
+
+class Node:
+    """One operator call in a graph.
+
+    op : the Operator instance
+    inputs : Values, or Python scalars (immediates)
+    name : unique among a graph's named nodes; "" where the compiler made it
+    scope : path of the Block that called it, "net0.fc1"
+    location : where in the user's source it stands
+    draw : its draw number within the graph, for random operators
+    attrs : user attributes of a variable or node, as MXNet's `__lr_mult__`
+    shapes, dtypes : one per output, None before inference
+    """
+
+    __slots__ = ("__weakref__", "attrs", "draw", "dtypes", "inputs", "location", "name", "op", "outputs", "scope", "serial", "shapes")
+
+    op: Operator
+    inputs: tuple[Any, ...]
+    outputs: tuple[Value, ...]
+
+    def __init__(
+        self,
+        op: Operator,
+        inputs: Sequence[Any] = (),
+        *,
+        name: str = "",
+        scope: str = "",
+        location: Location | None = None,
+        draw: int | None = None,
+        attrs: Mapping[str, str] | None = None,
+        shapes: tuple[Any, ...] | None = None,
+        dtypes: tuple[Any, ...] | None = None,
+    ):
+        put = object.__setattr__
+        put(self, "op", op)
+        put(self, "inputs", tuple(inputs))
+        put(self, "name", name)
+        put(self, "scope", scope)
+        put(self, "location", location)
+        put(self, "draw", draw)
+        put(self, "attrs", attrs)
+        put(self, "shapes", shapes)
+        put(self, "dtypes", dtypes)
+        put(self, "serial", next(_serial))
+        put(self, "outputs", tuple(Value(self, index) for index in range(op.num_outputs)))
+
+    name: str
+    scope: str
+    location: Location | None
+    draw: int | None
+    attrs: Mapping[str, str] | None
+    shapes: tuple[Any, ...] | None
+    dtypes: tuple[Any, ...] | None
+    serial: int
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("nodes are immutable; use node.replace(...)")
+
+    def replace(self, **changes: Any) -> Node:
+        """A copy with some fields changed; name, scope and location stay unless given."""
+        fields = {
+            "op": self.op,
+            "inputs": self.inputs,
+            "name": self.name,
+            "scope": self.scope,
+            "location": self.location,
+            "draw": self.draw,
+            "attrs": self.attrs,
+            "shapes": self.shapes,
+            "dtypes": self.dtypes,
+        }
+        fields.update(changes)
+        op, inputs = fields.pop("op"), fields.pop("inputs")
+        return Node(op, inputs, **fields)
+
+    @property
+    def values_in(self) -> tuple[Value, ...]:
+        """The inputs that are Values."""
+        return tuple(item for item in self.inputs if isinstance(item, Value))
+
+    def __repr__(self) -> str:
+        return f"Node({self.op!r}, name={self.name!r})"
+
+
+class Input(Operator, name="null"):
+    """A variable: data, a parameter, an auxiliary state, a saved value or a head gradient. MXNet's files call it "null"."""
+
+    role: str = "data"
+
+    def infer_shape(self) -> Any:
+        raise AssertionError("an input's shape is given, not inferred")
+
+
+class Constant(Operator):
+    """An array inside the graph, held by reference."""
+
+    name: ClassVar[str] = "constant"
+    array: np.ndarray
+
+    def __init__(self, array: np.ndarray):
+        object.__setattr__(self, "array", array)
+        object.__setattr__(self, "attributes", {})
+        object.__setattr__(self, "_inferred", {})
+
+    def infer_shape(self) -> Any:
+        return self.array.shape
+
+    def infer_type(self) -> Any:
+        return self.array.dtype
+
+    def numpy(self) -> np.ndarray:
+        return self.array
+
+    def __repr__(self) -> str:
+        if self.array.size <= 4:
+            return f"constant({self.array.tolist()})"
+        return f"constant({self.array.dtype}{list(self.array.shape)})"
+
+
+def input_node(name: str, role: str = "data", *, shape: Any = None, dtype: Any = None, attrs: Mapping[str, str] | None = None) -> Value:
+    """A fresh variable."""
+    shapes = None if shape is None else (tuple(shape),)
+    dtypes = None if dtype is None else (np.dtype(dtype),)
+    return Node(Input.bind(role=role), name=name, attrs=attrs, shapes=shapes, dtypes=dtypes).outputs[0]
+
+
+def constant_node(array: np.ndarray, **fields: Any) -> Value:
+    """A constant as a Value; the array must not change afterwards."""
+    return Node(Constant(array), shapes=(array.shape,), dtypes=(array.dtype,), **fields).outputs[0]

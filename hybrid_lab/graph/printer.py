@@ -1,0 +1,73 @@
+"""A graph as a program a person can read: one line a node with dtype, shape, scope and source line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Input, Node, Value
+
+_SHORT = {"float": "f", "int": "i", "uint": "u"}
+
+
+def format_type(shape: Any, dtype: Any) -> str:
+    """f32[64,120]; "?" for what is not inferred."""
+    if dtype is None:
+        name = "?"
+    else:
+        name = next((short + dtype.name[len(long) :] for long, short in _SHORT.items() if dtype.name.startswith(long)), dtype.name)
+    inner = "?" if shape is None else ",".join("?" if size is None else str(size) for size in shape)
+    return f"{name}[{inner}]"
+
+
+class _Names:
+    """%fc1.weight for variables, %7 for everything else."""
+
+    def __init__(self, graph: Graph):
+        self._of: dict[Value, str] = {}
+        number = 0
+        for node in graph.nodes:
+            if isinstance(node.op, Input):
+                self._of[node.outputs[0]] = f"%{node.name}"
+                continue
+            visible = node.outputs
+            for value in visible:
+                self._of[value] = f"%{number}" if len(visible) == 1 else f"%{number}.{value.index}"
+            number += 1
+
+    def __call__(self, item: Any) -> str:
+        return self._of.get(item, "%?") if isinstance(item, Value) else repr(item)
+
+    def node(self, node: Node) -> str:
+        first = self(node.outputs[0])
+        return first.split(".")[0] if len(node.outputs) > 1 else first
+
+
+def format_graph(graph: Graph) -> str:
+    """The whole program: the inputs with their types, the nodes, what is returned and what is updated."""
+    name = _Names(graph)
+    head = [f"{name(value)}: {format_type(value.shape, value.dtype)}" for value in graph.inputs]
+    rows = [(f"  {_statement(node, name)}", _comment(node)) for node in graph.operators]
+    width = min(max((len(text) for text, _ in rows), default=0), 96)
+    lines = [f"graph {graph.name or ''}".rstrip() + "(" + ", ".join(head) + "):"]
+    lines += [f"{text:<{width}}   # {comment}".rstrip() if comment else text for text, comment in rows]
+    lines += [f"  update {name(target)} <- {name(value)}" for target, value in graph.effects]
+    lines.append("  return " + ", ".join(name(value) for value in graph.outputs))
+    return "\n".join(lines)
+
+
+def _statement(node: Node, name: _Names) -> str:
+    types = ", ".join(
+        format_type(node.shapes and node.shapes[i], node.dtypes and node.dtypes[i]) for i in range(len(node.outputs))
+    )
+    attributes = [f"{key}={value!r}" for key, value in node.op.written.items()]
+    if node.op.name == "constant":
+        return f"{name.node(node)}: {types} = {node.op!r}"
+    arguments = ", ".join([name(item) for item in node.inputs] + attributes)
+    draw = "" if node.draw is None else f"  draw {node.draw}"
+    return f"{name.node(node)}: {types} = {node.op.name}({arguments}){draw}"
+
+
+def _comment(node: Node) -> str:
+    where = node.location.short() if node.location is not None else ""
+    return "   ".join(part for part in (node.scope, where) if part)

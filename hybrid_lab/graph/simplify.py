@@ -1,0 +1,66 @@
+"""Remove what changes nothing: dead nodes, repeated computations, identities, and reads of a value of which only the shape counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value, constant_node
+
+
+def simplify(graph: Graph) -> Graph:
+    """An inferred graph without identities, duplicates and shape-only reads. Dead nodes go by not being reachable.
+
+    Run it after differentiation: BlockGrad is an identity for values but not for gradients.
+    """
+    known: dict[Any, Node] = {}
+    stubs: dict[Any, Value] = {}
+
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+        if isinstance(node.op, (Input, Constant)):
+            return None
+        if is_identity(node):
+            return (inputs[0], *node.outputs[1:])
+        inputs = _strip_shape_only(node, inputs, stubs)
+        key = (node.op, tuple(map(_key, inputs)), node.draw)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = node if inputs == node.inputs else node.replace(inputs=inputs)
+        return found.outputs
+
+    return graph.map(rewrite)
+
+
+def is_identity(node: Node) -> bool:
+    """Whether the first output is the first input, value for value."""
+    if getattr(node.op, "identity", False):
+        return True
+    if node.op.name in _SHAPE_NOOPS and isinstance(node.inputs[0], Value):
+        return node.inputs[0].shape == node.outputs[0].shape and node.inputs[0].dtype == node.outputs[0].dtype
+    return False
+
+
+#: Operators that only change or undo shapes and types: nothing is left to do where input and output agree in both.
+_SHAPE_NOOPS = frozenset({"_sum_like", "Reshape", "reshape_like", "Flatten", "broadcast_to", "broadcast_like", "Cast", "expand_dims", "squeeze"})
+
+
+def _strip_shape_only(node: Node, inputs: tuple[Any, ...], stubs: dict[Any, Value]) -> tuple[Any, ...]:
+    """Put a constant without memory (all strides zero) where only a shape is read, so that no value is kept alive for it."""
+    names = node.op.shape_only
+    if not names:
+        return inputs
+    made = list(inputs)
+    for index, name in enumerate(node.op.names()):
+        value = inputs[index]
+        if name in names and isinstance(value, Value) and not isinstance(value.node.op, Constant):
+            key = (value.shape, value.dtype)
+            if key not in stubs:
+                stubs[key] = constant_node(np.broadcast_to(np.zeros((), value.dtype), value.shape))
+            made[index] = stubs[key]
+    return tuple(made)
+
+
+def _key(item: Any) -> Any:
+    return item if isinstance(item, Value) else (type(item), item)

@@ -1,0 +1,32 @@
+"""F namespaces: `F.softmax(x, axis=1)` for gradients, lowerings and aux rules, over raw NumPy arrays or any other values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.run import apply_numpy
+
+
+class Namespace:
+    """Attribute access gives `function(*inputs, **attributes)`, which binds the operator and hands it to `apply(op, inputs)`."""
+
+    def __init__(self, apply: Callable[[Operator, tuple[Any, ...]], Any]):
+        self._apply = apply
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        record, apply = get(name), self._apply
+
+        def call(*inputs: Any, **attributes: Any) -> Any:
+            return apply(record.bind(**attributes), inputs)
+
+        call.__name__ = name
+        self.__dict__[name] = call
+        return call
+
+
+#: F over raw NumPy arrays.
+F = Namespace(apply_numpy)

@@ -1,0 +1,265 @@
+"""Operator: the class is the record, an instance is the operator bound to its attributes."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError
+from hybrid_lab.ops.attributes import Field
+from hybrid_lab.ops.sample import Sample
+
+_REGISTRY: dict[str, type[Operator]] = {}
+_RECORDS: list[type[Operator]] = []
+_RUN_KEYWORDS = ("out", "rng", "need", "scratch")
+
+
+class Operator:
+    """Base of all records. See docs/architecture.md, "The first joint", for what a record may declare.
+
+    Instances are interned per attribute values, immutable and hashable by identity: `Softmax.bind(axis=1) is Softmax.bind(axis=1)`.
+    """
+
+    name: ClassVar[str] = ""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    family: ClassVar[str] = ""
+    fields: ClassVar[dict[str, Field]] = {}
+    samples: ClassVar[list[Sample]] = []
+
+    alias_safe: ClassVar[bool] = False
+    view: ClassVar[bool] = False
+    random: ClassVar[bool] = False
+    mode_dependent: ClassVar[bool] = False
+    shape_only: ClassVar[tuple[str, ...]] = ()
+    aux_names: ClassVar[tuple[str, ...]] = ()
+    triton: ClassVar[str | None] = None
+
+    num_outputs: Any = 1
+    """How many outputs, hidden ones included; an int, or a property where attributes decide."""
+
+    # Filled in per class.
+    input_names: ClassVar[tuple[str, ...]] = ()
+    variadic: ClassVar[bool] = False
+    differentiable: ClassVar[bool] = False
+    has_lowering: ClassVar[bool] = False
+    run_keywords: ClassVar[frozenset[str]] = frozenset()
+    _interned: ClassVar[dict[tuple[Any, ...], Operator]]
+    _bound: ClassVar[dict[Any, Operator]]
+
+    def __init_subclass__(cls, name: str | None = None, aliases: Sequence[str] = (), **keywords: Any):
+        super().__init_subclass__(**keywords)
+        cls.aliases = tuple(aliases)
+        if name is None:
+            return  # an abstract base of a family
+        cls.name = name
+        cls.family = cls.__module__.rsplit(".", 1)[-1]
+        cls.fields = dict(_read_fields(cls))
+        cls.input_names, cls.variadic = _read_inputs(cls)
+        cls.differentiable = cls.grad is not Operator.grad
+        cls.has_lowering = cls.lower is not Operator.lower or cls.triton is not None
+        cls.run_keywords = frozenset(inspect.signature(cls.numpy).parameters) & frozenset(_RUN_KEYWORDS)
+        cls._interned, cls._bound = {}, {}
+        for key in (name, *cls.aliases):
+            if key in _REGISTRY:
+                raise HybridLabError(f"operator {key!r} is declared twice: {_REGISTRY[key].__qualname__} and {cls.__qualname__}")
+            _REGISTRY[key] = cls
+        _RECORDS.append(cls)
+
+    # -- instances ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def bind(cls, **attributes: Any) -> Operator:
+        """The operator with these attributes (MXNet's strings are parsed). Raises AttributeSpecError."""
+        try:
+            key = tuple(attributes.items())
+            return cls._bound[key]
+        except KeyError:
+            bound = cls._parse(attributes)
+            if len(cls._bound) < 4096:
+                # 1, 1.0 and True are equal as keys; only exact types may share an entry.
+                if all(type(value) in (str, int, type(None), tuple) for value in attributes.values()):
+                    cls._bound[key] = bound
+            return bound
+        except TypeError:
+            return cls._parse(attributes)
+
+    @classmethod
+    def _parse(cls, attributes: dict[str, Any]) -> Operator:
+        values = {name: field.default for name, field in cls.fields.items()}
+        for key, value in attributes.items():
+            field = cls.fields.get(key)
+            if field is None or key.startswith("_"):
+                raise AttributeSpecError(unknown_attribute(cls, key))
+            values[key] = field.read(cls.name, value)
+        for name, field in cls.fields.items():
+            if field.required and name not in attributes:
+                raise AttributeSpecError(f"{cls.name}: the attribute {name} is missing")
+        return cls._intern(values)
+
+    @classmethod
+    def _intern(cls, values: dict[str, Any]) -> Operator:
+        key = tuple(values.values())
+        found = cls._interned.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            for name, value in values.items():
+                object.__setattr__(found, name, value)
+            object.__setattr__(found, "attributes", values)
+            object.__setattr__(found, "_inferred", {})
+            found.check()
+            cls._interned[key] = found
+        return found
+
+    def variant(self, **changes: Any) -> Any:
+        """This operator with some attributes changed, hidden ones too. Values are taken as they are."""
+        return self._intern({**self.attributes, **changes})
+
+    attributes: dict[str, Any]
+    _inferred: dict[Any, Any]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{self.name} is immutable; use variant({name}=...)")
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.name, self.attributes)
+
+    def __copy__(self) -> Operator:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Operator:
+        return self
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The visible attributes that differ from their defaults."""
+        return {
+            name: self.attributes[name]
+            for name, field in self.fields.items()
+            if not name.startswith("_") and (field.required or self.attributes[name] != field.default)
+        }
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={value!r}" for name, value in self.written.items())
+        return f"{self.name}({inner})"
+
+    # -- what records override ---------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise AttributeSpecError where attributes contradict one another. Runs once per instance."""
+
+    def names(self) -> tuple[str, ...]:
+        """Names of the inputs, aux states included."""
+        return self.input_names
+
+    @property
+    def num_visible(self) -> int:
+        """How many outputs the user sees; hidden ones come after them."""
+        return self.num_outputs
+
+    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+        """Fill unknown input shapes (None) and dimensions (None inside a tuple) from the known ones and the attributes."""
+        return shapes
+
+    def infer_shape(self, *shapes: tuple[int, ...]) -> Any:
+        """Complete input shapes -> the output's shape, or a list of shapes. Raises ShapeError."""
+        raise NotImplementedError(f"{self.name} has no shape rule")
+
+    def infer_type(self, *dtypes: np.dtype | None) -> Any:
+        """Input dtypes (None: an immediate) -> the output's dtype, or a list. Raises DTypeError."""
+        tensors = [dtype for dtype in dtypes if dtype is not None]
+        if not tensors:
+            return np.dtype("float32")
+        if any(dtype != tensors[0] for dtype in tensors):
+            given = ", ".join(dtype.name for dtype in tensors)
+            raise DTypeError(f"{self.name}: inputs have different dtypes ({given}); convert one with F.cast(x, dtype=...)")
+        return tensors[0]
+
+    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+        """The reference kernel."""
+        raise NotImplementedError(f"{self.name} has no NumPy kernel")
+
+    def bind_mode(self, train: bool) -> Operator:
+        """The operator to run in training or prediction; only mode_dependent records override it."""
+        return self
+
+    def aux(self, F: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[str, Any]:
+        """New values of auxiliary states by input name; empty outside training."""
+        return {}
+
+    def grad(self, F: Any, *values: Any) -> Any:
+        """Gradients of the inputs from inputs, outputs and output gradients."""
+        raise NotImplementedError(f"{self.name} is not differentiable")
+
+    def lower(self, F: Any, *inputs: Any) -> Any:
+        """The operator in primitives."""
+        raise NotImplementedError(f"{self.name} is a primitive")
+
+    # `onnx` is a method `onnx(self, g, *inputs)` or the ONNX operator's name as a string.
+    onnx: Any = None
+
+
+def _rebuild(name: str, attributes: dict[str, Any]) -> Operator:
+    return get(name)._intern(attributes)
+
+
+def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
+    """The annotated attributes of a record, bases first, ClassVars and our own bookkeeping left out."""
+    seen: dict[str, tuple[Any, Any, bool]] = {}
+    for base in reversed(cls.__mro__):
+        if base is object or base is Operator or not issubclass(base, Operator):
+            continue
+        for name, annotation in inspect.get_annotations(base, eval_str=True).items():
+            if typing.get_origin(annotation) is ClassVar or annotation is ClassVar:
+                continue
+            seen[name] = (annotation, base.__dict__.get(name), name not in base.__dict__)
+    for name, (annotation, default, required) in seen.items():
+        if not required and name in cls.__dict__:
+            default = cls.__dict__[name]
+        yield name, Field(name, annotation, default, required)
+
+
+def _read_inputs(cls: type[Operator]) -> tuple[tuple[str, ...], bool]:
+    parameters = list(inspect.signature(cls.infer_shape).parameters.values())[1:]
+    variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+    return tuple(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL), variadic
+
+
+def unknown_attribute(cls: type[Operator], key: str) -> str:
+    """The message for an attribute that the record does not have, with the nearest names."""
+    import difflib
+
+    known = [name for name in cls.fields if not name.startswith("_")]
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known) or 'none'}"
+    return f"{cls.name}: unknown attribute {key}{hint}"
+
+
+def get(name: str) -> type[Operator]:
+    """The record of an operator by its name or alias. Raises HybridLabError with the nearest names."""
+    try:
+        return _REGISTRY[name]
+    except KeyError:
+        import difflib
+
+        near = difflib.get_close_matches(name, _REGISTRY, n=3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise HybridLabError(f"there is no operator named {name!r}{hint}") from None
+
+
+def find(name: str) -> type[Operator] | None:
+    """The record, or None."""
+    return _REGISTRY.get(name)
+
+
+def records() -> list[type[Operator]]:
+    """All records, each once, in the order of declaration."""
+    return list(_RECORDS)
+
+
+def registered_names() -> dict[str, type[Operator]]:
+    """Every name and alias with its record."""
+    return dict(_REGISTRY)

@@ -1,0 +1,69 @@
+"""Run one operator on NumPy arrays: the kernel's calling convention and the cached inference rules, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.ops.operator import Operator
+
+Scratch = Callable[[tuple[int, ...], Any], np.ndarray]
+
+
+def run_kernel(
+    op: Operator,
+    inputs: Sequence[Any],
+    out: Any = None,
+    rng: tuple[int, int] | None = None,
+    need: tuple[bool, ...] | None = None,
+    scratch: Scratch = np.empty,
+) -> tuple[Any, ...]:
+    """All outputs of `op` as a tuple (None for a hidden output that `need` leaves out).
+
+    out : None, or one array (or None) per output, to be filled
+    rng : (seed, draw) for random operators
+    """
+    keywords: dict[str, Any] = {}
+    wanted = op.run_keywords
+    if wanted:
+        if out is not None and "out" in wanted:
+            keywords["out"] = out[0] if op.num_outputs == 1 else tuple(out)
+        if "rng" in wanted:
+            keywords["rng"] = rng
+        if "need" in wanted:
+            keywords["need"] = need if need is not None else (True,) * op.num_outputs
+        if "scratch" in wanted:
+            keywords["scratch"] = scratch
+    result = op.numpy(*inputs, **keywords)
+    if type(result) is not tuple:
+        result = tuple(result) if isinstance(result, list) else (result,)
+    return result
+
+
+def infer(op: Operator, shapes: tuple[Any, ...], dtypes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[np.dtype, ...]]:
+    """Output shapes and dtypes for complete input shapes and dtypes (None for an immediate), cached on the instance.
+
+    Raises ShapeError or DTypeError.
+    """
+    key = (shapes, dtypes)
+    found = op._inferred.get(key)
+    if found is None:
+        out_shapes = op.infer_shape(*shapes)
+        out_shapes = tuple(map(tuple, out_shapes)) if isinstance(out_shapes, list) else (tuple(out_shapes),)
+        out_types = op.infer_type(*dtypes)
+        count = len(out_shapes)
+        out_types = tuple(out_types) if isinstance(out_types, (list, tuple)) else (out_types,) * count
+        found = (out_shapes, tuple(np.dtype(dtype) for dtype in out_types))
+        if len(op._inferred) > 512:
+            op._inferred.clear()
+        op._inferred[key] = found
+    return found
+
+
+def apply_numpy(op: Operator, inputs: Sequence[Any], rng: tuple[int, int] | None = None) -> Any:
+    """The visible outputs on raw arrays: one array, or a tuple of them."""
+    outputs = run_kernel(op, inputs, rng=rng)
+    visible = op.num_visible
+    return outputs[0] if visible == 1 else outputs[:visible]

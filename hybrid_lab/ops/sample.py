@@ -1,0 +1,78 @@
+"""Samples: the small example inputs of a record, from which its tests and golden data are made."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Ints:
+    """An array of whole numbers in [low, high), for indices and labels."""
+
+    shape: tuple[int, ...]
+    low: int = 0
+    high: int = 10
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Inputs and attributes for one call of an operator.
+
+    inputs : shapes (random distinct numbers in [low, high)), Ints, NumPy arrays, or Python scalars (immediates)
+    gradient : whether the gradient is compared too (False at integer inputs, kinks, ...)
+    """
+
+    inputs: tuple[Any, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    dtype: str = "float32"
+    low: float = -1.0
+    high: float = 1.0
+    gradient: bool = True
+
+    def arrays(self, name: str, dtype: str | None = None) -> list[Any]:
+        """The inputs, the same in every process: seeded by `name` and the sample itself. `dtype` replaces a float dtype."""
+        seed = zlib.crc32(f"{name}{self.inputs!r}{sorted(self.attributes.items())!r}{self.dtype}".encode())
+        generator = np.random.RandomState(seed)
+        return [self._array(item, generator, dtype) for item in self.inputs]
+
+    def _array(self, item: Any, generator: np.random.RandomState, dtype: str | None) -> Any:
+        wanted = dtype if dtype and np.dtype(self.dtype).kind == "f" else self.dtype
+        if isinstance(item, Ints):
+            return generator.randint(item.low, item.high, item.shape).astype(item.dtype)
+        if isinstance(item, np.ndarray):
+            return item.astype(wanted) if item.dtype.kind == "f" else item
+        if isinstance(item, tuple):
+            return self._distinct(item, generator).astype(wanted)
+        return item
+
+    def _distinct(self, shape: tuple[int, ...], generator: np.random.RandomState) -> np.ndarray:
+        """Numbers that are pairwise apart and off zero, so that maxima, signs and kinks are unambiguous."""
+        count = int(np.prod(shape, dtype=np.int64))
+        if np.dtype(self.dtype).kind in "iu":
+            low = max(self.low, 0) if np.dtype(self.dtype).kind == "u" else self.low
+            return generator.randint(int(low), max(int(self.high), int(low) + 1) + 8, shape)
+        steps = (generator.permutation(count) + 0.25 + 0.5 * generator.rand(count)) / max(count, 1)
+        return (self.low + (self.high - self.low) * steps).reshape(shape)
+
+
+def sample(
+    *inputs: Any,
+    dtype: str = "float32",
+    low: float = -1.0,
+    high: float = 1.0,
+    gradient: bool = True,
+    attrs: dict[str, Any] | None = None,
+    **attributes: Any,
+) -> Sample:
+    """`sample((4, 5), axis=1)`: one call with a random (4, 5) array. `attrs=` holds attributes named like our own keywords (dtype)."""
+    return Sample(inputs, {**attributes, **(attrs or {})}, dtype, low, high, gradient)
+
+
+def ints(shape: tuple[int, ...], low: int = 0, high: int = 10, dtype: str = "float32") -> Ints:
+    """Whole numbers in [low, high) stored as `dtype`, for indices and labels."""
+    return Ints(shape, low, high, dtype)
