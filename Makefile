@@ -132,16 +132,16 @@ lint: install
 
 # ---------------------------------------------------------------- the oracle
 
-# MXNet's last release needs NumPy's old aliases, so it lives in an environment of its own.
+# MXNet's last release needs NumPy's old aliases, and so a Python of at most 3.11 and an environment of its own.
 $(ORACLE)/.installed:
-	@test -x $(ORACLE)/bin/python || $(PYTHON) -m venv $(ORACLE)
+	@test -x $(ORACLE)/bin/python || $(shell command -v python3.11 || echo $(PYTHON)) -m venv $(ORACLE)
 	$(ORACLE)/bin/python -m pip install -q "numpy==1.23.5" "mxnet==1.9.1"
 	@touch $@
 
 oracle: $(ORACLE)/.installed
 
 golden: oracle install
-	PYTHON=$(PY) ORACLE_PYTHON=$(ORACLE)/bin/python sh scripts/make-golden.sh
+	MXNET_MKLDNN_ENABLED=0 $(ORACLE)/bin/python tests/golden/make_golden.py $(ARGS)
 
 # ---------------------------------------------------------------- tidy
 
