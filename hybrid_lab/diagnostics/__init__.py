@@ -1,0 +1,56 @@
+"""Errors, source locations, findings and the rules about what can become part of a graph."""
+
+from . import rules
+from .errors import (
+    ArchiveError,
+    AttributeSpecError,
+    AutogradError,
+    DeferredInitializationError,
+    DTypeError,
+    EngineError,
+    EngineUnavailable,
+    HybridLabError,
+    LoadMismatchError,
+    MXNetError,
+    ShapeError,
+    UninitializedError,
+    Unmappable,
+)
+from .finding import Edit, Finding, Fix, Severity
+from .hybridize_error import (
+    HybridizeAttributeError,
+    HybridizeError,
+    HybridizeNotImplementedError,
+    HybridizeTypeError,
+    hybridize_error,
+)
+from .location import Location, capture, register_cell
+
+__all__ = [
+    "ArchiveError",
+    "AttributeSpecError",
+    "AutogradError",
+    "DTypeError",
+    "DeferredInitializationError",
+    "Edit",
+    "EngineError",
+    "EngineUnavailable",
+    "Finding",
+    "Fix",
+    "HybridLabError",
+    "HybridizeAttributeError",
+    "HybridizeError",
+    "HybridizeNotImplementedError",
+    "HybridizeTypeError",
+    "LoadMismatchError",
+    "Location",
+    "MXNetError",
+    "Severity",
+    "ShapeError",
+    "UninitializedError",
+    "Unmappable",
+    "capture",
+    "hybridize_error",
+    "register_cell",
+    "rules",
+]

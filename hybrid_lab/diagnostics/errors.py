@@ -1,0 +1,82 @@
+"""The typed errors of the package: every error a user can meet is one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+
+
+class HybridLabError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ShapeError(HybridLabError, ValueError):
+    """Shapes that do not fit an operator, a layer or each other."""
+
+
+class DTypeError(HybridLabError, TypeError):
+    """Element types that do not fit an operator or each other."""
+
+
+class AttributeSpecError(HybridLabError, TypeError):
+    """An operator attribute that is unknown, missing or cannot be parsed."""
+
+
+class UninitializedError(HybridLabError, RuntimeError):
+    """A parameter was used before `initialize()`."""
+
+
+class DeferredInitializationError(UninitializedError):
+    """A parameter's shape is not known yet: a first forward pass completes it."""
+
+
+class AutogradError(HybridLabError, RuntimeError):
+    """Gradients that cannot be computed, or would be wrong."""
+
+
+class EngineError(HybridLabError, RuntimeError):
+    """An engine could not compile or run a graph."""
+
+
+class EngineUnavailable(EngineError, ImportError):
+    """An engine whose library or device is missing on this machine."""
+
+
+class ArchiveError(HybridLabError, ValueError):
+    """An archive that is damaged, unreadable or not what its manifest says.
+
+    path: the archive's file, or None; member: the name inside it, or None. Both are put into the message.
+    """
+
+    def __init__(self, message: str, *, path: str | PathLike[str] | None = None, member: str | None = None) -> None:
+        self.path = None if path is None else fspath(path)
+        self.member = member
+        where = [repr(self.path)] if self.path is not None else []
+        where += [f"member {member!r}"] if member is not None else []
+        super().__init__(f"{message} ({', '.join(where)})" if where else message)
+
+
+class LoadMismatchError(ArchiveError):
+    """A file and the live model differ; `differences` lists all of them, one line each."""
+
+    def __init__(
+        self,
+        message: str,
+        differences: Sequence[str] = (),
+        *,
+        path: str | PathLike[str] | None = None,
+        member: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, member=member)
+        self.differences = list(differences)
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *(f"  - {difference}" for difference in self.differences)])
+
+
+class Unmappable(HybridLabError):
+    """An operator, with these attributes, has no form in the target format (ONNX)."""
+
+
+MXNetError = HybridLabError
+"""The name under which ported code catches errors of the framework."""

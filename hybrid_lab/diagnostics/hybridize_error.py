@@ -1,0 +1,123 @@
+"""HybridizeError: code that cannot become part of a graph, told with place, reason and rewrite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import rules
+from .errors import HybridLabError
+from .finding import Finding
+from .location import Location, capture
+
+
+class HybridizeError(HybridLabError):
+    """A rule was broken while a graph was traced.
+
+    code, name: the rule's; reason: why; rewrite: what to write instead; location: the user's line; block: the path of
+    the block that was traced; tensor: the tensor's name. The last three are None where unknown.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        name: str = "",
+        location: Location | None = None,
+        block: str | None = None,
+        tensor: str | None = None,
+        reason: str = "",
+        rewrite: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.rule = name
+        self.location = location
+        self.block = block
+        self.tensor = tensor
+        self.reason = reason
+        self.rewrite = rewrite
+        # AttributeError has a `name` of its own, which nothing but suggestions reads.
+        self.name = name
+
+    def __str__(self) -> str:
+        lines = [f"HybridizeError {self.code}: {self.message}"]
+        block = f" (block {self.block})" if self.block else ""
+        if self.location is not None:
+            lines.append(f"  {self.location.describe()}{block}")
+            lines += [excerpt] if (excerpt := self.location.excerpt("  ")) else []
+        elif block:
+            lines.append(f"  block {self.block}")
+        lines += [f"  {self.reason}"] if self.reason else []
+        first, *more = self.rewrite.splitlines() or [""]
+        lines += [f"  Instead:  {first}", *(f"            {line}" for line in more)] if first else []
+        return "\n".join(lines)
+
+    @property
+    def finding(self) -> Finding:
+        """The same as a Finding, for the lab and for reports. An unknown place has file `<unknown>`, line 1."""
+        place = self.location
+        return Finding(
+            code=self.code,
+            name=self.rule,
+            severity=rules.get(self.code).severity,
+            message=self.message,
+            file=place.file if place else "<unknown>",
+            line=place.line if place else 1,
+            col=place.col if place else 0,
+            end_line=place.end_line if place else 1,
+            end_col=place.end_col if place else 0,
+            tensor=self.tensor,
+            block=self.block,
+            rewrite=self.rewrite,
+        )
+
+
+class HybridizeAttributeError(HybridizeError, AttributeError):
+    """Reading an attribute a Symbol does not have: `hasattr` and `getattr(x, name, default)` stay usable."""
+
+
+class HybridizeTypeError(HybridizeError, TypeError):
+    """A Python protocol (truth, length, iteration, conversion, assignment) a Symbol does not follow."""
+
+
+class HybridizeNotImplementedError(HybridizeError, AttributeError, NotImplementedError):
+    """An NDArray method that reads or moves numbers, which a Symbol does not have."""
+
+
+_CLASSES: dict[type[Exception] | None, type[HybridizeError]] = {
+    None: HybridizeError,
+    AttributeError: HybridizeAttributeError,
+    TypeError: HybridizeTypeError,
+    NotImplementedError: HybridizeNotImplementedError,
+}
+
+
+def hybridize_error(
+    code: str,
+    location: Location | None = None,
+    *,
+    block: str | None = None,
+    tensor: str | None = None,
+    reason: str | None = None,
+    rewrite: str | None = None,
+    message: str | None = None,
+    **facts: Any,
+) -> HybridizeError:
+    """The error of rule `code`, ready to raise.
+
+    location: None takes the nearest frame outside this package. facts fill the rule's message and rewrite
+    (`attribute="size"`, `call="asnumpy"`); message, reason and rewrite replace the rule's own texts.
+    """
+    record = rules.get(code)
+    return _CLASSES[record.error](
+        code,
+        message if message is not None else record.format(record.message, tensor, **facts),
+        name=record.name,
+        location=location if location is not None else capture(),
+        block=block,
+        tensor=tensor,
+        reason=reason if reason is not None else record.reason,
+        rewrite=rewrite if rewrite is not None else record.format(record.rewrite, tensor, **facts),
+    )

@@ -1,0 +1,160 @@
+"""Where in the user's code something happened: cheap to note, resolved only when printed."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+if "\\" in _PACKAGE:  # co_filename uses the system's separator
+    _PACKAGE = _PACKAGE[:-1] + "\\"
+
+_cells: dict[str, int] = {}
+_IPYTHON_INPUT = re.compile(r"<ipython-input-(\d+)-")
+_IPYKERNEL_FILE = re.compile(r"[\\/]ipykernel_\d+[\\/]\d+\.py$")
+
+
+def register_cell(file: str, number: int) -> None:
+    """Name the notebook cell whose code object has `file` as its file name; a re-run cell gets its new number."""
+    _cells[file] = number
+
+
+def cell_number(file: str) -> int | None:
+    """The execution number of the cell compiled as `file`, or None if it is no cell or was never registered."""
+    number = _cells.get(file)
+    if number is None and (match := _IPYTHON_INPUT.match(file)):
+        return int(match[1])
+    return number
+
+
+def is_cell(file: str) -> bool:
+    """Whether `file` is the name IPython gave to a cell."""
+    return file in _cells or bool(_IPYTHON_INPUT.match(file) or _IPYKERNEL_FILE.search(file))
+
+
+def display_file(file: str) -> str:
+    """The file as a user knows it: `cell 3` for a notebook cell, else the path."""
+    number = cell_number(file)
+    if number is not None:
+        return f"cell {number}"
+    return "a notebook cell" if is_cell(file) else file
+
+
+class Location:
+    """A place in source code, kept as (code object, instruction offset).
+
+    Lines count from 1 and columns, in characters, from 0. Everything is computed on first use, so noting a
+    location costs a fraction of a microsecond.
+    """
+
+    __slots__ = ("_resolved", "code", "lasti")
+    _resolved: tuple[int, int, int, int]
+
+    def __init__(self, code: CodeType, lasti: int) -> None:
+        self.code = code
+        self.lasti = lasti
+
+    @property
+    def file(self) -> str:
+        return self.code.co_filename
+
+    @property
+    def _span(self) -> tuple[int, int, int, int]:
+        try:
+            return self._resolved
+        except AttributeError:
+            self._resolved = self._resolve()
+            return self._resolved
+
+    def _resolve(self) -> tuple[int, int, int, int]:
+        positions = self.code.co_positions()
+        line = end_line = col = end_col = None
+        for index, span in enumerate(positions):
+            if index == self.lasti // 2:
+                line, end_line, col, end_col = span
+                break
+        line = line or self.code.co_firstlineno
+        end_line = end_line or line
+        start = self._characters(line, col or 0)
+        end = self._characters(end_line, end_col) if end_col is not None else start
+        return line, start, end_line, end
+
+    def _characters(self, line: int, offset: int) -> int:
+        """co_positions counts UTF-8 bytes; people and editors count characters."""
+        text = linecache.getline(self.file, line)
+        if not text or text.isascii():
+            return offset
+        return len(text.encode()[:offset].decode(errors="ignore"))
+
+    @property
+    def line(self) -> int:
+        return self._span[0]
+
+    @property
+    def col(self) -> int:
+        return self._span[1]
+
+    @property
+    def end_line(self) -> int:
+        return self._span[2]
+
+    @property
+    def end_col(self) -> int:
+        return self._span[3]
+
+    @property
+    def source_line(self) -> str:
+        """The line's text without its line break; empty if the source is not at hand."""
+        return linecache.getline(self.file, self.line).rstrip("\r\n")
+
+    @property
+    def function(self) -> str:
+        """The function's qualified name, from the innermost class or function a user would name."""
+        return self.code.co_qualname.rpartition("<locals>.")[2]
+
+    def describe(self) -> str:
+        """`cell 3, line 21, in Net.hybrid_forward`."""
+        place = f"{display_file(self.file)}, line {self.line}"
+        return place if self.function == "<module>" else f"{place}, in {self.function}"
+
+    def excerpt(self, indent: str = "") -> str:
+        """The source line with its number and carets under the expression; empty if the source is not at hand."""
+        text = self.source_line
+        if not text.strip():
+            return ""
+        end = self.end_col if self.end_line == self.line else len(text)
+        width = max(end - self.col, 1)
+        # A tab stays a tab in the caret line, so that both lines bend the same way.
+        lead = "".join("\t" if c == "\t" else " " for c in text[: self.col])
+        return f"{indent}{self.line:>5} | {text}\n{indent}      | {lead}{'^' * width}"
+
+    def __str__(self) -> str:
+        return f"{display_file(self.file)}:{self.line}"
+
+    def __repr__(self) -> str:
+        return f"Location({self})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Location) and self.code is other.code and self.lasti == other.lasti
+
+    def __hash__(self) -> int:
+        return hash((id(self.code), self.lasti))
+
+
+def capture(skip_package: bool = True) -> Location | None:
+    """The place of the caller: the nearest frame outside this package, or simply the calling frame.
+
+    Returns None where there is no such frame.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    if skip_package:
+        package = _PACKAGE
+        while frame is not None and frame.f_code.co_filename.startswith(package):
+            frame = frame.f_back
+        if frame is None:
+            return None
+    assert frame is not None
+    return Location(frame.f_code, frame.f_lasti)

@@ -1,0 +1,126 @@
+"""Rules about things that happen once at the trace, or differ between the modes: random numbers, modes, types, try."""
+
+from ..finding import Severity
+from .record import Rule, rule
+
+
+@rule("HL172", "python-random", Severity.WARNING)
+class PythonRandom(Rule):
+    """Python's or NumPy's random numbers, or the clock, inside hybrid_forward.
+
+    Why: the number is drawn once, while the graph is made, and is the same in every later call.
+    Bad:
+        return x * random.random()
+    Instead:
+        return x * F.random.uniform(shape=(1,))
+    """
+
+    message = "`{call}` is drawn once, when the graph is made, and the same ever after."
+    rewrite = "F.random.uniform(...), F.random.normal(...)      or      an input of the network"
+    defaults = {"call": "random.random()"}
+
+
+@rule("HL174", "mode-read", Severity.WARNING)
+class ModeRead(Rule):
+    """Asking `autograd.is_training()` or `is_recording()` inside hybrid_forward.
+
+    Why: the answer belongs to one call. MXNet freezes it into the graph; here one graph is made for each answer.
+    Bad:
+        if autograd.is_training():
+            x = x * 2
+        return x
+    Instead:
+        return F.Dropout(x, p=0.5)           # operators know the mode themselves
+    """
+
+    message = "`{call}` is asked while the graph is made; one graph for each answer is needed."
+    rewrite = "an operator that knows the mode (F.Dropout, F.BatchNorm)      or      ask outside the network"
+    defaults = {"call": "autograd.is_training()"}
+
+
+@rule("HL175", "autograd-scope", Severity.WARNING)
+class AutogradScope(Rule):
+    """`autograd.record()`, `pause()`, `train_mode()`, `predict_mode()` inside hybrid_forward.
+
+    Why: a graph has one mode, that of the call; a scope inside it is not part of the graph.
+    Bad:
+        with autograd.pause():
+            y = x * 2
+        return y
+    Instead:
+        return F.BlockGrad(x * 2)            # or open the scope round the call of the network
+    """
+
+    message = "`{call}` inside hybrid_forward does not become part of the graph."
+    rewrite = "F.BlockGrad(x)      or      the scope round the call of the network"
+    defaults = {"call": "autograd.pause()"}
+
+
+@rule("HL176", "mode-dispatch", Severity.WARNING)
+class ModeDispatch(Rule):
+    """Asking whether a tensor is an NDArray or a Symbol, or whether `F` is `nd`.
+
+    Why: the two modes then run different code and may give different numbers.
+    Bad:
+        if isinstance(x, mx.nd.NDArray):
+            x = x * 2
+        return x
+    Instead:
+        return x * 2
+    """
+
+    message = "`{construct}` makes eager and hybrid run different code."
+    rewrite = "remove the test: operators in F work in both modes"
+    defaults = {"construct": "isinstance(x, NDArray)"}
+
+
+@rule("HL177", "try-operators", Severity.WARNING)
+class TryOperators(Rule):
+    """`try` / `except` round operators on tensors.
+
+    Why: while a graph is made there are no numbers to fail on, and what cannot be traced takes the except arm.
+    Bad:
+        try:
+            y = F.dot(x, x)
+        except Exception:
+            y = x
+        return y
+    Instead:
+        return F.dot(x, x)
+    """
+
+    message = "`except` round operators decides while the graph is made, once, for all later calls."
+    rewrite = "remove the try; check shapes before the network is called"
+
+
+@rule("HL198", "generator", Severity.ERROR)
+class Generator(Rule):
+    """`yield`, `await` or `async` in hybrid_forward.
+
+    Why: tracing calls the method once and needs its outputs at once; a generator gives none.
+    Bad:
+        for i in range(3):
+            yield x * i
+    Instead:
+        return [x * i for i in range(3)]
+    """
+
+    message = "`{construct}` in hybrid_forward: a trace needs the outputs at once."
+    rewrite = "return a list of the outputs      or      F.contrib.foreach"
+    defaults = {"construct": "yield"}
+
+
+@rule("HL199", "unknown-function", Severity.NOTE)
+class UnknownFunction(Rule):
+    """A function whose source is not at hand receives tensors.
+
+    Why: what it does with them could not be checked.
+    Bad:
+        return some_library.normalize(x)
+    Instead:
+        return F.L2Normalization(x)
+    """
+
+    message = "`{call}` receives {tensor}; its source is not at hand, so it was not checked."
+    rewrite = "a function in the same file, or an operator of F"
+    defaults = {"call": "function"}

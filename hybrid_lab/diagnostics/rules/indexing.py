@@ -1,0 +1,51 @@
+"""Rules about `x[...]` on a tensor."""
+
+from ..finding import Severity
+from .record import Rule, rule
+
+
+@rule("HL131", "integer-index", Severity.NOTE, portability=True)
+class IntegerIndex(Rule):
+    """Indexing a tensor with 0.
+
+    Why: here `x[0]` is the first row in both modes. MXNet's Symbol silently answers x itself, its output number 0.
+    Bad:
+        return x[0]
+    Instead:
+        return F.take(x, F.zeros((1,)), axis=0).reshape((-3, -2))
+    Note: an index into an operator with several outputs (`F.split(x, num_outputs=2)[0]`) picks the output everywhere.
+    """
+
+    message = "`{x}[0]` on MXNet's Symbol silently gives {tensor} itself, not its first row."
+    rewrite = "F.squeeze(F.slice_axis({x}, axis=0, begin=0, end=1), axis=0)"
+
+
+@rule("HL132", "slice-index", Severity.NOTE, portability=True)
+class SliceIndex(Rule):
+    """Slicing a tensor with brackets: `x[i]`, `x[a:b]`, `x[:, 0]`, `x[:, None]`.
+
+    Why: here it is real slicing in both modes; MXNet's Symbol fails, or picks an output.
+    Bad:
+        return x[:, 0:2]
+    Instead:
+        return F.slice_axis(x, axis=1, begin=0, end=2)
+    """
+
+    message = "`{x}[...]` on MXNet's Symbol does not slice {tensor}."
+    rewrite = "F.slice_axis({x}, axis=..., begin=..., end=...)      or      F.expand_dims({x}, axis=...)"
+
+
+@rule("HL133", "tensor-index", Severity.ERROR, error=TypeError)
+class TensorIndex(Rule):
+    """Indexing a tensor with a tensor: a mask or a list of positions.
+
+    Why: which elements it means depends on numbers that do not exist yet; the operators for it say which kind is meant.
+    Bad:
+        return x[x > 0]
+    Instead:
+        return F.contrib.boolean_mask(x, F.max(x, axis=1) > 0)
+    """
+
+    message = "{tensor} cannot be indexed with a tensor (`{index}`) while a graph is made."
+    rewrite = "F.contrib.boolean_mask({x}, mask)      or      F.take({x}, indices), F.gather_nd({x}, indices)"
+    defaults = {"index": "mask"}
