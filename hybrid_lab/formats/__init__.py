@@ -1,0 +1,1 @@
+"""Files a model is written to and read from: the .hlab archive, MXNet's own files, ONNX, safetensors."""

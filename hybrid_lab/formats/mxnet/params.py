@@ -1,0 +1,322 @@
+"""MXNet's `.params` files: a list or a dictionary of arrays, read and written byte for byte as MXNet does.
+
+Little-endian. The file: u64 0x112, u64 0, u64 count, the arrays, u64 number of names, and per name u64 length and
+bytes. An array starts with a u32: a magic (V1, V2 or V3), or in the oldest form the number of dimensions itself.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from typing import BinaryIO
+
+import numpy as np
+
+from ...diagnostics import ArchiveError
+from ..atomic import atomic_write
+
+LIST_MAGIC = 0x112
+V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+MAX_NDIM = 32
+DENSE, ROW_SPARSE, CSR = 0, 1, 2
+STORAGE = {DENSE: "dense", ROW_SPARSE: "row_sparse", CSR: "csr"}
+
+TYPE_FLAGS: dict[int, np.dtype] = {
+    flag: np.dtype(name).newbyteorder("<")
+    for flag, name in enumerate(["f4", "f8", "f2", "u1", "i4", "i1", "i8", "?", "i2", "u2", "u4", "u8"])
+}
+"""MXNet's type_flag -> element type. Flags above 7 are declared by MXNet but not loadable by its releases."""
+WRITABLE = {dtype: flag for flag, dtype in TYPE_FLAGS.items() if flag <= 7}
+BFLOAT16 = 12
+
+Arrays = dict[str, np.ndarray | None] | list[np.ndarray | None]
+
+
+class _Cursor:
+    """A position in the bytes; every read is checked against what is left."""
+
+    def __init__(self, data: memoryview, path: str | None) -> None:
+        self.data = data
+        self.path = path
+        self.offset = 0
+        self.item: str | None = None
+
+    def error(self, message: str, offset: int | None = None) -> ArchiveError:
+        at = self.offset if offset is None else offset
+        return ArchiveError(f"not a readable .params file: {message} at offset {at}", path=self.path, member=self.item)
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.offset
+
+    def take(self, count: int, what: str) -> memoryview:
+        if count < 0 or count > self.left:
+            raise self.error(f"{what} needs {count} bytes, {self.left} are left")
+        view = self.data[self.offset : self.offset + count]
+        self.offset += count
+        return view
+
+    def u32(self, what: str) -> int:
+        return int.from_bytes(self.take(4, what), "little")
+
+    def i32(self, what: str) -> int:
+        return int.from_bytes(self.take(4, what), "little", signed=True)
+
+    def u64(self, what: str) -> int:
+        return int.from_bytes(self.take(8, what), "little")
+
+    def dims(self, ndim: int, width: int, what: str) -> tuple[int, ...]:
+        if not 0 <= ndim <= MAX_NDIM:
+            raise self.error(f"{what} of {ndim} dimensions")
+        shape = struct.unpack(f"<{ndim}{'q' if width == 8 else 'I'}", self.take(ndim * width, what))
+        if any(d < 0 for d in shape):
+            raise self.error(f"negative dimension in {what} {shape}")
+        return shape
+
+    def shape(self, what: str) -> tuple[int, ...]:
+        return self.dims(self.i32(what), 8, what)
+
+    def dtype(self, what: str) -> np.dtype:
+        flag = self.i32(what)
+        if flag == BFLOAT16:
+            raise self.error("bfloat16 elements (NumPy has none; save as float32)", self.offset - 4)
+        if flag not in TYPE_FLAGS:
+            raise self.error(f"unknown type flag {flag}", self.offset - 4)
+        return TYPE_FLAGS[flag]
+
+    def elements(self, shape: tuple[int, ...], dtype: np.dtype, what: str) -> np.ndarray:
+        """A read-only view of the elements in the file."""
+        start = self.offset
+        raw = self.take(_size(shape) * dtype.itemsize, f"{what} {shape} {dtype}")
+        array = np.frombuffer(raw, dtype=dtype).reshape(shape)
+        if dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise self.error(f"{what} has bool elements other than 0 and 1", start)
+        return array
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for dim in shape:
+        size *= dim
+    return size
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    """A writable copy in the machine's byte order."""
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+
+
+def _read_array(cursor: _Cursor, dense_limit: int) -> np.ndarray | None:
+    start = cursor.offset
+    magic = cursor.u32("an array's magic number")
+    if magic in (V2, V3):
+        storage = cursor.i32("the storage type")
+        if magic == V3 and storage != DENSE:
+            raise cursor.error(f"storage type {storage} in an np-shape array", start)
+        if storage != DENSE:
+            if storage not in STORAGE:
+                raise cursor.error(f"unknown storage type {storage}", start)
+            return _read_sparse(cursor, storage, dense_limit)
+        shape = cursor.shape("the shape")
+    elif magic == V1:
+        shape = cursor.shape("the shape")
+    elif magic <= MAX_NDIM:
+        shape = cursor.dims(magic, 4, "the shape")
+    else:
+        raise cursor.error(f"unknown array magic 0x{magic:08X}", start)
+    if not shape and magic != V3:
+        return None
+    cursor.take(8, "the device")  # the device it lived on says nothing about where it is loaded
+    dtype = cursor.dtype("the element type")
+    return _native(cursor.elements(shape, dtype, "array"))
+
+
+def _read_sparse(cursor: _Cursor, storage: int, dense_limit: int) -> np.ndarray | None:
+    """row_sparse: values (rows, ...) and one index per row; csr: values, row pointers, column indices."""
+    kind = STORAGE[storage]
+    start = cursor.offset
+    stored = cursor.shape("the stored shape")
+    shape = cursor.shape("the shape")
+    if not shape:
+        return None
+    cursor.take(8, "the device")
+    dtype = cursor.dtype("the element type")
+    aux = [(cursor.dtype("an index type"), cursor.shape("an index shape")) for _ in range(storage)]
+    values = cursor.elements(stored, dtype, f"{kind} values")
+    indices = [cursor.elements(s, t, f"{kind} indices") for t, s in aux]
+    for index in indices:
+        if index.ndim != 1 or index.dtype.kind not in "iu":
+            raise cursor.error(f"{kind} indices of shape {index.shape} and type {index.dtype}", start)
+    if _size(shape) * dtype.itemsize > dense_limit:
+        raise cursor.error(
+            f"a {kind} array of shape {shape} takes {_size(shape) * dtype.itemsize} bytes when dense, more than the "
+            f"limit of {dense_limit}; pass dense_limit= to allow it,",
+            start,
+        )
+    check = _row_sparse_problem if storage == ROW_SPARSE else _csr_problem
+    problem = check(shape, values, *indices)
+    if problem:
+        raise cursor.error(f"{kind} array of shape {shape}: {problem}", start)
+    dense = np.zeros(shape, dtype.newbyteorder("="))
+    if storage == ROW_SPARSE:
+        dense[indices[0]] = values
+    else:
+        pointers, columns = indices
+        rows = np.repeat(np.arange(shape[0]), np.diff(pointers.astype(np.int64)))
+        dense[rows, columns] = values
+    return dense
+
+
+def _row_sparse_problem(shape: tuple[int, ...], values: np.ndarray, rows: np.ndarray) -> str | None:
+    if rows.size == 0 and _size(values.shape) == 0:
+        return None  # MXNet writes a stored shape of its own choice when nothing is stored
+    if values.shape != (rows.size, *shape[1:]):
+        return f"values of shape {values.shape} for {rows.size} rows"
+    if rows.min() < 0 or rows.max() >= shape[0]:
+        return f"row index out of range 0..{shape[0] - 1}"
+    if np.any(rows[1:] <= rows[:-1]):
+        return "row indices that do not increase"
+    return None
+
+
+def _csr_problem(shape: tuple[int, ...], values: np.ndarray, pointers: np.ndarray, columns: np.ndarray) -> str | None:
+    if len(shape) != 2:
+        return "csr must have two dimensions"
+    if pointers.size == 0 and values.size == 0 and columns.size == 0:
+        return "no row pointers"
+    if values.shape != columns.shape:
+        return f"{values.size} values for {columns.size} column indices"
+    if pointers.size != shape[0] + 1:
+        return f"{pointers.size} row pointers for {shape[0]} rows"
+    if pointers[0] != 0 or pointers[-1] != columns.size or np.any(pointers[1:] < pointers[:-1]):
+        return "row pointers that do not rise from 0 to the number of values"
+    if columns.size and (columns.min() < 0 or columns.max() >= shape[1]):
+        return f"column index out of range 0..{shape[1] - 1}"
+    return None
+
+
+def _parse(data: memoryview, path: str | None, dense_limit: int | None) -> Arrays:
+    cursor = _Cursor(data, path)
+    if cursor.u64("the file's magic number") != LIST_MAGIC:
+        raise cursor.error("it does not start with 0x112", 0)
+    if cursor.u64("the reserved field") != 0:
+        raise cursor.error("the reserved field is not 0", 8)
+    count = cursor.u64("the number of arrays")
+    if count * 4 > cursor.left:
+        raise cursor.error(f"{count} arrays cannot fit in {cursor.left} bytes", 16)
+    limit = 2 * len(data) if dense_limit is None else dense_limit
+    arrays = []
+    for index in range(count):
+        cursor.item = f"array {index}"
+        arrays.append(_read_array(cursor, limit))
+        if dense_limit is None and arrays[-1] is not None:
+            limit -= arrays[-1].nbytes
+    cursor.item = None
+    names = _read_names(cursor, count)
+    if cursor.left:
+        raise cursor.error(f"{cursor.left} bytes follow the end")
+    return arrays if names is None else dict(zip(names, arrays, strict=True))
+
+
+def _read_names(cursor: _Cursor, count: int) -> list[str] | None:
+    start = cursor.offset
+    named = cursor.u64("the number of names")
+    if named not in (0, count):
+        raise cursor.error(f"{named} names for {count} arrays", start)
+    if named == 0:
+        return None
+    names: dict[str, None] = {}
+    for index in range(named):
+        cursor.item = f"name {index}"
+        start = cursor.offset
+        raw = bytes(cursor.take(cursor.u64("the name's length"), "the name"))
+        try:
+            name = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raise cursor.error("a name that is not UTF-8", start) from None
+        if name in names:
+            raise cursor.error(f"the name {name!r} appears twice", start)
+        names[name] = None
+    cursor.item = None
+    return list(names)
+
+
+def read_params(
+    source: str | PathLike[str] | bytes | bytearray | memoryview, *, dense_limit: int | None = None
+) -> Arrays:
+    """The arrays of a `.params` file (a path) or of its bytes.
+
+    Returns a dict of name -> array for named saves (names as written: `arg:...`, `aux:...`, or attribute paths), a list
+    for unnamed ones; an entry is None where MXNet saved an empty array. Arrays are writable copies in C order;
+    row_sparse and csr become dense, as long as all arrays together stay under `dense_limit` bytes (default: twice the
+    file). Raises ArchiveError naming the file, the array and the offset.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _parse(memoryview(source).cast("B"), None, dense_limit)
+    path = fspath(source)
+    with open(path, "rb") as file:
+        if file.seek(0, 2) == 0:
+            raise ArchiveError("not a readable .params file: it is empty", path=path)
+        # Never closed by hand: the mapping goes with its last view, and a traceback may hold one for a while.
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return _parse(memoryview(mapped), path, dense_limit)
+
+
+def _chunks(arrays: Sequence[tuple[str | None, np.ndarray | None]], np_shape: bool) -> Iterator[bytes | memoryview]:
+    yield struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays))
+    for _, array in arrays:
+        if array is None:
+            yield struct.pack("<Iii", V2, DENSE, 0)
+            continue
+        shape = array.shape
+        flag = WRITABLE[array.dtype.newbyteorder("<")]
+        yield struct.pack(
+            f"<Iii{len(shape)}qiii", V3 if np_shape else V2, DENSE, len(shape), *shape, 1, 0, flag
+        )  # device: cpu(0), as MXNet writes arrays from any device
+        contiguous = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        if contiguous.size:
+            yield memoryview(contiguous.reshape(-1).view(np.uint8))
+    names = [name.encode("utf-8") for name, _ in arrays if name is not None]
+    yield struct.pack("<Q", len(names))
+    for name in names:
+        yield struct.pack("<Q", len(name)) + name
+
+
+def write_params(
+    path: str | PathLike[str] | BinaryIO,
+    arrays: Mapping[str, np.ndarray | None] | Sequence[np.ndarray | None],
+    *,
+    np_shape: bool = False,
+) -> None:
+    """Write arrays as MXNet's `nd.save` does, byte for byte: a mapping with its names, a sequence without.
+
+    path: a file name (replaced atomically) or an open binary file. Elements: float16/32/64, uint8, int8/32/64, bool.
+    np_shape: write the np-shape form, which has scalars of shape () but loads in MXNet only under `npx.set_np()`.
+    Raises ArchiveError for an element type or shape the format does not have; nothing is written then.
+    """
+    pairs = list(arrays.items()) if isinstance(arrays, Mapping) else [(None, array) for array in arrays]
+    where = None if hasattr(path, "write") else fspath(path)
+    for index, (name, array) in enumerate(pairs):
+        member = f"array {index}" if name is None else name
+        if array is None:
+            if np_shape:
+                raise ArchiveError("the np-shape form has no empty entry", path=where, member=member)
+            continue
+        if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("<") not in WRITABLE:
+            kind = getattr(array, "dtype", type(array).__name__)
+            raise ArchiveError(f".params files have no {kind} elements; cast first", path=where, member=member)
+        if array.ndim == 0 and not np_shape:
+            raise ArchiveError(
+                "the default .params form has no shape (); reshape to (1,) or pass np_shape=True",
+                path=where,
+                member=member,
+            )
+        if array.ndim > MAX_NDIM:
+            raise ArchiveError(f"{array.ndim} dimensions, MXNet has at most {MAX_NDIM}", path=where, member=member)
+    if where is None:
+        path.writelines(_chunks(pairs, np_shape))
+        return
+    with atomic_write(where) as file:
+        file.writelines(_chunks(pairs, np_shape))

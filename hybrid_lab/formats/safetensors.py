@@ -1,0 +1,252 @@
+"""The safetensors format, read strictly and lazily and written deterministically.
+
+A file is u64 header length, a JSON header {name: {"dtype", "shape", "data_offsets"}, "__metadata__": {str: str}}, and
+the tensors' bytes without gaps. The reader refuses what the format forbids and also what other readers let pass (a name
+twice, holes, lone surrogates), because two readers must never see two different models in one file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+
+import numpy as np
+
+from ..diagnostics import ArchiveError
+from . import strict_json
+from .atomic import atomic_write
+
+HEADER_LIMIT = 100_000_000
+"""Largest header in bytes, the format's own cap."""
+TENSOR_LIMIT = 250_000
+"""Most tensors in one file that are read or written."""
+ALIGNMENT = 64
+METADATA = "__metadata__"
+
+DTYPES: dict[str, np.dtype] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("<i1"),
+    "U64": np.dtype("<u8"),
+    "U32": np.dtype("<u4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("<u1"),
+    "BOOL": np.dtype("?"),
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+FOREIGN = {"BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "C64"}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Where one tensor lies: `start` and `stop` count from the first byte after the header."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+class SafetensorsFile:
+    """A read-only view of a safetensors file; tensors are read when asked for.
+
+    infos : dict of name -> TensorInfo, in the file's order. metadata : dict of str -> str.
+    """
+
+    def __init__(
+        self,
+        data: bytes | memoryview | mmap.mmap,
+        *,
+        path: str | PathLike[str] | None = None,
+        member: str | None = None,
+    ) -> None:
+        self.path = None if path is None else fspath(path)
+        self.member = member
+        self._data = memoryview(data).cast("B")
+        self.infos, self.metadata, self._base = self._parse()
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> SafetensorsFile:
+        """Map the file at `path` into memory. Raises ArchiveError for what is not a strict safetensors file."""
+        with open(path, "rb") as file:
+            if file.seek(0, 2) == 0:
+                raise ArchiveError("not a safetensors file: it is empty", path=path)
+            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path=path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.infos)
+
+    def __len__(self) -> int:
+        return len(self.infos)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.infos
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """The tensor as a read-only view of the file; KeyError if there is none of that name."""
+        info = self.infos[name]
+        array = np.frombuffer(self.raw(name), dtype=info.dtype).reshape(info.shape)
+        if info.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise self._error(f"tensor {name!r} has bool elements other than 0 and 1")
+        array.flags.writeable = False
+        return array
+
+    def raw(self, name: str) -> memoryview:
+        """The tensor's bytes."""
+        info = self.infos[name]
+        return self._data[self._base + info.start : self._base + info.stop]
+
+    def digest(self, name: str) -> str:
+        """SHA-256 of the tensor's dtype, shape and bytes, in hexadecimal."""
+        return tensor_digest(self.infos[name].dtype, self.infos[name].shape, self.raw(name))
+
+    def _error(self, message: str) -> ArchiveError:
+        return ArchiveError(f"not a readable safetensors file: {message}", path=self.path, member=self.member)
+
+    def _parse(self) -> tuple[dict[str, TensorInfo], dict[str, str], int]:
+        if len(self._data) < 10:
+            raise self._error(f"{len(self._data)} bytes are too few")
+        length = int.from_bytes(self._data[:8], "little")
+        if length > HEADER_LIMIT:
+            raise self._error(f"a header of {length} bytes, the limit is {HEADER_LIMIT}")
+        if length > len(self._data) - 8:
+            raise self._error(f"the header of {length} bytes ends after the file")
+        header = bytes(self._data[8 : 8 + length])
+        if not header.startswith(b"{"):
+            raise self._error("the header does not start with '{'")
+        if header.count(b"{") > TENSOR_LIMIT + 2:
+            raise self._error(f"more than {TENSOR_LIMIT} tensors")
+        fields = strict_json.parse(header, path=self.path, member=self.member)
+        metadata = fields.pop(METADATA, {})
+        if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+            raise self._error(f"{METADATA} must map strings to strings")
+        infos = [self._info(name, field) for name, field in fields.items()]
+        infos.sort(key=lambda info: (info.start, info.stop))
+        expected = 0
+        for info in infos:
+            if info.start != expected:
+                kind = "overlaps the one before" if info.start < expected else "leaves a hole before it"
+                raise self._error(f"tensor {info.name!r} at {info.start} {kind} (which ends at {expected})")
+            expected = info.stop
+        stored = len(self._data) - 8 - length
+        if expected != stored:
+            raise self._error(f"the tensors take {expected} bytes, the file holds {stored}")
+        return {info.name: info for info in infos}, metadata, 8 + length
+
+    def _info(self, name: str, field: object) -> TensorInfo:
+        if not isinstance(field, dict) or set(field) != {"dtype", "shape", "data_offsets"}:
+            raise self._error(f"tensor {name!r} must have exactly dtype, shape and data_offsets")
+        tag, shape, offsets = field["dtype"], field["shape"], field["data_offsets"]
+        if not isinstance(tag, str) or tag not in DTYPES:
+            known = isinstance(tag, str) and tag in FOREIGN
+            raise self._error(f"tensor {name!r} has dtype {tag!r}" + (", which NumPy does not have" if known else ""))
+        if not _counts(shape) or len(shape) > 32:
+            raise self._error(f"tensor {name!r} has shape {str(shape)[:80]}")
+        if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+            raise self._error(f"tensor {name!r} has data_offsets {str(offsets)[:80]}")
+        size = DTYPES[tag].itemsize
+        for dim in shape:
+            size *= dim
+        if size != offsets[1] - offsets[0]:
+            given = offsets[1] - offsets[0]
+            raise self._error(f"tensor {name!r} of {tag} {shape} takes {size} bytes, its data_offsets {given}")
+        return TensorInfo(name, DTYPES[tag], tuple(shape), *offsets)
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, list) and all(type(v) is int and v >= 0 for v in value)
+
+
+def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview | bytes) -> str:
+    """SHA-256 over dtype, shape and bytes, so that equal bytes of another form are another tensor."""
+    digest = hashlib.sha256(f"{NAMES[dtype]}{list(shape)}\n".encode())
+    digest.update(raw)
+    return digest.hexdigest()
+
+
+def _little(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(array.shape)
+
+
+def _bytes(array: np.ndarray) -> memoryview | bytes:
+    return memoryview(array.reshape(-1).view(np.uint8)) if array.size else b""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A safetensors file ready to be written: its exact size and its bytes piece by piece."""
+
+    size: int
+    header: bytes
+    tensors: tuple[tuple[str, np.ndarray], ...]
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """The file's bytes; tensors are not copied where they are contiguous and little-endian."""
+        yield self.header
+        for _, array in self.tensors:
+            yield _bytes(_little(array))
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of every tensor (see `tensor_digest`)."""
+        return {
+            name: tensor_digest(array.dtype.newbyteorder("<"), array.shape, _bytes(_little(array)))
+            for name, array in self.tensors
+        }
+
+
+def encode(
+    arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None, *, position: int = 0
+) -> Encoded:
+    """Lay out a safetensors file: wide element types first, then by name, so that equal content gives equal bytes.
+
+    position: where in the containing file it will start; the header is padded so that the tensors start at a
+    multiple of 64 there. Raises ArchiveError for element types the format does not have.
+    """
+    if len(arrays) > TENSOR_LIMIT:
+        raise ArchiveError(f"{len(arrays)} tensors, at most {TENSOR_LIMIT} fit in one safetensors file")
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("<") not in NAMES:
+            kind = getattr(array, "dtype", type(array).__name__)
+            raise ArchiveError(f"tensor {name!r} has dtype {kind}, which safetensors lacks")
+        if name == METADATA:
+            raise ArchiveError(f"a tensor cannot be named {METADATA}")
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    header: dict[str, object] = {METADATA: dict(sorted(metadata.items()))} if metadata else {}
+    offset = 0
+    for name in order:
+        array = arrays[name]
+        tag = NAMES[array.dtype.newbyteorder("<")]
+        header[name] = {"dtype": tag, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    try:
+        text = strict_json.render(header, indent=None)
+    except UnicodeEncodeError:
+        raise ArchiveError("a tensor name that cannot be written as UTF-8") from None
+    text += b" " * (-(position + 8 + len(text)) % ALIGNMENT)
+    if len(text) > HEADER_LIMIT:
+        raise ArchiveError(f"the names and shapes take {len(text)} bytes, safetensors allows {HEADER_LIMIT}")
+    head = len(text).to_bytes(8, "little") + text
+    return Encoded(len(head) + offset, head, tuple((name, arrays[name]) for name in order))
+
+
+def read_safetensors(path: str | PathLike[str], names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """Tensors of a safetensors file as writable arrays; all of them, or only `names`. Raises ArchiveError, KeyError."""
+    file = SafetensorsFile.open(path)
+    return {name: file[name].copy() for name in (file if names is None else names)}
+
+
+def write_safetensors(
+    path: str | PathLike[str], arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write arrays to `path` (atomically; equal arrays and metadata give equal bytes). Raises ArchiveError."""
+    encoded = encode(arrays, metadata)
+    with atomic_write(path) as file:
+        file.writelines(encoded.chunks())

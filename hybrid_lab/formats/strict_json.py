@@ -1,0 +1,102 @@
+"""JSON of one meaning only: no duplicate keys, no NaN, no runaway nesting or digits; and its deterministic writer."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from os import PathLike
+from typing import Any
+
+from ..diagnostics import ArchiveError
+
+MAX_DEPTH = 64
+"""Deepest nesting of lists and objects that is read."""
+
+
+class _Refused(ValueError):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Refused(f"the key {key!r} appears twice in one object")
+            seen.add(key)
+    return result
+
+
+def _constant(token: str) -> Any:
+    raise _Refused(f"{token} is not a JSON number")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 20:
+        raise _Refused(f"an integer of {len(digits)} digits")
+    return int(digits)
+
+
+def _real(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise _Refused(f"the number {digits[:40]} is out of range")
+    return value
+
+
+def _check_depth(data: bytes) -> None:
+    """Refuse deep nesting before the parser sees it (its limit differs between Python versions)."""
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return
+    depth = 0
+    in_string = False
+    for position, byte in _structure(data):
+        if byte == 0x22:
+            in_string = not in_string
+        elif not in_string:
+            if byte in b"[{":
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise _Refused(f"nested more than {MAX_DEPTH} deep at offset {position}")
+            else:
+                depth -= 1
+
+
+def _structure(data: bytes) -> Iterator[tuple[int, int]]:
+    """Quotes and brackets with their offsets; an escaped quote is none."""
+    for match in re.finditer(rb'\\.|["\[\]{}]', data, re.DOTALL):
+        byte = data[match.start()]
+        if byte != 0x5C:
+            yield match.start(), byte
+
+
+def parse(data: bytes | memoryview, *, path: str | PathLike[str] | None = None, member: str | None = None) -> Any:
+    """The value of a UTF-8 JSON text; anything ambiguous or unreasonable raises ArchiveError."""
+    data = bytes(data)
+    try:
+        text = data.decode("utf-8")
+        _check_depth(data)
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_real
+        )
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate cannot be written back
+    except UnicodeError as error:
+        raise ArchiveError(f"not UTF-8 text: {error.reason}", path=path, member=member) from None
+    except json.JSONDecodeError as error:
+        raise ArchiveError(
+            f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}", path=path, member=member
+        ) from None
+    except (_Refused, RecursionError, ValueError) as error:
+        raise ArchiveError(f"refused JSON: {error}", path=path, member=member) from None
+    return value
+
+
+def render(value: Any, *, indent: int | None = 1) -> bytes:
+    """UTF-8 JSON with object keys in their given order: the same value gives the same bytes. NaN raises ValueError."""
+    separators = (",", ": ") if indent is not None else (",", ":")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+    return (text + ("\n" if indent is not None else "")).encode("utf-8")
