@@ -1,0 +1,48 @@
+"""The command `hybrid-lab`: one module a subject, a plain message instead of a traceback for bad input."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from .. import _version
+from ..diagnostics.errors import HybridLabError
+from . import environment, jupyter
+from .command import CommandError
+
+__all__ = ["CommandError", "main", "parser"]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The argument parser; every command sets `run`, a function of the parsed arguments that gives the exit status."""
+    top = argparse.ArgumentParser(
+        prog="hybrid-lab",
+        description="Gluon-style models in JupyterLab: tutorial, lint, archives, and what this machine has.",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"hybrid-lab {_version.__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for subject in (jupyter, environment):
+        subject.add_commands(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status: 0, 1 (findings, differences, damage) or 2 (a bad request)."""
+    top = parser()
+    arguments, rest = top.parse_known_args(argv)
+    if rest and not getattr(arguments, "passes_on", False):
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    arguments.rest = rest
+    try:
+        return arguments.run(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader (`| head`) has gone; closing quietly keeps Python from complaining at exit.
+        sys.stderr.close()
+        return 141
+    except (CommandError, HybridLabError, OSError) as error:
+        print(f"hybrid-lab {arguments.command}: {error}", file=sys.stderr)
+        return getattr(error, "status", 2)

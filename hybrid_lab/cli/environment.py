@@ -1,0 +1,227 @@
+"""`hybrid-lab env`: what this machine has for each engine and for the lab, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .. import _version
+from .command import has_module, install_hint, version_of
+
+ROCM_INDEX = "https://download.pytorch.org/whl/rocm6.4"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the report. found: text, or None where it is missing; get: how to get it; needed: for what."""
+
+    name: str
+    found: str | None
+    needed: str = ""
+    get: str = ""
+
+
+def add_commands(commands) -> None:
+    """Register `env`."""
+    env = commands.add_parser(
+        "env", help="what this machine has, what is missing and how to get it", allow_abbrev=False
+    )
+    env.add_argument("--json", action="store_true", help="print JSON")
+    env.set_defaults(run=run_env)
+
+
+def run_env(arguments: Namespace) -> int:
+    """Print the report; a missing part is information, so the status is 0."""
+    items = list(report())
+    print(json.dumps([asdict(item) for item in items], indent=2) if arguments.json else render(items))
+    return 0
+
+
+def render(items: list[Item]) -> str:
+    """A table for the terminal; missing parts carry the reason to have them and the command that brings them."""
+    width = max(len(item.name) for item in items)
+    lines = []
+    for item in items:
+        lines.append(f"{item.name:{width}}  {item.found if item.found is not None else 'missing'}")
+        if item.found is None:
+            lines.append(f"{'':{width}}    for {item.needed}: {item.get}")
+    return "\n".join(lines)
+
+
+def report() -> Iterator[Item]:
+    """The whole report, item by item. One part that cannot be asked says so and does not stop the others."""
+    yield Item("hybrid-lab", f"{_version.__version__} in {Path(__file__).resolve().parents[1]}")
+    yield Item("python", f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
+    yield Item("processors", str(os.cpu_count()))
+    for probe in (_numpy, _onnx, _onnxruntime, _torch, _triton, _compiler, _gpu):
+        yield _guarded(probe)
+    for probe in (_jupyterlab, _front_end, _server, _widgets):
+        yield _guarded(probe)
+    yield from _engines()
+
+
+def _guarded(probe: Callable[[], Item]) -> Item:
+    try:
+        return probe()
+    except Exception as error:  # a broken library is a finding of this command, not its end
+        return Item(probe.__name__.strip("_").replace("_", " "), f"broken: {type(error).__name__}: {error}")
+
+
+def _numpy() -> Item:
+    import numpy
+
+    blas = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
+    threads = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS")
+    text = f"{numpy.__version__}, BLAS {blas.get('name', 'unknown')} {blas.get('version', '')}".rstrip()
+    return Item("numpy", text + (f", threads limited to {threads}" if threads else ""))
+
+
+def _onnx() -> Item:
+    found = version_of("onnx") if has_module("onnx") else None
+    return Item("onnx", found, "ONNX files and the onnxruntime engine", install_hint("cpu"))
+
+
+def _onnxruntime() -> Item:
+    needed = "the fast engine on a CPU"
+    if not has_module("onnxruntime"):
+        return Item("onnxruntime", None, needed, install_hint("cpu"))
+    import onnxruntime
+
+    return Item("onnxruntime", f"{onnxruntime.__version__}, {', '.join(onnxruntime.get_available_providers())}", needed)
+
+
+def _torch() -> Item:
+    needed = "the Triton engine on a GPU"
+    if not has_module("torch"):
+        return Item(
+            "torch", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: pip install torch --index-url {ROCM_INDEX}"
+        )
+    import torch
+
+    builds = (("CUDA", torch.version.cuda), ("ROCm", torch.version.hip))
+    build = next((f"{name} {version}" for name, version in builds if version), "CPU build")
+    return Item("torch", f"{torch.__version__}, {build}", needed)
+
+
+def _triton() -> Item:
+    needed = "the Triton engine"
+    if not has_module("triton"):
+        amd = f"pip install pytorch-triton-rocm --index-url {ROCM_INDEX}"
+        return Item("triton", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {amd} (Linux only)")
+    version = version_of("triton") or version_of("pytorch-triton-rocm") or "version unknown"
+    interpreted = os.environ.get("HYBRID_LAB_TRITON") == "interpret"
+    return Item("triton", version + (", interpreter on (HYBRID_LAB_TRITON=interpret)" if interpreted else ""), needed)
+
+
+def _compiler() -> Item:
+    for name in filter(None, (os.environ.get("CC"), "cc", "gcc", "clang")):
+        found = shutil.which(name)
+        if found:
+            first = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=20).stdout.splitlines()
+            return Item("C compiler", f"{found}: {first[0] if first else 'no version'}")
+    return Item(
+        "C compiler", None, "Triton's launchers", "apt-get install gcc (Debian), xcode-select --install (macOS)"
+    )
+
+
+def _gpu() -> Item:
+    found = _gpus_by_torch() or _gpus_by_driver()
+    get = "an AMD or NVIDIA GPU with its driver; HYBRID_LAB_TRITON=interpret tries the generated kernels without one"
+    return Item("GPU", "; ".join(found) if found else None, "the Triton engine", get)
+
+
+def _gpus_by_torch() -> list[str]:
+    if not has_module("torch"):
+        return []
+    import torch
+
+    if not torch.cuda.is_available():
+        return []
+    found = []
+    for index in range(torch.cuda.device_count()):
+        device = torch.cuda.get_device_properties(index)
+        kind = getattr(device, "gcnArchName", None) or f"sm{device.major}{device.minor}"
+        found.append(f"{device.name} ({kind}, {device.total_memory / 2**30:.0f} GiB, driver {_driver() or 'unknown'})")
+    return found
+
+
+def _gpus_by_driver() -> list[str]:
+    """GPUs that only their driver knows of: torch is missing, or is a build that cannot use them."""
+    if shutil.which("nvidia-smi"):
+        command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        if answer.returncode == 0:
+            names = filter(None, map(str.strip, answer.stdout.splitlines()))
+            return [f"{name} (not usable by the installed torch)" for name in names]
+    if Path("/dev/kfd").exists():
+        return [f"AMD, driver {_driver() or 'unknown'} (not usable by the installed torch)"]
+    return []
+
+
+def _driver() -> str | None:
+    for file in ("/sys/module/nvidia/version", "/sys/module/amdgpu/version"):
+        if Path(file).exists():
+            return Path(file).read_text().strip()
+    return f"Linux {platform.release()}" if Path("/sys/module/amdgpu").exists() else None
+
+
+def _jupyterlab() -> Item:
+    found = [f"{name} {version}" for name in ("jupyterlab", "notebook", "ipykernel") if (version := version_of(name))]
+    return Item("jupyterlab", ", ".join(found) if version_of("jupyterlab") else None, "the lab", install_hint("lab"))
+
+
+def _front_end() -> Item:
+    name = "lab extension"
+    reinstall = "pip install --force-reinstall --no-deps hybrid-lab (in a clone: make install)"
+    if not has_module("jupyter_core"):
+        return Item(name, None, "panel and marks in JupyterLab", install_hint("lab"))
+    from jupyter_core.paths import jupyter_path
+
+    for folder in jupyter_path("labextensions"):
+        file = Path(folder) / "hybrid-lab" / "package.json"
+        if file.is_file():
+            version = json.loads(file.read_text(encoding="utf-8")).get("version")
+            same = version == _version.__version__
+            note = "" if same else f"; the kernel's half is {_version.__version__}: {reinstall}"
+            return Item(name, f"{version} in {file.parent}{note}")
+    return Item(name, None, "panel and marks in JupyterLab", reinstall)
+
+
+def _server() -> Item:
+    name = "server extension"
+    if not has_module("jupyter_core"):
+        return Item(name, None, "lint while the kernel is busy", install_hint("lab"))
+    from jupyter_core.paths import jupyter_config_path
+
+    for folder in jupyter_config_path():
+        file = Path(folder) / "jupyter_server_config.d" / "hybrid_lab.json"
+        if file.is_file():
+            return Item(name, f"enabled by {file}")
+    return Item(name, None, "lint while the kernel is busy", "jupyter server extension enable hybrid_lab.lab.server")
+
+
+def _widgets() -> Item:
+    found = [f"{name} {version}" for name in ("anywidget", "ipywidgets") if (version := version_of(name))]
+    return Item("widgets", ", ".join(found) if len(found) == 2 else None, "mx.view(net)", install_hint("lab"))
+
+
+def _engines() -> Iterator[Item]:
+    """Which engines `hybridize()` can use here, as the engines themselves say, and which one is the default."""
+    try:
+        from .. import engines
+
+        default = engines.default().name
+        for name in engines.names():
+            reason = engines.get(name).missing()
+            mark = " (default)" if name == default else ""
+            yield Item(f"engine {name}", f"usable{mark}" if reason is None else f"not usable: {reason}")
+    except Exception as error:  # as in _guarded: report it, go on
+        yield Item("engines", f"broken: {type(error).__name__}: {error}")

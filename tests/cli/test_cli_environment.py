@@ -1,0 +1,47 @@
+"""`hybrid-lab env` reports every part, and a broken part does not stop it."""
+
+import json
+
+from hybrid_lab.cli import environment, main
+from hybrid_lab.cli.environment import Item
+
+
+def test_report_names_the_parts(capsys):
+    assert main(["env", "--json"]) == 0
+    items = {item["name"]: item for item in json.loads(capsys.readouterr().out)}
+    for name in (
+        "python",
+        "numpy",
+        "onnxruntime",
+        "torch",
+        "triton",
+        "GPU",
+        "C compiler",
+        "jupyterlab",
+        "lab extension",
+    ):
+        assert name in items
+    assert "BLAS" in items["numpy"]["found"]
+    missing = [item for item in items.values() if item["found"] is None]
+    assert all(item["needed"] and item["get"] for item in missing)
+
+
+def test_missing_part_says_how_to_get_it():
+    text = environment.render(
+        [Item("onnx", None, "ONNX files", 'pip install "hybrid-lab[cpu]"'), Item("python", "3.11")]
+    )
+    assert (
+        text
+        == """\
+onnx    missing
+          for ONNX files: pip install "hybrid-lab[cpu]"
+python  3.11"""
+    )
+
+
+def test_broken_library_is_reported(monkeypatch):
+    def _onnx():
+        raise RuntimeError("libonnx.so: undefined symbol")
+
+    item = environment._guarded(_onnx)
+    assert item.found == "broken: RuntimeError: libonnx.so: undefined symbol"

@@ -1,0 +1,74 @@
+"""pyproject.toml, package.json and the package agree with each other and with what the README promises."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROJECT = PYPROJECT["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {Requirement(text).name for text in requirements}
+
+
+def test_kernel_and_front_end_have_one_version():
+    from hybrid_lab._version import __version__
+
+    front_end = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
+    assert front_end["version"] == __version__
+    assert front_end["name"] == PROJECT["name"] == "hybrid-lab"
+
+
+def test_base_installation_is_thin():
+    assert names(PROJECT["dependencies"]) == {"numpy", "safetensors", "graphviz"}
+
+
+def test_extras_are_the_documented_ones():
+    assert set(EXTRAS) == {"lab", "cpu", "cuda", "rocm", "notebooks", "test"}
+    assert names(EXTRAS["lab"]) == {"jupyterlab", "ipywidgets", "anywidget"}
+    assert names(EXTRAS["cpu"]) == {"onnx", "onnxruntime"}
+    assert names(EXTRAS["notebooks"]) == {"scikit-learn", "matplotlib"}
+
+
+def test_rocm_cannot_be_satisfied_by_what_pypi_has():
+    (requirement,) = map(Requirement, EXTRAS["rocm"])
+    assert requirement.name == "pytorch-triton-rocm"
+    assert not requirement.specifier.contains("2.1.0")
+    assert requirement.specifier.contains("3.4.0")
+
+
+def test_readme_starts_with_the_installation():
+    first_command = re.search(r"^\s*pip install .*$", README, re.MULTILINE)
+    assert first_command is not None
+    assert '"hybrid-lab[lab,cpu,notebooks]"' in first_command.group()
+
+
+def test_readme_lists_every_extra_and_names_the_rocm_index():
+    for extra in EXTRAS:
+        assert f"`{extra}`" in README, extra
+    assert "https://download.pytorch.org/whl/rocm" in README
+
+
+def test_files_named_in_the_readme_exist():
+    named = re.findall(r"\]\((?!https?://|#)([^)#]+)\)", README)
+    assert named
+    assert [file for file in named if not (ROOT / file).exists()] == []
+
+
+def test_license_is_the_full_apache_text():
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
+    assert PROJECT["license"] == "Apache-2.0"
+
+
+def test_makefile_offers_the_documented_targets():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in "lab test install notebooks lint golden oracle bench wheel test-wheel clean".split():
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

@@ -1,0 +1,101 @@
+"""The wheel as a user meets it: an empty environment, no Node, nothing of the repository."""
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.wheel
+
+
+def run(command, **keywords) -> str:
+    """Standard output and error of a command that must succeed."""
+    done = subprocess.run(
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **keywords
+    )
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout[-6000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel, built anew from the tree (the front end is built already: `make build`)."""
+    folder = tmp_path_factory.mktemp("dist")
+    run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT)
+    (wheel,) = folder.glob("hybrid_lab-*.whl")
+    return wheel
+
+
+class Environment:
+    """An environment made of nothing but the wheel and its requirements, and the settings of a process in it."""
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        self.folder = folder
+        venv.create(folder / "env", with_pip=True)
+        self.bin = folder / "env" / "bin"
+        self.home = folder / "home"
+        self.home.mkdir()
+        dropped = ("PYTHON", "JUPYTER", "VIRTUAL_ENV", "HYBRID_LAB", "IPYTHON")
+        self.variables = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+        # pip's own settings (an index, a certificate) may lie in the real home; everything else starts clean.
+        self.run([self.bin / "python", "-m", "pip", "install", "-q", f"{wheel}[lab,cpu,notebooks]"])
+        # Only the environment's commands: no node, no compiler.
+        self.variables |= {"HOME": str(self.home), "PATH": str(self.bin)}
+
+    def run(self, command) -> str:
+        return run(command, cwd=self.folder, env=self.variables)
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory, wheel) -> Environment:
+    return Environment(tmp_path_factory.mktemp("empty"), wheel)
+
+
+def test_wheel_carries_everything_once(wheel):
+    members = zipfile.ZipFile(wheel).namelist()
+    data = [name.partition(".data/data/")[2] for name in members if ".data/data/" in name]
+    assert "share/jupyter/labextensions/hybrid-lab/package.json" in data
+    assert "share/jupyter/labextensions/hybrid-lab/install.json" in data
+    assert any(name.startswith("share/jupyter/labextensions/hybrid-lab/static/remoteEntry.") for name in data)
+    assert "etc/jupyter/jupyter_server_config.d/hybrid_lab.json" in data
+    for name in ("py.typed", "lab/static/view.js", "notebooks/01_tutorial.ipynb"):
+        assert f"hybrid_lab/{name}" in members
+    assert any(name.startswith("hybrid_lab/") and name.endswith(".pyi") for name in members)
+    strangers = ("hybrid_lab/labextension", "notebooks/", "tests/", "extension/", "benchmarks/")
+    assert not any(name.startswith(strangers) for name in members)
+    assert len(members) == len(set(members))
+
+
+def test_package_comes_from_the_wheel_and_needs_no_node(environment):
+    assert not (environment.bin / "node").exists()
+    where = environment.run([environment.bin / "python", "-c", "import hybrid_lab; print(hybrid_lab.__file__)"])
+    assert Path(where.strip()).is_relative_to(environment.folder)
+
+
+def test_jupyterlab_lists_both_extensions_as_enabled(environment):
+    listed = environment.run([environment.bin / "jupyter", "labextension", "list"])
+    (line,) = [line for line in listed.splitlines() if "hybrid-lab" in line]
+    assert "enabled" in line and "OK" in line
+    listed = environment.run([environment.bin / "jupyter", "server", "extension", "list"])
+    assert "hybrid_lab.lab.server enabled" in listed
+    assert "hybrid_lab.lab.server 0" in listed or "OK" in listed.partition("hybrid_lab.lab.server")[2]
+
+
+def test_env_reports_a_complete_installation(environment):
+    report = environment.run([environment.bin / "hybrid-lab", "env"])
+    assert "broken" not in report
+    assert "engine onnxruntime  usable (default)" in report or "onnxruntime" in report
+
+
+def test_tutorial_is_copied_and_runs(environment):
+    hybrid_lab = environment.bin / "hybrid-lab"
+    environment.run([hybrid_lab, "tutorial", "--copy-only"])
+    notebook = environment.folder / "hybrid-lab-tutorial" / "01_tutorial.ipynb"
+    assert notebook.is_file()
+    environment.run([environment.bin / "jupyter", "execute", "--timeout=600", notebook])
