@@ -20,7 +20,7 @@ def format_type(shape: Any, dtype: Any) -> str:
     return f"{name}[{inner}]"
 
 
-class _Names:
+class Names:
     """%fc1.weight for variables, %7 for everything else."""
 
     def __init__(self, graph: Graph):
@@ -45,7 +45,7 @@ class _Names:
 
 def format_graph(graph: Graph) -> str:
     """The whole program: the inputs with their types, the nodes, what is returned and what is updated."""
-    name = _Names(graph)
+    name = Names(graph)
     head = [f"{name(value)}: {format_type(value.shape, value.dtype)}" for value in graph.inputs]
     rows = [(f"  {_statement(node, name)}", _comment(node)) for node in graph.operators]
     width = min(max((len(text) for text, _ in rows), default=0), 96)
@@ -56,7 +56,7 @@ def format_graph(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def _statement(node: Node, name: _Names) -> str:
+def _statement(node: Node, name: Names) -> str:
     types = ", ".join(
         format_type(node.shapes and node.shapes[i], node.dtypes and node.dtypes[i]) for i in range(len(node.outputs))
     )
@@ -69,5 +69,5 @@ def _statement(node: Node, name: _Names) -> str:
 
 
 def _comment(node: Node) -> str:
-    where = node.location.short() if node.location is not None else ""
+    where = str(node.location) if node.location is not None else ""
     return "   ".join(part for part in (node.scope, where) if part)
