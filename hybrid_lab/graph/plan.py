@@ -1,0 +1,257 @@
+"""Plan the memory of a specialized graph: what runs in place, what is a view, and where in one arena everything else lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.printer import Names, format_type
+from hybrid_lab.ops.run import run_kernel
+
+ALIGNMENT = 64
+"""Offsets in the arena are multiples of this many bytes: a cache line, and enough for any vector instruction."""
+
+Kind = Literal["input", "constant", "arena", "output", "view", "own", "none"]
+
+
+@dataclass
+class Block:
+    """A piece of the arena: `nbytes` from `offset`, in use from step `first` to step `last`, both included."""
+
+    nbytes: int
+    first: int
+    last: int
+    offset: int = -1
+    values: list[Value] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes taken, alignment included."""
+        return -(-self.nbytes // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a Value lives.
+
+    kind : "input" and "constant" as given; "arena" in `block`; "output" in fresh memory that becomes root number `position`;
+        "view" on the memory of `source`; "own" in memory that the kernel allocates itself; "none" for a hidden output nobody reads
+    inplace : the input whose memory an arena Value takes over
+    """
+
+    kind: Kind
+    block: Block | None = None
+    position: int = -1
+    source: Value | None = None
+    inplace: Value | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Memory for one run of `graph`.
+
+    steps : the nodes to run, in order
+    places : every Value's place
+    needs : node -> one bool per output: whether anybody reads it
+    copies : positions among graph.roots that must be copied into fresh memory at the end (inputs, constants, views, repetitions)
+    last_use : Value -> the last step that reads it (len(steps) for roots)
+    arena_bytes : size of the arena; ideal_bytes : the most that is alive in it at one step; unshared_bytes : without any sharing
+    """
+
+    graph: Graph
+    steps: tuple[Node, ...]
+    places: dict[Value, Place]
+    needs: dict[Node, tuple[bool, ...]]
+    copies: frozenset[int]
+    last_use: dict[Value, int]
+    blocks: tuple[Block, ...]
+    arena_bytes: int
+    ideal_bytes: int
+    unshared_bytes: int
+
+    def __str__(self) -> str:
+        return format_plan(self)
+
+
+def plan(graph: Graph) -> Plan:
+    """Plan an inferred graph. Outputs and new values of effects never lie in the arena."""
+    return _Planner(graph).finish()
+
+
+class _Planner:
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.steps = graph.operators
+        self.steps = tuple(node for node in self.steps if not isinstance(node.op, Constant))
+        self.last_use: dict[Value, int] = {}
+        for index, node in enumerate(self.steps):
+            for value in node.values_in:
+                self.last_use[value] = index
+        for value in graph.roots:
+            self.last_use[value] = len(self.steps)
+        self.position = {value: index for index, value in reversed(list(enumerate(graph.roots)))}
+        self.places: dict[Value, Place] = {}
+        self.layouts: dict[Value, np.ndarray] = {}
+        self.block_of: dict[Value, Block] = {}
+        self.blocks: list[Block] = []
+        self.needs: dict[Node, tuple[bool, ...]] = {}
+
+    def finish(self) -> Plan:
+        for node in self.graph.nodes:
+            if isinstance(node.op, Input):
+                self.places[node.outputs[0]] = Place("input")
+            elif isinstance(node.op, Constant):
+                self.places[node.outputs[0]] = Place("constant")
+        for index, node in enumerate(self.steps):
+            self._visit(index, node)
+        arena_bytes = pack(self.blocks)
+        copies = frozenset(
+            index
+            for index, value in enumerate(self.graph.roots)
+            if self.places[value].kind != "output" or self.places[value].position != index
+        )
+        return Plan(
+            self.graph,
+            self.steps,
+            self.places,
+            self.needs,
+            copies,
+            self.last_use,
+            tuple(self.blocks),
+            arena_bytes,
+            peak(self.blocks, len(self.steps)),
+            sum(value.nbytes for node in self.steps for value in node.outputs if self.places[value].kind in ("arena", "view")),
+        )
+
+    def _visit(self, index: int, node: Node) -> None:
+        self.needs[node] = tuple(value in self.last_use for value in node.outputs)
+        if self._as_view(index, node):
+            return
+        for value in node.outputs:
+            if value not in self.last_use and "need" in node.op.run_keywords:
+                self.places[value] = Place("none")
+            elif "out" not in node.op.run_keywords:
+                self.places[value] = Place("own")
+            elif value in self.position:
+                self.places[value] = Place("output", position=self.position[value])
+            else:
+                self._into_arena(index, node, value)
+
+    def _as_view(self, index: int, node: Node) -> bool:
+        """Place the node's output as a view of its first input, if the kernel really gives one for this memory layout."""
+        value = node.outputs[0]
+        if not node.op.view or value in self.position or not isinstance(node.inputs[0], Value):
+            return False
+        source = node.inputs[0]
+        inputs = [self._layout(item) if isinstance(item, Value) else item for item in node.inputs]
+        result = run_kernel(node.op, inputs)[0]
+        if not (isinstance(result, np.ndarray) and np.may_share_memory(result, inputs[0])):
+            return False
+        self.layouts[value] = result
+        self.places[value] = Place("view", source=source)
+        block = self.block_of.get(source)
+        if block is not None:
+            block.values.append(value)
+            block.last = max(block.last, self.last_use.get(value, index))
+            self.block_of[value] = block
+        return True
+
+    def _layout(self, value: Value) -> np.ndarray:
+        """An array with the strides that the Value will have; its memory is never read or written."""
+        if value not in self.layouts:
+            node = value.node
+            self.layouts[value] = node.op.array if isinstance(node.op, Constant) else np.empty(value.shape, value.dtype)
+        return self.layouts[value]
+
+    def _into_arena(self, index: int, node: Node, value: Value) -> None:
+        last = self.last_use.get(value, index)
+        source = self._reusable(index, node, value)
+        if source is not None:
+            block = self.block_of[source]
+            block.last = last
+        else:
+            block = Block(value.nbytes, index, last)
+            self.blocks.append(block)
+        block.values.append(value)
+        self.block_of[value] = block
+        self.places[value] = Place("arena", block, inplace=source)
+
+    def _reusable(self, index: int, node: Node, value: Value) -> Value | None:
+        """An input whose memory dies with this step and fits the output exactly."""
+        if not node.op.alias_safe or len(node.outputs) != 1:
+            return None
+        for item in node.values_in:
+            block = self.block_of.get(item)
+            if block is None or block.last != index or item.shape != value.shape or item.dtype != value.dtype:
+                continue
+            whole = block.nbytes == value.nbytes and (item not in self.layouts or self.layouts[item].flags.c_contiguous)
+            alone = all(other is item or self.block_of.get(other) is not block for other in node.values_in)
+            if whole and alone:
+                return item
+        return None
+
+
+def pack(blocks: Sequence[Block]) -> int:
+    """Give every block its offset, so that blocks alive at the same step never overlap; returns the arena's size.
+
+    The largest block first, each into the smallest gap that holds it (best fit), else at the end.
+    """
+    placed: list[Block] = []
+    total = 0
+    for block in sorted(blocks, key=lambda block: (-block.size, block.first)):
+        neighbours = sorted(
+            (other for other in placed if other.first <= block.last and block.first <= other.last), key=lambda other: other.offset
+        )
+        end, best, smallest = 0, -1, -1
+        for other in neighbours:
+            gap = other.offset - end
+            if gap >= block.size and (best < 0 or gap < smallest):
+                best, smallest = end, gap
+            end = max(end, other.offset + other.size)
+        block.offset = best if best >= 0 else end
+        placed.append(block)
+        total = max(total, block.offset + block.size)
+    return total
+
+
+def peak(blocks: Sequence[Block], steps: int) -> int:
+    """The most bytes alive at one step: no arena can be smaller."""
+    change = [0] * (steps + 2)
+    for block in blocks:
+        change[block.first] += block.size
+        change[block.last + 1] -= block.size
+    best = alive = 0
+    for delta in change:
+        alive += delta
+        best = max(best, alive)
+    return best
+
+
+def format_plan(plan: Plan) -> str:
+    """One line a step: the operator, the type of each output, and where it lies."""
+    name = Names(plan.graph)
+    rows = []
+    for index, node in enumerate(plan.steps):
+        for value in node.outputs:
+            where = _describe(plan, value, name)
+            rows.append((f"{index:>4}  {name(value)}: {format_type(value.shape, value.dtype)} = {node.op.name}", where))
+    width = min(max((len(text) for text, _ in rows), default=0), 72)
+    head = f"plan: arena {plan.arena_bytes:,} bytes for {plan.unshared_bytes:,} bytes of values, at most {plan.ideal_bytes:,} alive at once"
+    tail = [f"      return {name(value)}{' (copied)' if index in plan.copies else ''}" for index, value in enumerate(plan.graph.roots)]
+    return "\n".join([head, *(f"{text:<{width}}  {where}" for text, where in rows), *tail])
+
+
+def _describe(plan: Plan, value: Value, name: Any) -> str:
+    place = plan.places[value]
+    if place.kind == "arena":
+        assert place.block is not None
+        how = f" in place of {name(place.inplace)}" if place.inplace is not None else ""
+        return f"arena {place.block.offset}..{place.block.offset + place.block.nbytes}{how}, until step {plan.last_use.get(value, '-')}"
+    if place.kind == "view":
+        return f"view of {name(place.source)}"
+    return {"output": f"output {place.position}", "own": "allocated by its kernel", "none": "not computed"}.get(place.kind, place.kind)

@@ -1,0 +1,161 @@
+"""Split: cut the joint graph into a forward and a backward graph, keeping as few bytes between them as possible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hybrid_lab.graph.differentiate import depends_on
+from hybrid_lab.graph.flow import INFINITE, FlowNetwork
+from hybrid_lab.graph.graph import Graph, reachable
+from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.ops.pointwise import Pointwise
+
+
+@dataclass(frozen=True)
+class Split:
+    """A joint graph in two parts.
+
+    forward : the original outputs, then the saved values; effects and draws are the joint graph's
+    backward : the gradients. Random nodes that are computed again keep their draw numbers, so it runs with the forward's rng
+    sources : where each input of `backward` comes from: ("input", i) and ("output", i) of the original graph,
+        ("saved", i) for forward.outputs[num_outputs + i], ("head", i) for a gradient handed in
+    """
+
+    forward: Graph
+    backward: Graph
+    sources: tuple[tuple[str, int], ...]
+
+    @property
+    def saved_bytes(self) -> int:
+        """What the forward keeps for the backward, besides its own inputs and outputs."""
+        count = sum(kind == "saved" for kind, _ in self.sources)
+        return sum(value.nbytes for value in self.forward.outputs[len(self.forward.outputs) - count :])
+
+
+def split(joint: Graph, num_inputs: int, num_outputs: int) -> Split:
+    """Cut `joint`: inputs [original inputs, head gradients], outputs [original outputs, gradients].
+
+    A minimum cut weighted in bytes decides what is saved; see `recompute_price` for what may be computed twice instead.
+    The result depends on the graph alone.
+    """
+    inputs, heads = joint.inputs[:num_inputs], joint.inputs[num_inputs:]
+    outputs, gradients = joint.outputs[:num_outputs], joint.outputs[num_outputs:]
+    updated = {target for target, _ in joint.effects}
+    origins: dict[Value, tuple[str, int]] = {}
+    for kind, values in (("input", inputs), ("output", outputs), ("head", heads)):
+        for index, value in enumerate(values):
+            # An input that an effect overwrites is gone by the time of the backward: keeping it means saving a copy.
+            if value not in updated:
+                origins.setdefault(value, (kind, index))
+
+    kept = _minimum_cut(joint, set(heads), gradients, origins)
+    saved = [value for value in kept if value not in origins]
+    for index, value in enumerate(saved):
+        origins[value] = ("saved", index)
+    boundary = {*kept, *heads}
+    nodes = reachable(gradients, boundary)
+    read = {value for node in nodes for value in node.values_in} | set(gradients)
+    borders = sorted((value for value in boundary if value in read), key=lambda value: _ORDER[origins[value][0]] + origins[value][1])
+    backward = _cut_out(joint, nodes, borders, gradients, origins)
+    forward = Graph(inputs, [*outputs, *saved], joint.effects, joint.draws, joint.name)
+    return Split(forward, backward, tuple(origins[value] for value in borders))
+
+
+_ORDER = {"input": 0, "output": 1 << 24, "saved": 2 << 24, "head": 3 << 24}
+
+
+# -- what to keep ----------------------------------------------------------------------------------------------
+
+#: Everything is priced in 1/64 byte, so that a preference can weigh less than the smallest value.
+_BYTE = 64
+#: What it costs to hand one more array over, in bytes: allocating it and carrying it on the tape.
+_HANDOVER = 256
+#: Pointwise functions that take longer than reading their result back from memory.
+_SLOW = frozenset(
+    "exp log log2 log10 log1p expm1 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sigmoid softsign "
+    "erf erfinv gamma gammaln broadcast_power _power Activation LeakyReLU softrelu gelu silu".split()
+)
+
+
+def recompute_price(node: Node) -> int | None:
+    """The price of computing `node` a second time in the backward, in 1/64 byte; None: never.
+
+    Views are free, cheap pointwise arithmetic costs a quarter of its result, random numbers (draws are counters, so they come out
+    the same) and slow functions more than keeping them; products, convolutions, poolings, reductions and orderings never run twice.
+    """
+    size = sum(value.nbytes for value in node.outputs)
+    if node.op.view or node.op.name in ("identity", "BlockGrad"):
+        return 1
+    if node.op.random:
+        return size * _BYTE * 2
+    if not isinstance(node.op, Pointwise) and node.inputs and node.op.family != "movement":
+        return None
+    if node.op.name in _SLOW:
+        return size * _BYTE * 2
+    return size * _BYTE // 4 + 1
+
+
+def _minimum_cut(joint: Graph, heads: set[Value], gradients: tuple[Value, ...], origins: dict[Value, tuple[str, int]]) -> list[Value]:
+    """The Values that the backward receives from the forward, in program order.
+
+    The network: a vertex per node (on the source side: it runs in the forward only) and per value (on the source side: the
+    backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes the node again.
+    """
+    late = depends_on(joint, list(heads))
+    forward = set(reachable(joint.outputs[: len(joint.outputs) - len(gradients)] + tuple(new for _, new in joint.effects)))
+    early = [node for node in joint.nodes if not isinstance(node.op, Constant) and not any(value in late for value in node.outputs)]
+    network = FlowNetwork(2)
+    source, sink = 0, 1
+    node_vertex = {node: network.add_vertex() for node in early}
+    value_vertex = {value: network.add_vertex() for node in early for value in node.outputs}
+    for node in early:
+        if isinstance(node.op, Input):
+            network.add_edge(source, node_vertex[node], INFINITE)
+        elif node in forward:
+            price = recompute_price(node)
+            network.add_edge(source, node_vertex[node], INFINITE if price is None else price)
+        else:
+            # Only gradients need it: it runs once either way, and rather later than earlier.
+            network.add_edge(node_vertex[node], sink, 1)
+        for value in node.outputs:
+            price = 0 if value in origins else (value.nbytes + _HANDOVER) * _BYTE
+            network.add_edge(node_vertex[node], value_vertex[value], price)
+        for value in node.values_in:
+            if value in value_vertex:
+                network.add_edge(value_vertex[value], node_vertex[node], INFINITE)
+    needed = {value for node in joint.nodes if any(out in late for out in node.outputs) for value in node.values_in} | set(gradients)
+    for value in value_vertex:
+        if value in needed:
+            network.add_edge(value_vertex[value], sink, INFINITE)
+
+    behind = network.minimum_cut(source, sink)
+    return [
+        value
+        for node in early
+        for value in node.outputs
+        if node_vertex[node] not in behind and value_vertex[value] in behind and value in value_vertex
+    ]
+
+
+# -- building the backward -------------------------------------------------------------------------------------
+
+
+def _cut_out(
+    joint: Graph, nodes: tuple[Node, ...], borders: list[Value], gradients: tuple[Value, ...], origins: dict[Value, tuple[str, int]]
+) -> Graph:
+    """The nodes as a graph whose inputs are fresh variables in the place of `borders`."""
+    new: dict[Value, Any] = {}
+    for value in borders:
+        kind, index = origins[value]
+        name = value.node.name if kind in ("input", "head") else f"{kind}{index}"
+        new[value] = input_node(name, "head_grad" if kind == "head" else "saved", shape=value.shape, dtype=value.dtype)
+    fresh = [new[value] for value in borders]
+    for node in nodes:
+        if isinstance(node.op, Input):
+            continue
+        inputs = tuple(new.get(item, item) if isinstance(item, Value) else item for item in node.inputs)
+        made = node if isinstance(node.op, Constant) else node.replace(inputs=inputs)
+        for value, replacement in zip(node.outputs, made.outputs, strict=True):
+            new.setdefault(value, replacement)
+    return Graph(fresh, [new[value] for value in gradients], (), joint.draws, f"{joint.name} backward".strip())
