@@ -77,7 +77,6 @@ $(STAMPS)/install: pyproject.toml hybrid_lab/_version.py hybrid_lab/lab/install.
 	@if [ -L $(SHARE) ]; then rm $(SHARE); fi
 	SKIP_JUPYTER_BUILDER=1 $(PIP) install -q --no-build-isolation -e ".[lab,cpu,notebooks,test]"
 	@rm -rf $(SHARE) && mkdir -p $(dir $(SHARE)) && ln -s $(CURDIR)/hybrid_lab/labextension $(SHARE)
-	@cp hybrid_lab/lab/install.json hybrid_lab/labextension/install.json
 	@touch $@
 
 install: $(STAMPS)/install $(STAMPS)/build
