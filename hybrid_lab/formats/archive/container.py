@@ -1,0 +1,242 @@
+"""The .hlab container: named members in one zip, each with its digest, and a root digest over all of them.
+
+The last member, `manifest.json`, lists size and SHA-256 of every other one; the zip's comment holds the SHA-256 of the
+manifest. With the fixed zip layout no byte of the file is free: changing any one of them is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from os import PathLike, fspath
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ...diagnostics import ArchiveError
+from .. import strict_json
+from ..safetensors import SafetensorsFile, encode
+from .zip_layout import Entry, LayoutError, check_name, layout, local_header, read_layout
+
+MANIFEST = "manifest.json"
+FORMAT = "hlab"
+SCHEMA = (1, 0)
+"""The version written: readers of the same major number read every minor one, unless `reader` asks for more."""
+MANIFEST_LIMIT = 256 << 20
+_COMMENT = b"hlab sha256="
+_COMMENT_SIZE = len(_COMMENT) + 64
+
+
+class ContainerWriter:
+    """Writes members one after another into an open, seekable file at position 0; `finish` writes the manifest."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._members: list[tuple[str, int, int]] = []
+        self._records: dict[str, dict[str, Any]] = {}
+        self._position = 0
+
+    def add(self, name: str, content: bytes) -> None:
+        """Add a member of these bytes. Raises ArchiveError for a bad or repeated name."""
+        self._stream(name, len(content), (content,))
+
+    def add_json(self, name: str, value: Any) -> None:
+        """Add a member holding `value` as deterministic JSON."""
+        self.add(name, strict_json.render(value))
+
+    def add_tensors(
+        self, name: str, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+    ) -> None:
+        """Add a safetensors member; its tensors start at a multiple of 64 in the file and get digests of their own."""
+        start = self._position + len(local_header(self._entry(name, 0, 0)))
+        encoded = encode(arrays, metadata, position=start)
+        if len(local_header(self._entry(name, 0, encoded.size))) != start - self._position:
+            start = self._position + len(local_header(self._entry(name, 0, encoded.size)))
+            encoded = encode(arrays, metadata, position=start)
+        self._stream(name, encoded.size, encoded.chunks())
+        self._records[name]["tensors"] = encoded.digests()
+
+    def finish(self, fields: Mapping[str, Any]) -> None:
+        """Write the manifest (the container's own fields first, then `fields`) and the directory."""
+        manifest = {
+            "format": FORMAT,
+            "schema": "{}.{}".format(*SCHEMA),
+            "reader": "{}.{}".format(*SCHEMA),
+            **fields,
+            "members": self._records,
+        }
+        content = strict_json.render(manifest)
+        self._stream(MANIFEST, len(content), (content,))
+        comment = _COMMENT + hashlib.sha256(content).hexdigest().encode()
+        self._file.write(self._checked(lambda: layout(self._members, comment))[1])
+
+    def _entry(self, name: str, crc: int, size: int) -> Entry:
+        return Entry(self._checked(lambda: check_name(name)), crc, size, self._position)
+
+    @staticmethod
+    def _checked(make: Any) -> Any:
+        try:
+            return make()
+        except LayoutError as error:
+            raise ArchiveError(str(error), member=error.member) from None
+
+    def _stream(self, name: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
+        if name in self._records:
+            raise ArchiveError("a member of this name was already written", member=name)
+        header = local_header(self._entry(name, 0, size))
+        self._file.write(header)
+        crc, digest, written = 0, hashlib.sha256(), 0
+        for chunk in chunks:
+            self._file.write(chunk)
+            crc = zlib.crc32(chunk, crc)
+            digest.update(chunk)
+            written += len(chunk)
+        if written != size:
+            raise ArchiveError(
+                f"{written} bytes came, {size} were announced: was it changed while saving?", member=name
+            )
+        self._file.seek(self._position)
+        self._file.write(local_header(self._entry(name, crc, size)))
+        self._position += len(header) + size
+        self._file.seek(self._position)
+        self._members.append((name, crc, size))
+        self._records[name] = {"size": size, "sha256": digest.hexdigest()}
+
+
+class Container:
+    """An archive's members, read from a memory map.
+
+    Opening checks every zip header and the manifest; a member's contents are checked when read, and all of them by
+    `verify`. manifest : the parsed manifest, with fields unknown to this version left as they are.
+    """
+
+    def __init__(self, data: bytes | mmap.mmap, path: str | PathLike[str] | None = None) -> None:
+        self.path = None if path is None else fspath(path)
+        self._data = memoryview(data)
+        try:
+            entries, comment = read_layout(self._data, _COMMENT_SIZE)
+        except LayoutError as error:
+            raise self.error(f"damaged archive: {error}", error.member) from None
+        self._entries = {entry.name: entry for entry in entries}
+        self.manifest = self._read_manifest(comment)
+        self._records: dict[str, dict[str, Any]] = self.manifest["members"]
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> Container:
+        """Map the archive at `path`. Raises ArchiveError for what is not an intact .hlab file, and OSError."""
+        with open(path, "rb") as file:
+            if file.seek(0, 2) == 0:
+                raise ArchiveError("damaged archive: the file is empty", path=path)
+            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path)
+
+    @property
+    def names(self) -> list[str]:
+        """The members' names in order, without the manifest."""
+        return list(self._records)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._records
+
+    def error(self, message: str, member: str | None = None) -> ArchiveError:
+        """An ArchiveError that names this file."""
+        return ArchiveError(message, path=self.path, member=member)
+
+    def read(self, name: str) -> bytes:
+        """A member's contents, checked against its digest. Raises ArchiveError if it is missing or damaged."""
+        content = bytes(self._view(name))
+        self._check(name, content)
+        return content
+
+    def read_json(self, name: str) -> Any:
+        """A member's JSON value, checked against its digest."""
+        return strict_json.parse(self.read(name), path=self.path, member=name)
+
+    def tensors(self, name: str) -> SafetensorsFile:
+        """A lazy view of a safetensors member; `check_tensor` checks one tensor against the manifest."""
+        file = SafetensorsFile(self._view(name), path=self.path, member=name)
+        if list(file) != list(self._digests(name)) and set(file) != set(self._digests(name)):
+            raise self.error("damaged archive: the manifest lists other tensors", name)
+        return file
+
+    def check_tensor(self, file: SafetensorsFile, name: str) -> np.ndarray:
+        """A tensor of `tensors(...)` as a read-only view, after comparing its digest with the manifest."""
+        if file.digest(name) != self._digests(file.member or "").get(name):
+            raise self.error(f"damaged archive: tensor {name!r} does not match its digest", file.member)
+        return file[name]
+
+    def verify(self) -> None:
+        """Check every member's CRC, SHA-256 and tensors' digests. Raises ArchiveError naming the first damage."""
+        for name, record in self._records.items():
+            self._check(name, self._view(name))
+            if "tensors" in record:
+                file = self.tensors(name)
+                for tensor in file:
+                    self.check_tensor(file, tensor)
+
+    def _view(self, name: str) -> memoryview:
+        if name not in self._records:
+            raise self.error("the archive has no such member", name)
+        entry = self._entries[name]
+        return self._data[entry.start : entry.stop]
+
+    def _digests(self, name: str) -> dict[str, str]:
+        digests = self._records[name].get("tensors")
+        if not isinstance(digests, dict):
+            raise self.error("damaged archive: the manifest lists no tensors for it", name)
+        return digests
+
+    def _check(self, name: str, content: bytes | memoryview) -> None:
+        if hashlib.sha256(content).hexdigest() != self._records[name]["sha256"]:
+            raise self.error("damaged archive: the contents do not match their digest", name)
+        if zlib.crc32(content) != self._entries[name].crc:
+            raise self.error("damaged archive: the contents do not match their CRC", name)
+
+    def _read_manifest(self, comment: bytes) -> dict[str, Any]:
+        entry = self._entries.get(MANIFEST)
+        if entry is None or list(self._entries)[-1] != MANIFEST:
+            raise self.error("not a .hlab archive: its last member must be the manifest", MANIFEST)
+        if entry.size > MANIFEST_LIMIT:
+            raise self.error(f"damaged archive: a manifest of {entry.size} bytes", MANIFEST)
+        content = bytes(self._data[entry.start : entry.stop])
+        if comment != _COMMENT + hashlib.sha256(content).hexdigest().encode():
+            raise self.error("damaged archive: the manifest does not match the root digest", MANIFEST)
+        if zlib.crc32(content) != entry.crc:
+            raise self.error("damaged archive: the contents do not match their CRC", MANIFEST)
+        manifest = strict_json.parse(content, path=self.path, member=MANIFEST)
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise self.error("not a .hlab archive: the manifest does not say so", MANIFEST)
+        self._check_version(manifest)
+        self._check_members(manifest.get("members"))
+        return manifest
+
+    def _check_version(self, manifest: dict[str, Any]) -> None:
+        schema, reader = (self._version(manifest.get(key), key) for key in ("schema", "reader"))
+        if schema[0] != SCHEMA[0] or reader > SCHEMA:
+            raise self.error(
+                "the archive has schema {}.{} and asks for a reader of {}.{}; this hybrid_lab reads up to {}.{}: "
+                "install a newer one".format(*schema, *reader, *SCHEMA),
+                MANIFEST,
+            )
+
+    def _version(self, text: Any, key: str) -> tuple[int, int]:
+        match = re.fullmatch(r"(\d{1,4})\.(\d{1,4})", text, re.ASCII) if isinstance(text, str) else None
+        if match is None:
+            raise self.error(
+                f"damaged archive: the manifest's {key!r} is {str(text)[:40]!r}, not major.minor", MANIFEST
+            )
+        return int(match[1]), int(match[2])
+
+    def _check_members(self, records: Any) -> None:
+        names = list(self._entries)[:-1]
+        if not isinstance(records, dict) or list(records) != names:
+            listed = set(records) if isinstance(records, dict) else set()
+            odd = sorted(listed.symmetric_difference(names))
+            raise self.error(f"damaged archive: manifest and zip list different members: {odd[:5]}", MANIFEST)
+        for name, record in records.items():
+            if not isinstance(record, dict) or record.get("size") != self._entries[name].size:
+                raise self.error("damaged archive: the manifest gives another size", name)
+            if not isinstance(record.get("sha256"), str):
+                raise self.error("damaged archive: the manifest gives no digest", name)

@@ -1,0 +1,272 @@
+"""The one byte layout of a stored zip that an archive may have: what to write, and a reader that accepts nothing else.
+
+Members lie one after another from offset 0, uncompressed, without extra fields (but zip64 sizes from 4 GiB), all dated
+1980-01-01; the central directory follows, then the end record whose comment carries the root digest. Every byte outside
+the members' contents follows from the list of (name, crc, size) and the comment, so the reader parses that list,
+lays it out again and compares: prepended, trailing, overlapping or disagreeing headers cannot survive.
+Format: PKWARE APPNOTE 6.3.9.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MEMBER_LIMIT = 65_534
+NAME_LIMIT = 2_048
+ZIP64 = 0xFFFFFFFF
+"""Sizes and offsets from here on are written in zip64 fields."""
+
+_LOCAL = struct.Struct("<4s5H3I2H")
+_CENTRAL = struct.Struct("<4s6H3I5H2I")
+_END = struct.Struct("<4s4H2IH")
+_END64 = struct.Struct("<4sQ2H2I4Q")
+_LOCATOR = struct.Struct("<4sIQI")
+_LOCAL_FIELDS = (
+    "signature",
+    "version needed",
+    "flags",
+    "compression method",
+    "time",
+    "date",
+    "CRC",
+    "compressed size",
+    "size",
+    "name length",
+    "extra length",
+)
+_CENTRAL_FIELDS = (
+    "signature",
+    "version made by",
+    *_LOCAL_FIELDS[1:],
+    "comment length",
+    "disk number",
+    "internal attributes",
+    "external attributes",
+    "header offset",
+)
+_DATE = 0x21
+_UTF8 = 0x800
+_REGULAR_FILE = 0o100644 << 16
+
+
+class LayoutError(ValueError):
+    """Bytes that are not an archive's zip. `member` is the member it was found at, or None."""
+
+    def __init__(self, message: str, member: str | None = None) -> None:
+        super().__init__(message)
+        self.member = member
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One member: `offset` of its local header, `start` of its contents."""
+
+    name: str
+    crc: int
+    size: int
+    offset: int
+
+    @property
+    def start(self) -> int:
+        return self.offset + len(local_header(self))
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.size
+
+
+def check_name(name: str) -> str:
+    """The name, if it is a plain relative path with forward slashes; raises LayoutError."""
+    problem = None
+    parts = name.split("/")
+    if not name or len(name.encode("utf-8", "surrogatepass")) > NAME_LIMIT:
+        problem = "is empty or too long"
+    elif any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) < 0xE000 for c in name):
+        problem = "has control characters"
+    elif "\\" in name or ":" in name:
+        problem = "has a backslash or a colon"
+    elif any(part in ("", ".", "..") for part in parts):
+        problem = "is not a plain relative path"
+    if problem:
+        raise LayoutError(f"the member name {name[:200]!r} {problem}")
+    return name
+
+
+def _flags(name: bytes) -> int:
+    return 0 if name.isascii() else _UTF8
+
+
+def local_header(entry: Entry) -> bytes:
+    """The bytes before a member's contents."""
+    name = entry.name.encode("utf-8")
+    wide = entry.size >= ZIP64
+    size = ZIP64 if wide else entry.size
+    extra = struct.pack("<HHQQ", 1, 16, entry.size, entry.size) if wide else b""
+    return (
+        _LOCAL.pack(
+            b"PK\3\4", 45 if wide else 20, _flags(name), 0, 0, _DATE, entry.crc, size, size, len(name), len(extra)
+        )
+        + name
+        + extra
+    )
+
+
+def central_header(entry: Entry) -> bytes:
+    """A member's entry in the central directory."""
+    name = entry.name.encode("utf-8")
+    wide = [entry.size, entry.size] if entry.size >= ZIP64 else []
+    far = [entry.offset] if entry.offset >= ZIP64 else []
+    values = wide + far
+    extra = struct.pack(f"<HH{len(values)}Q", 1, 8 * len(values), *values) if values else b""
+    size = ZIP64 if wide else entry.size
+    version = 45 if values else 20
+    return (
+        _CENTRAL.pack(
+            b"PK\1\2",
+            3 << 8 | version,
+            version,
+            _flags(name),
+            0,
+            0,
+            _DATE,
+            entry.crc,
+            size,
+            size,
+            len(name),
+            len(extra),
+            0,
+            0,
+            0,
+            _REGULAR_FILE,
+            ZIP64 if far else entry.offset,
+        )
+        + name
+        + extra
+    )
+
+
+def end_records(count: int, offset: int, size: int, comment: bytes) -> bytes:
+    """The end of the file, for a central directory of `size` bytes at `offset`."""
+    head = b""
+    if offset >= ZIP64:
+        head = _END64.pack(b"PK\6\6", _END64.size - 12, 3 << 8 | 45, 45, 0, 0, count, count, size, offset)
+        head += _LOCATOR.pack(b"PK\6\7", 0, offset + size, 1)
+    return head + _END.pack(b"PK\5\6", 0, 0, count, count, size, min(offset, ZIP64), len(comment)) + comment
+
+
+def _differing(fields: tuple[str, ...], form: struct.Struct, found: bytes, expected: bytes) -> str:
+    if len(found) < form.size:
+        return "it is cut off"
+    pairs = zip(fields, form.unpack(found[: form.size]), form.unpack(expected[: form.size]), strict=True)
+    for field, value, wanted in pairs:
+        if value != wanted:
+            if field == "compression method":
+                return f"it is compressed (method {value}); members must be stored"
+            if field == "flags" and value & 1:
+                return "it is encrypted"
+            if field == "external attributes" and value >> 28 == 0o12:
+                return "it is a symbolic link"
+            return f"{field} is {value!r}, must be {wanted!r}"
+    return "its name or extra field differs"
+
+
+def _central_entry(directory: memoryview, position: int) -> tuple[str, int, int, int, int]:
+    """name, crc, size, header offset and the position after one central header, as they stand."""
+    if position + _CENTRAL.size > len(directory):
+        raise LayoutError("the central directory is cut off")
+    fields = dict(zip(_CENTRAL_FIELDS, _CENTRAL.unpack_from(directory, position), strict=True))
+    if fields["signature"] != b"PK\1\2":
+        raise LayoutError("the central directory is damaged")
+    begin = position + _CENTRAL.size
+    stop = begin + fields["name length"] + fields["extra length"] + fields["comment length"]
+    raw = bytes(directory[begin : begin + fields["name length"]])
+    if stop > len(directory) or len(raw) != fields["name length"]:
+        raise LayoutError("the central directory is cut off")
+    try:
+        name = check_name(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise LayoutError(f"the member name {raw[:200]!r} is not UTF-8") from None
+    size, offset = fields["size"], fields["header offset"]
+    extra = bytes(directory[begin + len(raw) : begin + len(raw) + fields["extra length"]])
+    wanted = 16 * (size == ZIP64) + 8 * (offset == ZIP64)
+    if len(extra) == wanted + 4 and wanted:
+        values = list(struct.unpack(f"<{wanted // 8}Q", extra[4:]))
+        size = values[0] if size == ZIP64 else size
+        offset = values[-1] if offset == ZIP64 else offset
+    return name, fields["CRC"], size, offset, stop
+
+
+def _find_end(data: memoryview, comment_size: int) -> tuple[int, int, int, bytes]:
+    """count, central directory's offset and size, and the comment, from the end record."""
+    at = len(data) - _END.size - comment_size
+    if at < 0 or data[at : at + 4] != b"PK\5\6":
+        raise LayoutError(
+            "its end record is missing: the file is truncated, or bytes were appended, or it is no archive"
+        )
+    _, _, _, count, _, size, offset, length = _END.unpack_from(data, at)
+    if length != comment_size:
+        raise LayoutError(f"the zip comment has {length} bytes, must be {comment_size}")
+    if offset == ZIP64:
+        locator = at - _LOCATOR.size
+        if locator < _END64.size or data[locator : locator + 4] != b"PK\6\7":
+            raise LayoutError("its zip64 end record is missing")
+        offset = _END64.unpack_from(data, locator - _END64.size)[-1]
+    return count, offset, size, bytes(data[at + _END.size :])
+
+
+def read_layout(data: memoryview, comment_size: int) -> tuple[list[Entry], bytes]:
+    """The members and the comment of an archive's bytes. Raises LayoutError unless every header is canonical."""
+    count, directory_at, directory_size, comment = _find_end(data, comment_size)
+    if count > MEMBER_LIMIT:
+        raise LayoutError(f"{count} members, at most {MEMBER_LIMIT} are read")
+    if directory_at + directory_size > len(data):
+        raise LayoutError("the central directory lies outside the file")
+    directory = data[directory_at : directory_at + directory_size]
+    entries: list[Entry] = []
+    seen: set[str] = set()
+    position = offset = 0
+    for _ in range(count):
+        name, crc, size, stated, stop = _central_entry(directory, position)
+        if name in seen:
+            raise LayoutError("the member appears twice", name)
+        seen.add(name)
+        entry = Entry(name, crc, size, offset)
+        found, expected = bytes(directory[position:stop]), central_header(entry)
+        if stated != offset and found[:42] == expected[:42]:
+            kind = "overlaps the one before" if stated < offset else "does not follow the one before"
+            raise LayoutError(f"the member {kind} (at {stated}, must be at {offset})", name)
+        if found != expected:
+            raise LayoutError(f"central header: {_differing(_CENTRAL_FIELDS, _CENTRAL, found, expected)}", name)
+        _check_local(data, entry, directory_at)
+        entries.append(entry)
+        position, offset = stop, entry.stop
+    if position != directory_size or offset != directory_at:
+        raise LayoutError("bytes that belong to no member")
+    end = end_records(count, directory_at, directory_size, comment)
+    if data[directory_at + directory_size :] != end:
+        raise LayoutError("the end record disagrees with the central directory")
+    return entries, comment
+
+
+def _check_local(data: memoryview, entry: Entry, limit: int) -> None:
+    expected = local_header(entry)
+    found = bytes(data[entry.offset : entry.offset + len(expected)])
+    if found != expected:
+        raise LayoutError(f"local header: {_differing(_LOCAL_FIELDS, _LOCAL, found, expected)}", entry.name)
+    if entry.stop > limit:
+        raise LayoutError(f"the member of {entry.size} bytes reaches into the central directory", entry.name)
+
+
+def layout(members: Sequence[tuple[str, int, int]], comment: bytes) -> tuple[list[Entry], bytes]:
+    """Entries for (name, crc, size) in order, and all bytes that follow the last member's contents."""
+    entries: list[Entry] = []
+    offset = 0
+    for name, crc, size in members:
+        entries.append(Entry(check_name(name), crc, size, offset))
+        offset = entries[-1].stop
+    if len(entries) > MEMBER_LIMIT:
+        raise LayoutError(f"{len(entries)} members, at most {MEMBER_LIMIT} fit")
+    directory = b"".join(central_header(entry) for entry in entries)
+    return entries, directory + end_records(len(entries), offset, len(directory), comment)
