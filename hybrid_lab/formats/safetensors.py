@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 
@@ -104,9 +105,14 @@ class SafetensorsFile:
         info = self.infos[name]
         return self._data[self._base + info.start : self._base + info.stop]
 
-    def digest(self, name: str) -> str:
-        """SHA-256 of the tensor's dtype, shape and bytes, in hexadecimal."""
-        return tensor_digest(self.infos[name].dtype, self.infos[name].shape, self.raw(name))
+    @property
+    def header(self) -> memoryview:
+        """The bytes before the tensors."""
+        return self._data[: self._base]
+
+    def digests(self, names: Sequence[str]) -> list[str]:
+        """SHA-256 of each tensor's dtype, shape and bytes, in hexadecimal."""
+        return tensor_digests([(self.infos[name].dtype, self.infos[name].shape, self.raw(name)) for name in names])
 
     def _error(self, message: str) -> ArchiveError:
         return ArchiveError(f"not a readable safetensors file: {message}", path=self.path, member=self.member)
@@ -172,6 +178,16 @@ def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview | byt
     return digest.hexdigest()
 
 
+def tensor_digests(tensors: Sequence[tuple[np.dtype, tuple[int, ...], memoryview | bytes]]) -> list[str]:
+    """`tensor_digest` of each, in parallel where there is much to hash (hashing releases the interpreter's lock)."""
+    if sum(len(raw) for _, _, raw in tensors) < 16 << 20:
+        return [tensor_digest(*tensor) for tensor in tensors]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda tensor: tensor_digest(*tensor), tensors))
+
+
 def _little(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(array.shape)
 
@@ -196,10 +212,9 @@ class Encoded:
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of every tensor (see `tensor_digest`)."""
-        return {
-            name: tensor_digest(array.dtype.newbyteorder("<"), array.shape, _bytes(_little(array)))
-            for name, array in self.tensors
-        }
+        little = [_little(array) for _, array in self.tensors]
+        digests = tensor_digests([(array.dtype, array.shape, _bytes(array)) for array in little])
+        return {name: digest for (name, _), digest in zip(self.tensors, digests, strict=True)}
 
 
 def encode(

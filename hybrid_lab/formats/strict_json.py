@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Iterator
 from os import PathLike
 from typing import Any
 
 from ..diagnostics import ArchiveError
-
-MAX_DEPTH = 64
-"""Deepest nesting of lists and objects that is read."""
 
 
 class _Refused(ValueError):
@@ -47,38 +42,11 @@ def _real(digits: str) -> float:
     return value
 
 
-def _check_depth(data: bytes) -> None:
-    """Refuse deep nesting before the parser sees it (its limit differs between Python versions)."""
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
-        return
-    depth = 0
-    in_string = False
-    for position, byte in _structure(data):
-        if byte == 0x22:
-            in_string = not in_string
-        elif not in_string:
-            if byte in b"[{":
-                depth += 1
-                if depth > MAX_DEPTH:
-                    raise _Refused(f"nested more than {MAX_DEPTH} deep at offset {position}")
-            else:
-                depth -= 1
-
-
-def _structure(data: bytes) -> Iterator[tuple[int, int]]:
-    """Quotes and brackets with their offsets; an escaped quote is none."""
-    for match in re.finditer(rb'\\.|["\[\]{}]', data, re.DOTALL):
-        byte = data[match.start()]
-        if byte != 0x5C:
-            yield match.start(), byte
-
-
 def parse(data: bytes | memoryview, *, path: str | PathLike[str] | None = None, member: str | None = None) -> Any:
     """The value of a UTF-8 JSON text; anything ambiguous or unreasonable raises ArchiveError."""
     data = bytes(data)
     try:
         text = data.decode("utf-8")
-        _check_depth(data)
         value = json.loads(
             text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_real
         )
@@ -90,7 +58,9 @@ def parse(data: bytes | memoryview, *, path: str | PathLike[str] | None = None, 
         raise ArchiveError(
             f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}", path=path, member=member
         ) from None
-    except (_Refused, RecursionError, ValueError) as error:
+    except RecursionError:
+        raise ArchiveError("refused JSON: nested too deeply", path=path, member=member) from None
+    except ValueError as error:
         raise ArchiveError(f"refused JSON: {error}", path=path, member=member) from None
     return value
 

@@ -1,7 +1,8 @@
 """The .hlab container: named members in one zip, each with its digest, and a root digest over all of them.
 
-The last member, `manifest.json`, lists size and SHA-256 of every other one; the zip's comment holds the SHA-256 of the
-manifest. With the fixed zip layout no byte of the file is free: changing any one of them is noticed.
+The last member, `manifest.json`, lists size and SHA-256 of every other one (of a safetensors member: of its header and
+of each tensor, which together are all of it); the zip's comment holds the SHA-256 of the manifest. With the fixed zip
+layout no byte of the file is free: changing any one of them is noticed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import mmap
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, BinaryIO
 
@@ -41,7 +42,7 @@ class ContainerWriter:
 
     def add(self, name: str, content: bytes) -> None:
         """Add a member of these bytes. Raises ArchiveError for a bad or repeated name."""
-        self._stream(name, len(content), (content,))
+        self._stream(name, len(content), (content,), _record(content))
 
     def add_json(self, name: str, value: Any) -> None:
         """Add a member holding `value` as deterministic JSON."""
@@ -56,8 +57,12 @@ class ContainerWriter:
         if len(local_header(self._entry(name, 0, encoded.size))) != start - self._position:
             start = self._position + len(local_header(self._entry(name, 0, encoded.size)))
             encoded = encode(arrays, metadata, position=start)
-        self._stream(name, encoded.size, encoded.chunks())
-        self._records[name]["tensors"] = encoded.digests()
+        record = {
+            "size": encoded.size,
+            "header": hashlib.sha256(encoded.header).hexdigest(),
+            "tensors": encoded.digests(),
+        }
+        self._stream(name, encoded.size, encoded.chunks(), record)
 
     def finish(self, fields: Mapping[str, Any]) -> None:
         """Write the manifest (the container's own fields first, then `fields`) and the directory."""
@@ -69,7 +74,7 @@ class ContainerWriter:
             "members": self._records,
         }
         content = strict_json.render(manifest)
-        self._stream(MANIFEST, len(content), (content,))
+        self._stream(MANIFEST, len(content), (content,), {})
         comment = _COMMENT + hashlib.sha256(content).hexdigest().encode()
         self._file.write(self._checked(lambda: layout(self._members, comment))[1])
 
@@ -83,16 +88,15 @@ class ContainerWriter:
         except LayoutError as error:
             raise ArchiveError(str(error), member=error.member) from None
 
-    def _stream(self, name: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
+    def _stream(self, name: str, size: int, chunks: Iterable[bytes | memoryview], record: dict[str, Any]) -> None:
         if name in self._records:
             raise ArchiveError("a member of this name was already written", member=name)
         header = local_header(self._entry(name, 0, size))
         self._file.write(header)
-        crc, digest, written = 0, hashlib.sha256(), 0
+        crc = written = 0
         for chunk in chunks:
             self._file.write(chunk)
             crc = zlib.crc32(chunk, crc)
-            digest.update(chunk)
             written += len(chunk)
         if written != size:
             raise ArchiveError(
@@ -103,7 +107,11 @@ class ContainerWriter:
         self._position += len(header) + size
         self._file.seek(self._position)
         self._members.append((name, crc, size))
-        self._records[name] = {"size": size, "sha256": digest.hexdigest()}
+        self._records[name] = record
+
+
+def _record(content: bytes) -> dict[str, Any]:
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 class Container:
@@ -146,35 +154,35 @@ class Container:
 
     def read(self, name: str) -> bytes:
         """A member's contents, checked against its digest. Raises ArchiveError if it is missing or damaged."""
-        content = bytes(self._view(name))
-        self._check(name, content)
-        return content
+        self._check(name)
+        return bytes(self._view(name))
 
     def read_json(self, name: str) -> Any:
         """A member's JSON value, checked against its digest."""
         return strict_json.parse(self.read(name), path=self.path, member=name)
 
     def tensors(self, name: str) -> SafetensorsFile:
-        """A lazy view of a safetensors member; `check_tensor` checks one tensor against the manifest."""
+        """A lazy view of a safetensors member; its header is checked, `check_tensors` checks the tensors."""
+        digests = self._digests(name)
         file = SafetensorsFile(self._view(name), path=self.path, member=name)
-        if list(file) != list(self._digests(name)) and set(file) != set(self._digests(name)):
+        if hashlib.sha256(file.header).hexdigest() != self._records[name].get("header"):
+            raise self.error("damaged archive: the tensors' header does not match its digest", name)
+        if file.infos.keys() != digests.keys():
             raise self.error("damaged archive: the manifest lists other tensors", name)
         return file
 
-    def check_tensor(self, file: SafetensorsFile, name: str) -> np.ndarray:
-        """A tensor of `tensors(...)` as a read-only view, after comparing its digest with the manifest."""
-        if file.digest(name) != self._digests(file.member or "").get(name):
-            raise self.error(f"damaged archive: tensor {name!r} does not match its digest", file.member)
-        return file[name]
+    def check_tensors(self, file: SafetensorsFile, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Tensors of `tensors(...)` as read-only views, after comparing their digests with the manifest's."""
+        wanted = self._digests(file.member or "")
+        for name, digest in zip(names, file.digests(names), strict=True):
+            if digest != wanted.get(name):
+                raise self.error(f"damaged archive: tensor {name!r} does not match its digest", file.member)
+        return {name: file[name] for name in names}
 
     def verify(self) -> None:
         """Check every member's CRC, SHA-256 and tensors' digests. Raises ArchiveError naming the first damage."""
-        for name, record in self._records.items():
-            self._check(name, self._view(name))
-            if "tensors" in record:
-                file = self.tensors(name)
-                for tensor in file:
-                    self.check_tensor(file, tensor)
+        for name in self._records:
+            self._check(name)
 
     def _view(self, name: str) -> memoryview:
         if name not in self._records:
@@ -188,8 +196,12 @@ class Container:
             raise self.error("damaged archive: the manifest lists no tensors for it", name)
         return digests
 
-    def _check(self, name: str, content: bytes | memoryview) -> None:
-        if hashlib.sha256(content).hexdigest() != self._records[name]["sha256"]:
+    def _check(self, name: str) -> None:
+        content = self._view(name)
+        if "tensors" in self._records[name]:
+            file = self.tensors(name)
+            self.check_tensors(file, list(file))
+        elif hashlib.sha256(content).hexdigest() != self._records[name]["sha256"]:
             raise self.error("damaged archive: the contents do not match their digest", name)
         if zlib.crc32(content) != self._entries[name].crc:
             raise self.error("damaged archive: the contents do not match their CRC", name)
@@ -238,5 +250,5 @@ class Container:
         for name, record in records.items():
             if not isinstance(record, dict) or record.get("size") != self._entries[name].size:
                 raise self.error("damaged archive: the manifest gives another size", name)
-            if not isinstance(record.get("sha256"), str):
+            if not isinstance(record.get("header" if "tensors" in record else "sha256"), str):
                 raise self.error("damaged archive: the manifest gives no digest", name)
