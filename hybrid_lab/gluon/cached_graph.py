@@ -1,0 +1,317 @@
+"""GraphCache: the neutral graphs of one HybridBlock, the programs compiled from them, and the call that runs one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab import engines
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, unflatten
+from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
+from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.log import logger
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import state
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.hybrid import HybridBlock
+
+_modes = tape.state
+
+#: How many programs of one graph are kept before the oldest goes.
+MAX_PROGRAMS = 64
+
+
+@dataclass
+class Compilation:
+    """What one compile did, for explain and the lab. seconds is wall time; reason says why it was needed."""
+
+    key: tuple[Any, ...]
+    reason: str
+    seconds: float
+    program: Program
+
+
+class GraphCache:
+    """Everything that hybridization made of one block."""
+
+    def __init__(self, block: HybridBlock):
+        self._block = block
+        self._lock = threading.RLock()
+        self.variants: dict[Spec, list[NeutralGraph]] = {}
+        self.pinned: dict[Spec, NeutralGraph] = {}
+        self.programs: dict[Any, Program] = {}
+        self.compilations: list[Compilation] = []
+        self._reported = False
+        self.last_output_shapes: list[Any] | None = None
+
+    def __deepcopy__(self, memo: Any) -> GraphCache:
+        """A copied block starts without traces: they name the parameters of the original."""
+        return GraphCache(memo.get(id(self._block), self._block))
+
+    def __reduce__(self) -> Any:
+        raise HybridLabError("cached graphs cannot be pickled; save the model with net.save(path)")
+
+    # -- graphs ----------------------------------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Drop traces and programs; graphs that came from a file stay."""
+        with self._lock:
+            self.variants.clear()
+            self._reported = False
+            self.forget_programs()
+
+    def forget_programs(self) -> None:
+        """Drop compiled programs, keep the traces."""
+        with self._lock:
+            self.programs.clear()
+            self.compilations.clear()
+
+    def has(self, spec: Spec) -> bool:
+        """Whether there is a graph for this input structure."""
+        return spec in self.pinned or spec in self.variants
+
+    def note(self, neutral: NeutralGraph) -> None:
+        """Keep a graph that a trace of an outer block recorded on the way."""
+        with self._lock:
+            self.variants.setdefault(neutral.in_spec, []).append(neutral)
+
+    def pin(self, graphs: Sequence[NeutralGraph]) -> None:
+        """Let these graphs win over the code, in eager and hybrid calls. An empty sequence gives the code back its say."""
+        with self._lock:
+            self.clear()
+            self.pinned = {neutral.in_spec: neutral for neutral in graphs}
+
+    def pinned_for(self, spec: Spec) -> NeutralGraph:
+        """The loaded graph for this input structure. Raises HybridLabError listing what there is."""
+        try:
+            return self.pinned[spec]
+        except KeyError:
+            known = ", ".join(describe(item) for item in self.pinned)
+            raise HybridLabError(f"{self._block.name}: the loaded graph takes {known}, not {describe(spec)}") from None
+
+    def first(self) -> NeutralGraph | None:
+        """The first graph, if any: what export() writes."""
+        return next(iter(self.graphs()), None)
+
+    def graphs(self) -> list[NeutralGraph]:
+        """All neutral graphs, loaded ones first."""
+        return [*self.pinned.values(), *(item for variants in self.variants.values() for item in variants)]
+
+    def neutral(self, spec: Spec, leaves: Sequence[NDArray]) -> NeutralGraph:
+        """The graph for these inputs, traced now if there is none. Raises HybridizeError; then nothing is kept."""
+        if self.pinned:
+            return self.pinned_for(spec)
+        training = _modes.training
+        types = tuple((leaf.shape, leaf._data.dtype.name) for leaf in leaves)
+        for candidate in self.variants.get(spec, ()):
+            if candidate.guard.holds(types, training):
+                return candidate
+        found = trace_block(self._block, spec, [(leaf.shape, leaf._data.dtype) for leaf in leaves], training)
+        self.variants.setdefault(spec, []).append(found)
+        for what, place in found.guard.places:
+            where = f" ({place.describe()})" if place is not None else ""
+            code = {"mode": "HL174", "shape": "HL101", "dtype": "HL103"}[what]
+            logger.warning(f"{self._block.name}: {code}: the {what} is read{where}; the graph holds for this {what} only")
+        return found
+
+    # -- calls -----------------------------------------------------------------------------------------------------------
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        """Run the compiled graph for these arguments, compiling it on the first call of its kind."""
+        if len(args) == 1 and type(args[0]) is NDArray:
+            leaves: Sequence[NDArray] = args
+            spec = ONE_TENSOR
+        else:
+            leaves, spec = flatten(args, f"the input of {self._block.name}")
+        recording, training = _modes.recording, _modes.training
+        key: Any
+        if spec is ONE_TENSOR:
+            leaf = leaves[0]
+            key = (leaf.shape, leaf.dtype, training, recording and (tape.link(leaf) is not None,))
+        else:
+            key = (spec, tuple((leaf.shape, leaf.dtype) for leaf in leaves), training)
+            key += (recording and tuple(tape.link(leaf) is not None for leaf in leaves),)
+        program = self.programs.get(key)
+        if program is None or not program.still_valid():
+            program = self._compile(key, spec, leaves, training, recording)
+        return program(leaves)
+
+    def _compile(self, key: Any, spec: Spec, leaves: Sequence[NDArray], training: bool, recording: bool) -> Program:
+        with self._lock:
+            stale = self.programs.get(key)
+            start = time.perf_counter()
+            neutral = self.neutral(spec, leaves)
+            if any(parameter._array is None for parameter in neutral.parameters):
+                self._block._complete_from(neutral, leaves)
+            program = Program(self._block, neutral, leaves, training, recording)
+            seconds = time.perf_counter() - start
+            if len(self.programs) >= MAX_PROGRAMS:
+                self.programs.pop(next(iter(self.programs)))
+            self.programs[key] = program
+            reason = self._reason(key, stale)
+            self.compilations.append(Compilation(key, reason, seconds, program))
+            if not self._reported:
+                self._reported = True
+                logger.info(program.headline(seconds))
+            else:
+                logger.debug(f"{self._block.name}: recompiled in {seconds:.2f} s: {reason}")
+            return program
+
+    def _reason(self, key: Any, stale: Program | None) -> str:
+        """Why a compile was needed, in words."""
+        if stale is not None:
+            return "a parameter changed its shape, dtype or grad_req"
+        if not self.compilations:
+            return "first call"
+        last = self.compilations[-1].key
+        parts = []
+        if len(last) == len(key) == 4:
+            if last[0] != key[0]:
+                parts.append(f"input shape {key[0]} instead of {last[0]}")
+            if last[1] != key[1]:
+                parts.append(f"input dtype {np.dtype(key[1]).name} instead of {np.dtype(last[1]).name}" if not isinstance(key[1], tuple) else "other inputs")
+            if last[2] != key[2]:
+                parts.append("training mode" if key[2] else "prediction mode")
+            if bool(last[3]) != bool(key[3]):
+                parts.append("recording for the backward" if key[3] else "no recording")
+            elif last[3] != key[3]:
+                parts.append("other inputs need gradients")
+        return ", ".join(parts) or "another input structure"
+
+
+class Program:
+    """One compiled call: the forward executable, and the backward one where the call is recorded."""
+
+    def __init__(self, block: HybridBlock, neutral: NeutralGraph, leaves: Sequence[NDArray], training: bool, recording: bool):
+        self.neutral = neutral
+        self.block_name = block.name
+        self.training, self.recording = training, recording
+        self._parameters = neutral.parameters
+        self._arrays = [parameter._array for parameter in neutral.parameters]
+        self._requests = [parameter.grad_req != "null" for parameter in neutral.parameters]
+        inputs: list[Any] = [*leaves, *self._arrays]
+        wrt: list[int] = []
+        if recording:
+            wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
+            wrt += [len(leaves) + index for index, wanted in enumerate(self._requests) if wanted]
+        shapes, dtypes = [array.shape for array in inputs], [array._data.dtype for array in inputs]
+        self.special = specialize(neutral.graph, shapes, dtypes, training, wrt)
+        flags = block._flags
+        engine = engines.get(flags.get("engine"))
+        self.engine, self.where = engine.name, engine.where()
+        options = {"static_alloc": bool(flags.get("static_alloc")), "static_shape": bool(flags.get("static_shape"))}
+        if flags.get("strict"):
+            options["strict"] = True
+        self.forward = engine.compile(self.special.forward, **options)
+        self.backward = engine.compile(self.special.backward, **options) if self.special.backward is not None else None
+        self._num_outputs = len(neutral.graph.outputs)
+        self._num_kept = len(self.special.forward.outputs)
+        self._draws = neutral.graph.draws
+        places = {value: index for index, value in enumerate(self.special.forward.inputs)}
+        self._effects = [places[target] - len(leaves) for target, _ in self.special.forward.effects]
+        self._num_data = len(leaves)
+        self._plain = neutral.out_spec is LEAF or neutral.out_spec == LEAF
+        self._run = self.forward.run
+        # What the backward reads of outputs and inputs, so that later writes to them are noticed.
+        self.kept_inputs = tuple(index for kind, index in self.special.sources if kind == "input")
+        self.kept_outputs = tuple(index for kind, index in self.special.sources if kind == "output")
+
+    def still_valid(self) -> bool:
+        """Whether the parameters are the arrays this program was made for."""
+        for parameter, array in zip(self._parameters, self._arrays, strict=True):
+            if parameter._array is not array:
+                return False
+        if self.recording:
+            return all((p.grad_req != "null") == wanted for p, wanted in zip(self._parameters, self._requests, strict=True))
+        return True
+
+    def __call__(self, leaves: Sequence[NDArray]) -> Any:
+        raw = [leaf._data for leaf in leaves]
+        for array in self._arrays:
+            raw.append(array._data)  # type: ignore[union-attr]
+        rng = state.next_draws(self._draws) if self._draws else (0, 0)
+        results = self._run(raw, rng)
+        for index, new in zip(self._effects, results[self._num_kept :], strict=False):
+            self._arrays[index]._assign(new)  # type: ignore[union-attr]
+        wrap = NDArray._wrap
+        outputs = [wrap(result) for result in results[: self._num_outputs]]
+        if self.backward is not None:
+            inputs = [*leaves, *self._arrays]
+            saved = results[self._num_outputs : self._num_kept]
+            tape.note(CompiledEntry(self, inputs, outputs, saved, rng), inputs, outputs)
+        if self._plain:
+            return outputs[0]
+        return unflatten(self.neutral.out_spec, iter(outputs))
+
+    @property
+    def num_operators(self) -> int:
+        return len(self.neutral.graph.operators)
+
+    def headline(self, seconds: float) -> str:
+        """The one line that the first hybrid call says."""
+        count = self.num_operators
+        return f"{self.block_name}: 1 graph, {count} operator{'s' if count != 1 else ''}, {self.where}, {seconds:.1f} s"
+
+
+class CompiledEntry(tape.Entry):
+    """The tape's entry for a whole compiled call."""
+
+    def __init__(self, program: Program, inputs: Sequence[Any], outputs: Sequence[NDArray], saved: Sequence[Any], rng: tuple[int, int]):
+        self.program, self.rng, self.saved = program, rng, saved
+        self.name = f"the hybridized block {program.block_name}"
+        self.inputs = {index: tape.Saved(inputs[index], f"input {index}", self.name) for index in program.kept_inputs}
+        self.outputs = {index: tape.Saved(outputs[index], f"output {index}", self.name) for index in program.kept_outputs}
+        self.shapes = [(output.shape, output._data.dtype) for output in outputs]
+        self.all_inputs = list(inputs)
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        """Run the compiled backward; an output without a gradient gets zeros."""
+        program = self.program
+        assert program.backward is not None
+        operands = []
+        for kind, index in program.special.sources:
+            if kind == "saved":
+                operands.append(self.saved[index])
+            elif kind == "head":
+                dout = douts[index]
+                operands.append(np.zeros(*self.shapes[index]) if dout is None else np.ascontiguousarray(dout))
+            else:
+                operands.append((self.inputs if kind == "input" else self.outputs)[index].value())
+        results = program.backward.run(operands, self.rng)
+        gradients: list[Any] = [None] * len(needed)
+        for index, gradient in zip(program.special.wrt, results, strict=False):
+            gradients[index] = gradient
+        return gradients
+
+    def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        """Differentiate the graph's eager replay, so that gradients of gradients work; the same draws give the same masks."""
+        from hybrid_lab.ndarray.interpret import interpret
+
+        graph = self.program.neutral.graph
+        with tape.Mode(True, self.program.training):
+            outputs = interpret(graph, self.all_inputs, self.rng, update=False)
+        pairs = [(output, dout) for output, dout in zip(outputs, douts, strict=True) if dout is not None]
+        wanted = [index for index, want in enumerate(needed) if want]
+        found = tape.grad(
+            [output for output, _ in pairs],
+            [self.all_inputs[index] for index in wanted],
+            [dout for _, dout in pairs],
+            retain_graph=True,
+            create_graph=True,
+            train_mode=self.program.training,
+        )
+        gradients: list[Any] = [None] * len(needed)
+        for index, gradient in zip(wanted, found, strict=True):
+            gradients[index] = gradient
+        return gradients
+
+    def release(self) -> None:
+        self.saved, self.inputs, self.outputs, self.all_inputs = (), {}, {}, []

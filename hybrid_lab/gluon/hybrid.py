@@ -1,0 +1,311 @@
+"""HybridBlock: a Block that runs eagerly as written, or - after hybridize() - as compiled graphs of its code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab import ndarray as nd
+from hybrid_lab import symbol as sym
+from hybrid_lab.diagnostics.errors import DeferredInitializationError, HybridLabError
+from hybrid_lab.diagnostics.hybridize_error import hybridize_error
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.cached_graph import GraphCache
+from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, rewrap, run_traced
+from hybrid_lab.gluon.structure import flatten, unflatten
+from hybrid_lab.graph.infer import PartialShapes, is_complete
+from hybrid_lab.ndarray.interpret import interpret
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ops.operator import get
+from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol.symbol import Symbol, compose
+
+
+class HybridBlock(Block):
+    """A Block whose computation can become a graph.
+
+    Write `hybrid_forward(self, F, x, **params)` (F is `nd` eagerly and `sym` in a trace; parameters registered on the block come
+    as keyword arguments), or 2.x-style `forward(self, x)`, which reads its parameters with `self.weight.data()`.
+
+    Eagerly every call runs the code. After `hybridize()` the first call traces it - once per block and input structure - and later
+    calls run compiled programs; `mx.explain(net)` tells which.
+    """
+
+    _flags: dict[str, Any]
+
+    def __init__(self, prefix: str | None = None, params: Any = None):
+        super().__init__(prefix=prefix, params=params)
+        object.__setattr__(self, "_active", False)
+        object.__setattr__(self, "_flags", {})
+        object.__setattr__(self, "_graphs", GraphCache(self))
+
+    # -- the two styles ----------------------------------------------------------------------------------------------
+
+    @property
+    def _style(self) -> str:
+        """ "1.x" where the class defines hybrid_forward, "2.x" where it overrides forward."""
+        kind = type(self)
+        if kind.hybrid_forward is not HybridBlock.hybrid_forward:
+            return "1.x"
+        return "2.x" if kind.forward is not HybridBlock.forward else "1.x"
+
+    def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:
+        """The computation, on `F` = nd or sym. Override it (or `forward`)."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither hybrid_forward(self, F, x, ...) nor forward(self, x, ...)")
+
+    def forward(self, x: Any, *args: Any) -> Any:
+        """Run hybrid_forward on arrays (F = nd) or Symbols (F = sym)."""
+        leaves, _ = flatten((x, *args), f"the input of {self.name}")
+        if any(isinstance(leaf, Symbol) for leaf in leaves):
+            return self._run_symbolic([x, *args])
+        if self._graphs.pinned:
+            return self._run_pinned((x, *args))
+        ctx = leaves[0].context if leaves else None
+        try:
+            params = {name: parameter.data(ctx) for name, parameter in self._reg_params.items()}
+        except DeferredInitializationError:
+            self._complete_parameters((x, *args))
+            params = {name: parameter.data(ctx) for name, parameter in self._reg_params.items()}
+        return self.hybrid_forward(nd, x, *args, **params)
+
+    def _run_symbolic(self, args: Sequence[Any]) -> Any:
+        """The block's code on Symbols; scopes and style are the caller's business."""
+        if self._graphs.pinned:
+            return self._inline_pinned(args)
+        if self._style == "2.x":
+            return self.forward(*args)
+        trace = tracing.current()
+        read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
+        return self.hybrid_forward(sym, *args, **{name: read(parameter) for name, parameter in self._reg_params.items()})
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the block on arrays (or on Symbols, to compose graphs). Runs the forward hooks."""
+        if self._forward_pre_hooks or self._forward_hooks:
+            for hook in list(self._forward_pre_hooks.values()):
+                hook(self, args)
+            result = self._call(args)
+            for hook in list(self._forward_hooks.values()):
+                hook(self, args, result)
+            return result
+        return self._call(args)
+
+    def _call(self, args: tuple[Any, ...]) -> Any:
+        if tracing._local.trace is not None:
+            return self._call_in_trace(tracing._local.trace, args)
+        if self._active:
+            if len(args) == 1 and type(args[0]) is NDArray:
+                return self._graphs(args)
+            leaves, _ = flatten(args, f"the input of {self.name}")
+            if not any(isinstance(leaf, Symbol) for leaf in leaves):
+                return self._graphs(args)
+        return self._call_eagerly(args)
+
+    def _call_eagerly(self, args: tuple[Any, ...]) -> Any:
+        leaves, _ = flatten(args, f"the input of {self.name}") if self._style == "2.x" or self._graphs.pinned else ([], ())
+        if any(isinstance(leaf, Symbol) for leaf in leaves):
+            return self._compose(args)
+        if self._graphs.pinned:
+            return self._run_pinned(args)
+        if leaves and any(parameter._array is None for parameter in self._reg_params.values()):
+            self._complete_parameters(args)
+        if not leaves and any(isinstance(leaf, Symbol) for leaf in args):
+            return self._compose(args)
+        return self.forward(*args)
+
+    def _compose(self, args: tuple[Any, ...]) -> Any:
+        """Called on free Symbols: the graph of this block on top of them."""
+        trace = tracing.Trace()
+        with tracing.tracing(trace):
+            return run_traced(self, trace, args, self.name)
+
+    def _call_in_trace(self, trace: tracing.Trace, args: tuple[Any, ...]) -> Any:
+        """A nested call: part of the outer graph, and a graph of its own recorded on the way."""
+        leaves, spec = flatten(args, f"the input of {self.name}")
+        arrays = [leaf for leaf in leaves if not isinstance(leaf, Symbol)]
+        if arrays:
+            raise tracing.refuse("HL164", tensor=f"an input of {self.name}")
+        leaves = _distinct(leaves)
+        observed = len(trace.observed)
+        result = run_traced(self, trace, unflatten(spec, iter(leaves)), self._path_in(trace))
+        if leaves and not self._graphs.has(spec):
+            found = extract_nested(trace, self, spec, leaves, result, observed)
+            if found is not None:
+                self._graphs.note(found)
+        return rewrap(trace, result)
+
+    def _path_in(self, trace: tracing.Trace) -> str:
+        """`net0.features.conv1`: the caller's path and the name under which it holds this block."""
+        scope = trace.scope
+        for name, child in trace.blocks[-1]._children.items() if trace.blocks else ():
+            if child is self:
+                return f"{scope}.{name}"
+        return f"{scope}.{self.name}" if scope else self.name
+
+    # -- graphs that a file brought --------------------------------------------------------------------------------------
+
+    def _run_pinned(self, args: tuple[Any, ...]) -> Any:
+        """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file'))."""
+        leaves, spec = flatten(args, f"the input of {self.name}")
+        neutral = self._graphs.pinned_for(spec)
+        if any(parameter._array is None for parameter in neutral.parameters):
+            self._complete_from(neutral, leaves)
+        outputs = interpret(neutral.graph, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
+        return unflatten(neutral.out_spec, iter(outputs))
+
+    def _inline_pinned(self, args: Sequence[Any]) -> Any:
+        """Put the loaded graph into the graph being traced."""
+        leaves, spec = flatten(tuple(args), f"the input of {self.name}")
+        neutral = self._graphs.pinned_for(spec)
+        trace = tracing.current()
+        read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
+        inputs = [*leaves, *(read(parameter) for parameter in neutral.parameters)]
+        return unflatten(neutral.out_spec, iter(_inline(neutral, inputs)))
+
+    # -- hybridize -------------------------------------------------------------------------------------------------------
+
+    def hybridize(
+        self,
+        active: bool = True,
+        engine: str | None = None,
+        device: Any = None,
+        static_alloc: bool = False,
+        static_shape: bool = False,
+        strict: bool = False,
+        **flags: Any,
+    ) -> None:
+        """Run this block and its children as compiled graphs from the next call on; `active=False` goes back to eager runs.
+
+        engine : 'triton', 'onnxruntime' or 'numpy'; None takes the best that is usable here
+        device : a context for the engine, such as mx.gpu(0); None takes the engine's own
+        static_alloc : keep all intermediate memory from call to call
+        static_shape : besides, capture the launches of a GPU once and replay them
+        strict : refuse operators that the engine cannot compile instead of running them through the fallback
+        flags : MXNet's other flags (inline_limit, forward_bulk_size ...) are accepted and kept
+
+        Every call drops traces and programs. Raises HybridizeError HL181 where a child is not a HybridBlock, EngineUnavailable
+        where the engine cannot run here.
+        """
+        self._refuse_other_children()
+        if active and engine is not None:
+            from hybrid_lab import engines
+
+            engines.require(engine)
+        chosen = {"engine": engine, "device": device, "static_alloc": static_alloc, "static_shape": static_shape, "strict": strict, **flags}
+        object.__setattr__(self, "_active", bool(active))
+        object.__setattr__(self, "_flags", chosen)
+        self._graphs.clear()
+        super().hybridize(active, **chosen)
+
+    def _refuse_other_children(self) -> None:
+        for name, child in self._children.items():
+            if not isinstance(child, HybridBlock):
+                raise hybridize_error("HL181", block=f"{self.name}.{name}", tensor=None, child=type(child).__name__)
+
+    def register_child(self, block: Block, name: str | None = None) -> None:
+        """Add a child; it must be a HybridBlock."""
+        if not isinstance(block, HybridBlock):
+            raise hybridize_error("HL181", block=self.name, child=type(block).__name__)
+        super().register_child(block, name)
+        self._graphs.clear()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Symbol):
+            raise tracing.refuse("HL173", tensor=value._label, attribute=name)
+        super().__setattr__(name, value)
+
+    def cast(self, dtype: Any) -> None:
+        """Convert all parameters, drop the programs made for the old dtype."""
+        super().cast(dtype)
+        self._graphs.forget_programs()
+
+    def _clear_cached_op(self) -> None:
+        """Forget traces and programs; a graph that came from a file stays."""
+        self._graphs.clear()
+
+    # -- deferred shapes ---------------------------------------------------------------------------------------------------
+
+    def infer_shape(self, *args: Any) -> None:
+        """Set the shapes of this block's parameters for these inputs (arrays). Override it for shapes that a trace cannot find."""
+        leaves, spec = flatten(args, f"the input of {self.name}")
+        self._complete_from(self._graphs.neutral(spec, leaves), leaves)
+
+    def _complete_parameters(self, args: tuple[Any, ...]) -> None:
+        """Infer unknown parameter shapes from the inputs, then finish the deferred initialization."""
+        for parameter in self._reg_params.values():
+            if not parameter.shape_is_known and parameter._array is None:
+                self.infer_shape(*args)
+                break
+        for parameter in self._reg_params.values():
+            if parameter._array is None:
+                parameter._finish_deferred_init()
+
+    def _complete_from(self, neutral: NeutralGraph, leaves: Sequence[NDArray]) -> None:
+        shapes: dict[Any, Any] = {}
+        for value, leaf in zip(neutral.graph.inputs, leaves, strict=False):
+            shapes[value] = leaf.shape
+        variables = neutral.graph.inputs[neutral.num_data :]
+        for value, parameter in zip(variables, neutral.parameters, strict=True):
+            shapes[value] = parameter.partial_shape
+        found = PartialShapes(neutral.graph, shapes).shapes
+        missing = []
+        for value, parameter in zip(variables, neutral.parameters, strict=True):
+            shape = found.get(value)
+            if is_complete(shape):
+                if not parameter.shape_is_known:
+                    parameter.shape = shape
+            else:
+                missing.append(parameter.name)
+        if missing:
+            raise HybridLabError(
+                f"{self.name}: the shapes of {', '.join(missing)} do not follow from the inputs; give them when creating the parameters"
+            )
+        for parameter in neutral.parameters:
+            if parameter._array is None:
+                parameter._finish_deferred_init()
+
+    # -- saving --------------------------------------------------------------------------------------------------------------
+
+    def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[str, str]:
+        """Write MXNet's two files, `<path>-symbol.json` and `<path>-<epoch>.params`; returns their names.
+
+        The block must have been called once, so that it has a graph. Raises HybridLabError otherwise.
+        """
+        from hybrid_lab.formats.mxnet import save_model
+
+        neutral = self._graphs.first()
+        if neutral is None:
+            raise HybridLabError(f"{self.name} has no graph yet: call net.hybridize() and run it once on data before export()")
+        return save_model(path, epoch, neutral)
+
+
+def _distinct(leaves: Sequence[Symbol]) -> list[Symbol]:
+    """Tensors that come in twice go through an identity, so that each argument is a value of its own."""
+    seen: set[Any] = set()
+    result = []
+    for leaf in leaves:
+        value = leaf._values[0]
+        if value in seen:
+            leaf = compose(get("identity").bind(), [leaf], None, hint="identity")
+        seen.add(value)
+        result.append(leaf)
+    return result
+
+
+def _inline(neutral: NeutralGraph, inputs: Sequence[Symbol]) -> list[Symbol]:
+    """The outputs of a graph on Symbols, its nodes made anew in the running trace."""
+    from hybrid_lab.graph.node import Constant, Input, Value
+    from hybrid_lab.symbol.symbol import constant
+
+    values: dict[Value, Symbol] = dict(zip(neutral.graph.inputs, inputs, strict=True))
+    for node in neutral.graph.nodes:
+        if isinstance(node.op, Input):
+            continue
+        if isinstance(node.op, Constant):
+            values[node.outputs[0]] = constant(node.op.array)
+            continue
+        made = compose(node.op, [values[item] if isinstance(item, Value) else item for item in node.inputs], node.name or None)
+        for output, value in zip(node.outputs, made._values, strict=False):
+            values[output] = Symbol((value,))
+    return [values[value] for value in neutral.graph.outputs]

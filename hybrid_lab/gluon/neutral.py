@@ -1,0 +1,152 @@
+"""Neutral graphs: what one trace of a Block's code gives - no shapes, no mode - and how a Block is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.hybridize_error import hybridize_error
+from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.gluon.structure import Spec, flatten, unflatten
+from hybrid_lab.graph.graph import Graph, extract
+from hybrid_lab.graph.node import input_node
+from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol.symbol import Symbol
+from hybrid_lab.symbol.traced import wrap
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.parameter import Parameter
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What the traced code observed; the graph holds only where it is the same again.
+
+    types : (shape, dtype name) of every input tensor, or None; training : the mode, or None
+    """
+
+    types: tuple[Any, ...] | None = None
+    training: bool | None = None
+    places: tuple[tuple[str, Location | None], ...] = field(default=(), compare=False)
+
+    def holds(self, types: tuple[Any, ...], training: bool) -> bool:
+        return (self.types is None or self.types == types) and (self.training is None or self.training == training)
+
+
+@dataclass(frozen=True, eq=False)
+class NeutralGraph:
+    """The graph of one HybridBlock for one input structure.
+
+    graph : inputs are the data tensors, then one variable per parameter
+    parameters : the Parameters behind these variables, in order
+    in_spec, out_spec : structure of the arguments and of the result
+    source : "code" (a trace) or "file" (loaded; wins over the code)
+    """
+
+    graph: Graph
+    in_spec: Spec
+    out_spec: Spec
+    parameters: tuple[Parameter, ...]
+    guard: Guard = Guard()
+    source: str = "code"
+
+    @property
+    def num_data(self) -> int:
+        return len(self.graph.inputs) - len(self.parameters)
+
+    def __repr__(self) -> str:
+        return repr(self.graph)
+
+
+def data_names(count: int) -> list[str]:
+    """MXNet's names of the inputs: `data`, or `data0`, `data1` ..."""
+    return ["data"] if count == 1 else [f"data{index}" for index in range(count)]
+
+
+def trace_block(block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool) -> NeutralGraph:
+    """Run the block's code once on Symbols.
+
+    spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them
+    Raises HybridizeError.
+    """
+    inputs = [input_node(name, "data") for name in data_names(len(types))]
+    trace = tracing.Trace(training=training)
+    for value, (shape, dtype) in zip(inputs, types, strict=True):
+        trace.types[value] = (tuple(shape), dtype)
+    with tracing.tracing(trace):
+        args = unflatten(spec, iter([Symbol((value,)) for value in inputs]))
+        result = run_traced(block, trace, args, block.name)
+        outputs, out_spec = flatten_outputs(result, block)
+    values = [symbol._values[0] for symbol in outputs]
+    variables = [symbol._values[0] for symbol in trace.parameters.values()]
+    graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
+    guard = _guard(trace.observed, types, training)
+    return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), guard)
+
+
+def run_traced(block: HybridBlock, trace: tracing.Trace, args: Sequence[Any], path: str) -> Any:
+    """The block's own code on Symbols, inside its scopes; `args` as the code is to see them."""
+    style = block._style
+    with trace.inside(block, path, style), block.name_scope():
+        args = [rewrap(trace, item) for item in args]
+        result = block._run_symbolic(args)
+    return rewrap(trace, result)
+
+
+def rewrap(trace: tracing.Trace, item: Any) -> Any:
+    """Symbols in `item` as the running code's style sees them."""
+    if isinstance(item, Symbol):
+        return wrap(trace, item._values)
+    if isinstance(item, (tuple, list)):
+        return type(item)(rewrap(trace, part) for part in item) if type(item) in (tuple, list) else item
+    if isinstance(item, dict):
+        return {key: rewrap(trace, part) for key, part in item.items()}
+    return item
+
+
+def flatten_outputs(result: Any, block: HybridBlock) -> tuple[list[Symbol], Spec]:
+    """The Symbols of a result and its structure; a Symbol with several outputs counts as a list of them."""
+    leaves, spec = flatten(spread(result), f"the output of {block.name}")
+    if any(not isinstance(leaf, Symbol) for leaf in leaves):
+        raise hybridize_error("HL164", None, block=block.name, tensor="an output")
+    if not leaves:
+        raise HybridLabError(f"{block.name}: the traced code returned no tensor")
+    return leaves, spec
+
+
+def spread(item: Any) -> Any:
+    """Symbols with several outputs as lists of single ones."""
+    if isinstance(item, Symbol) and len(item._values) > 1:
+        return [Symbol((value,)) for value in item._values]
+    if type(item) in (tuple, list):
+        return type(item)(spread(part) for part in item)
+    if isinstance(item, dict):
+        return {key: spread(part) for key, part in item.items()}
+    return item
+
+
+def _guard(observed: Sequence[tuple[str, Location | None]], types: Sequence[tuple[Any, Any]], training: bool) -> Guard:
+    if not observed:
+        return Guard()
+    kinds = {what for what, _ in observed}
+    held = tuple((tuple(shape), dtype.name) for shape, dtype in types) if kinds & {"shape", "dtype"} else None
+    return Guard(held, training if "mode" in kinds else None, tuple(observed))
+
+
+def extract_nested(
+    trace: tracing.Trace, block: HybridBlock, spec: Spec, inputs: Sequence[Symbol], result: Any, observed: int
+) -> NeutralGraph | None:
+    """The graph of a nested block, cut out of the trace it was called in; None where it reads tensors that are not its inputs."""
+    values = [value for symbol in inputs for value in symbol._values]
+    outputs, out_spec = flatten_outputs(result, block)
+    graph = extract(values, [leaf._values[0] for leaf in outputs], data_names(len(values)), block.name)
+    variables = graph.inputs[len(values) :]
+    owners = [trace.owners.get(value) for value in variables]
+    if any(owner is None for owner in owners):
+        return None
+    types = [trace.types.get(value, (None, None)) for value in values]
+    guard = _guard(trace.observed[observed:], types, bool(trace.training)) if all(t[0] is not None for t in types) else Guard()
+    return NeutralGraph(graph, spec, out_spec, tuple(owner for owner in owners if owner is not None), guard)

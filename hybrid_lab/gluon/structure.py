@@ -1,0 +1,128 @@
+"""Input and output structure of a call: tuples, lists, dicts and plain values around the tensors, as hashable data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+
+#: A tensor leaf. Other nodes are ("tuple", items), ("list", items), ("dict", ((key, item), ...)) and ("value", value).
+LEAF = ("tensor",)
+Spec = tuple[Any, ...]
+ONE_TENSOR: Spec = ("tuple", (LEAF,))
+"""The arguments of a call with one tensor."""
+
+_PLAIN = (type(None), bool, int, float, str)
+
+
+def is_tensor(item: Any) -> bool:
+    """NDArrays and Symbols are leaves."""
+    return hasattr(item, "_is_symbol") or hasattr(item, "_data")
+
+
+def flatten(item: Any, where: str = "the input") -> tuple[list[Any], Spec]:
+    """The tensors in `item`, in order, and the structure around them.
+
+    Raises HybridLabError for what is neither a tensor, a container of tensors nor a plain value.
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten(item, leaves, where)
+
+
+def _flatten(item: Any, leaves: list[Any], where: str) -> Spec:
+    if is_tensor(item):
+        leaves.append(item)
+        return LEAF
+    if isinstance(item, tuple):
+        return ("tuple", tuple(_flatten(part, leaves, where) for part in item))
+    if isinstance(item, list):
+        return ("list", tuple(_flatten(part, leaves, where) for part in item))
+    if isinstance(item, dict):
+        return ("dict", tuple((key, _flatten(part, leaves, where)) for key, part in item.items()))
+    if isinstance(item, _PLAIN):
+        return ("value", type(item).__name__, item)
+    raise HybridLabError(
+        f"{where} holds a {type(item).__name__}; a hybridized block takes arrays, numbers, strings, None, and tuples, lists or dicts of them"
+    )
+
+
+def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
+    """The structure with `leaves` put back in order."""
+    kind = spec[0]
+    if kind == "tensor":
+        return next(leaves)
+    if kind == "tuple":
+        return tuple(unflatten(part, leaves) for part in spec[1])
+    if kind == "list":
+        return [unflatten(part, leaves) for part in spec[1]]
+    if kind == "dict":
+        return {key: unflatten(part, leaves) for key, part in spec[1]}
+    return spec[2]
+
+
+def to_json(spec: Spec) -> Any:
+    """The structure as JSON data."""
+    kind = spec[0]
+    if kind == "tensor":
+        return "tensor"
+    if kind in ("tuple", "list"):
+        return {kind: [to_json(part) for part in spec[1]]}
+    if kind == "dict":
+        return {"dict": [[key, to_json(part)] for key, part in spec[1]]}
+    return {"value": spec[2]}
+
+
+def from_json(data: Any) -> Spec:
+    """The structure that `to_json` wrote. Raises HybridLabError for anything else."""
+    if data == "tensor":
+        return LEAF
+    if isinstance(data, dict) and len(data) == 1:
+        (kind, value), *_ = data.items()
+        if kind in ("tuple", "list") and isinstance(value, list):
+            return (kind, tuple(from_json(part) for part in value))
+        if kind == "dict" and isinstance(value, list) and all(isinstance(row, list) and len(row) == 2 for row in value):
+            return ("dict", tuple((key, from_json(part)) for key, part in value))
+        if kind == "value" and isinstance(value, _PLAIN):
+            return ("value", type(value).__name__, value)
+    raise HybridLabError(f"{str(data)[:80]!r} is not an input or output structure")
+
+
+def count_leaves(spec: Spec) -> int:
+    """Number of tensors."""
+    found = 0
+
+    def visit(part: Spec) -> None:
+        nonlocal found
+        if part[0] == "tensor":
+            found += 1
+        elif part[0] in ("tuple", "list"):
+            for inner in part[1]:
+                visit(inner)
+        elif part[0] == "dict":
+            for _, inner in part[1]:
+                visit(inner)
+
+    visit(spec)
+    return found
+
+
+def describe(spec: Spec) -> str:
+    """`(tensor, [tensor, None])`."""
+    kind = spec[0]
+    if kind == "tensor":
+        return "tensor"
+    if kind == "tuple":
+        inner = ", ".join(map(describe, spec[1]))
+        return f"({inner},)" if len(spec[1]) == 1 else f"({inner})"
+    if kind == "list":
+        return f"[{', '.join(map(describe, spec[1]))}]"
+    if kind == "dict":
+        return "{" + ", ".join(f"{key!r}: {describe(part)}" for key, part in spec[1]) + "}"
+    return repr(spec[2])
+
+
+def map_leaves(item: Any, function: Callable[[Any], Any]) -> Any:
+    """The same structure with every tensor replaced."""
+    leaves, spec = flatten(item)
+    return unflatten(spec, iter([function(leaf) for leaf in leaves]))

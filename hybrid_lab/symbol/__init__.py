@@ -1,0 +1,26 @@
+"""The symbol room: `sym.<operator>` composes graphs from Symbols. Every operator of the records is a function here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hybrid_lab.ops.operator import find, registered_names
+from hybrid_lab.ops.surface import make_function
+from hybrid_lab.symbol.surface import contrib, fromjson, linalg, load, load_json, ones, random, zeros, arange, array, full
+from hybrid_lab.symbol.symbol import Group, Symbol, dispatch, var
+
+Variable = var
+
+__all__ = ["Group", "Symbol", "Variable", "arange", "array", "contrib", "fromjson", "full", "linalg", "load", "load_json", "ones", "random", "var", "zeros"]
+
+
+def __getattr__(name: str) -> Any:
+    record = find(name)
+    if record is None:
+        raise AttributeError(f"module 'hybrid_lab.symbol' has no attribute {name!r}")
+    function = globals()[name] = make_function(record, dispatch, name)
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *registered_names()})

@@ -1,0 +1,23 @@
+"""What `nd.<operator>` does when a Symbol reaches it: recorded in 2.x-style code, refused with HL163 in hybrid_forward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab.ndarray import invoke as invoke_module
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol.symbol import Symbol, compose
+
+
+def dispatch_traced(op: Operator, inputs: Sequence[Any], name: str | None) -> Symbol:
+    """Hooked into ndarray.invoke. Raises HybridizeError HL163."""
+    trace = tracing.current()
+    if trace is not None and not trace.arrays:
+        label = next((item._label for item in inputs if isinstance(item, Symbol)), None)
+        raise tracing.refuse("HL163", tensor=label, call=f"nd.{op.name}")
+    return compose(op, inputs, name)
+
+
+invoke_module.symbol_dispatch = dispatch_traced

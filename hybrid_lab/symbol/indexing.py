@@ -1,0 +1,96 @@
+"""Indexing a Symbol: the same result as indexing an array, written with slice, squeeze, expand_dims and take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.ops.operator import get
+from hybrid_lab.symbol import tracing
+
+if TYPE_CHECKING:
+    from hybrid_lab.symbol.symbol import Symbol
+
+
+def index_symbol(symbol: Symbol, key: Any) -> Symbol:
+    """`x[i]`, `x[a:b]`, `x[:, None, -1]`. Raises HybridizeError HL132/HL133 for what has no fixed meaning in a graph."""
+    from hybrid_lab.symbol.symbol import Symbol, compose
+
+    if isinstance(key, Symbol):
+        raise tracing.refuse("HL133", tensor=symbol._label)
+    keys = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(item, (Symbol, list, np.ndarray)) or hasattr(item, "_data") for item in keys):
+        raise tracing.refuse("HL133", tensor=symbol._label)
+    if Ellipsis in keys:
+        return _index_with_ellipsis(symbol, keys)
+    begin: list[int | None] = []
+    end: list[int | None] = []
+    step: list[int | None] = []
+    dropped: list[int] = []
+    added: list[int] = []
+    position = 0
+    for item in keys:
+        if item is None:
+            added.append(position)
+            position += 1
+            continue
+        axis = len(begin)
+        if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
+            begin.append(int(item))
+            end.append(int(item) + 1 if item != -1 else None)
+            step.append(None)
+            dropped.append(axis)
+            continue
+        if not isinstance(item, slice):
+            raise tracing.refuse("HL132", tensor=symbol._label)
+        begin.append(_int(symbol, item.start))
+        end.append(_int(symbol, item.stop))
+        step.append(_int(symbol, item.step))
+        position += 1
+    result = symbol
+    if any(item is not None for item in (*begin, *end, *step)):
+        attributes: dict[str, Any] = {"begin": tuple(begin), "end": tuple(end)}
+        if any(item is not None for item in step):
+            attributes["step"] = tuple(step)
+        result = compose(get("slice").bind(**attributes), [result], None)
+    if dropped:
+        result = compose(get("squeeze").bind(axis=tuple(dropped)), [result], None)
+    elif result is symbol and not added:
+        result = compose(get("identity").bind(), [result], None, hint="identity")
+    for axis in added:
+        result = compose(get("expand_dims").bind(axis=axis), [result], None)
+    return result
+
+
+def _int(symbol: Symbol, item: Any) -> int | None:
+    if item is None:
+        return None
+    if isinstance(item, (int, np.integer)):
+        return int(item)
+    raise tracing.refuse("HL132", tensor=symbol._label)
+
+
+def _index_with_ellipsis(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
+    """`x[..., i, a:b]` counts axes from the end, so the number of axes need not be known."""
+    from hybrid_lab.symbol.symbol import compose
+
+    place = next(index for index, item in enumerate(keys) if item is Ellipsis)
+    head, tail = keys[:place], keys[place + 1 :]
+    if any(item is Ellipsis or item is None for item in tail) or any(isinstance(item, slice) and item.step not in (None, 1) for item in tail):
+        raise tracing.refuse("HL132", tensor=symbol._label)
+    result = index_symbol(symbol, head) if head else symbol
+    dropped = []
+    for axis, item in zip(range(-len(tail), 0), tail, strict=True):
+        if isinstance(item, slice):
+            begin, end = _int(symbol, item.start) or 0, _int(symbol, item.stop)
+        else:
+            begin = _int(symbol, item)
+            assert begin is not None
+            end = begin + 1 if begin != -1 else None
+            dropped.append(axis)
+        if begin != 0 or end is not None:
+            result = compose(get("slice_axis").bind(axis=axis, begin=begin, end=end), [result], None)
+    if dropped:
+        result = compose(get("squeeze").bind(axis=tuple(dropped)), [result], None)
+    return result if result is not symbol else compose(get("identity").bind(), [symbol], None, hint="identity")

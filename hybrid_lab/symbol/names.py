@@ -1,0 +1,56 @@
+"""Automatic names of Symbols: a counter per operator, prefixed inside a Block's name scope, as MXNet numbers them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+class NameManager:
+    """Gives `relu0`, `relu1` ... Use as a context manager to make it current."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def get(self, name: str | None, hint: str) -> str:
+        """`name` where given, else the next `hint` + number."""
+        if name:
+            return name
+        count = self._counts.get(hint, 0)
+        self._counts[hint] = count + 1
+        return f"{hint}{count}"
+
+    def __enter__(self) -> NameManager:
+        _stack().append(self)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        _stack().pop()
+
+
+class Prefix(NameManager):
+    """Puts `prefix` before every name, given ones too."""
+
+    def __init__(self, prefix: str):
+        super().__init__()
+        self._prefix = prefix
+
+    def get(self, name: str | None, hint: str) -> str:
+        return self._prefix + super().get(name, hint)
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[NameManager] = [NameManager()]
+
+
+_local = _Local()
+
+
+def _stack() -> list[NameManager]:
+    return _local.stack
+
+
+def current() -> NameManager:
+    """The innermost name manager of this thread."""
+    return _local.stack[-1]

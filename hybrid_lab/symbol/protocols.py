@@ -1,0 +1,85 @@
+"""What a Symbol refuses: attributes, methods and Python protocols that need numbers, each with its rule."""
+
+from __future__ import annotations
+
+import dis
+from typing import Any, NoReturn
+
+from hybrid_lab.diagnostics.location import Location, capture
+from hybrid_lab.symbol.tracing import refuse
+
+#: Attribute or method of an array -> the rule that says why a Symbol has none.
+REFUSED_ATTRIBUTES: dict[str, str] = {
+    "shape": "HL101",
+    "size": "HL102",
+    "ndim": "HL102",
+    "dtype": "HL103",
+    "context": "HL104",
+    "ctx": "HL104",
+    "device": "HL104",
+    "T": "HL105",
+    "stype": "HL105",
+    "asnumpy": "HL111",
+    "asscalar": "HL111",
+    "item": "HL111",
+    "tolist": "HL111",
+    "wait_to_read": "HL112",
+    "copyto": "HL112",
+    "as_in_context": "HL112",
+    "as_in_ctx": "HL112",
+    "copy": "HL113",
+    "detach": "HL113",
+    "attach_grad": "HL113",
+    "grad": "HL113",
+    "backward": "HL113",
+}
+
+
+def _unpacks(location: Location | None) -> bool:
+    """Whether the user's instruction is `a, b = x`."""
+    return location is not None and dis.opname[location.code.co_code[location.lasti]] == "UNPACK_SEQUENCE"
+
+
+class Refusals:
+    """Mixin: every protocol that would need the numbers raises the HybridizeError of its rule."""
+
+    __slots__ = ()
+
+    @property
+    def _label(self) -> str:
+        raise NotImplementedError
+
+    def _refuse_protocol(self, code: str, **facts: Any) -> NoReturn:
+        raise refuse(code, tensor=self._label, **facts)
+
+    def __bool__(self) -> bool:
+        self._refuse_protocol("HL121")
+
+    def __float__(self) -> float:
+        self._refuse_protocol("HL125", call="float")
+
+    def __int__(self) -> int:
+        self._refuse_protocol("HL125", call="int")
+
+    def __round__(self, digits: int | None = None) -> Any:
+        self._refuse_protocol("HL125", call="round")
+
+    def __index__(self) -> int:
+        self._refuse_protocol("HL126")
+
+    def __contains__(self, item: Any) -> bool:
+        self._refuse_protocol("HL121")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._refuse_protocol("HL141")
+
+    def __array__(self, *args: Any, **keywords: Any) -> Any:
+        self._refuse_protocol("HL162")
+
+    def _refuse_inplace(self, other: Any) -> Any:
+        self._refuse_protocol("HL142")
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __imod__ = __ipow__ = _refuse_inplace
+
+    def _refuse_iteration(self) -> NoReturn:
+        self._refuse_protocol("HL106" if _unpacks(capture()) else "HL123")

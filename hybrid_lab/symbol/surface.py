@@ -1,0 +1,84 @@
+"""The parts of `sym` that are not one record each: creation, random and contrib namespaces, loading."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.ops.operator import find, get
+from hybrid_lab.ops.surface import make_function
+from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch
+
+
+class OperatorNamespace:
+    """`sym.random.uniform`, `sym.contrib.x`: operators registered under a prefix."""
+
+    def __init__(self, *prefixes: str):
+        self._prefixes = prefixes
+
+    def __getattr__(self, name: str) -> Any:
+        for prefix in self._prefixes:
+            record = find(prefix + name)
+            if record is not None:
+                function = make_function(record, dispatch, name)
+                setattr(self, name, function)
+                return function
+        raise AttributeError(f"there is no operator {self._prefixes[0]}{name}")
+
+
+random = OperatorNamespace("random_", "_random_")
+contrib = OperatorNamespace("_contrib_", "contrib_", "")
+linalg = OperatorNamespace("linalg_", "_linalg_")
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+
+
+def zeros(shape: Any, dtype: Any = "float32", ctx: Any = None, name: str | None = None) -> Symbol:
+    """An array of zeros inside the graph."""
+    return compose(get("_zeros").bind(shape=_shape(shape), dtype=dtype or "float32"), [], name)
+
+
+def ones(shape: Any, dtype: Any = "float32", ctx: Any = None, name: str | None = None) -> Symbol:
+    """An array of ones inside the graph."""
+    return compose(get("_ones").bind(shape=_shape(shape), dtype=dtype or "float32"), [], name)
+
+
+def full(shape: Any, val: float, dtype: Any = "float32", ctx: Any = None, name: str | None = None) -> Symbol:
+    """An array filled with `val` inside the graph."""
+    return compose(get("_full").bind(shape=_shape(shape), value=float(val), dtype=dtype or "float32"), [], name)
+
+
+def arange(
+    start: float, stop: float | None = None, step: float = 1.0, repeat: int = 1, dtype: Any = "float32", ctx: Any = None, name: str | None = None
+) -> Symbol:
+    """start, start + step, ... below stop, each `repeat` times."""
+    if stop is None:
+        start, stop = 0, start
+    return compose(get("_arange").bind(start=start, stop=stop, step=step, repeat=repeat, dtype=dtype or "float32"), [], name)
+
+
+def array(source_array: Any, ctx: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
+    """A constant embedded in the graph. MXNet's Symbol has no `array`: a portability note there."""
+    if dtype is None:
+        dtype = source_array.dtype if isinstance(source_array, np.ndarray) and source_array.dtype != np.float64 else np.float32
+    return constant(np.asarray(getattr(source_array, "_data", source_array), dtype=dtype), name)
+
+
+def load(fname: str) -> Symbol:
+    """The Symbol in an MXNet symbol JSON file."""
+    from hybrid_lab.formats.mxnet import symbol_json
+
+    return Symbol(symbol_json.load(fname).outputs)
+
+
+def load_json(text: str) -> Symbol:
+    """The Symbol in a string of MXNet's symbol JSON."""
+    from hybrid_lab.formats.mxnet import symbol_json
+
+    return Symbol(symbol_json.loads(text).outputs)
+
+
+fromjson = load_json

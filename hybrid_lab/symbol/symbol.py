@@ -1,0 +1,513 @@
+"""Symbol: what hybrid_forward sees in place of an array - a thin user object over graph Values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.location import capture
+from hybrid_lab.graph.graph import Graph, reachable
+from hybrid_lab.graph.infer import PartialShapes, infer, is_complete
+from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
+from hybrid_lab.ops.operator import Operator, find, get
+from hybrid_lab.ops.surface import MISSING, make_function
+from hybrid_lab.symbol import names, tracing
+from hybrid_lab.symbol.indexing import index_symbol
+from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
+
+
+class Symbol(Refusals):
+    """One or more outputs of a graph under construction.
+
+    Arithmetic, comparison, indexing and the operator methods build the graph further; what needs numbers raises HybridizeError.
+    """
+
+    __slots__ = ("__weakref__", "_values")
+    _is_symbol = True
+
+    def __init__(self, values: Sequence[Value]):
+        self._values = tuple(values)
+
+    # -- names and structure -------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str | None:
+        """The node's name; None for a group of different nodes."""
+        nodes = {value.node for value in self._values}
+        return self._values[0].node.name if len(nodes) == 1 else None
+
+    @property
+    def _label(self) -> str:
+        return self.name or "a group"
+
+    def __repr__(self) -> str:
+        if self.name is not None:
+            return f"<Symbol {self.name}>"
+        return f"<Symbol group [{', '.join(dict.fromkeys(value.node.name for value in self._values))}]>"
+
+    def __hash__(self) -> int:
+        return id(self) // 16
+
+    def __copy__(self) -> Symbol:
+        return Symbol(self._values)
+
+    def __deepcopy__(self, memo: Any) -> Symbol:
+        return Symbol(self._values)
+
+    def attr(self, key: str) -> str | None:
+        """One attribute of the node as MXNet's string, or None."""
+        return self.list_attr().get(key)
+
+    def list_attr(self) -> dict[str, str]:
+        node = self._values[0].node
+        written = {} if isinstance(node.op, Input) else {key: str(value) for key, value in node.op.written.items()}
+        return {**written, **(node.attrs or {})}
+
+    def __len__(self) -> int:
+        if len(self._values) == 1:
+            self._refuse_protocol("HL124")
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[Symbol]:
+        if len(self._values) == 1:
+            self._refuse_iteration()
+        return (Symbol((value,)) for value in self._values)
+
+    def __getitem__(self, key: Any) -> Symbol:
+        """An index into a symbol of several outputs picks outputs; on a single output it slices, as on an array."""
+        if len(self._values) == 1:
+            if isinstance(key, str):
+                return self._output_named(key)
+            return index_symbol(self, key)
+        if isinstance(key, str):
+            return self._output_named(key)
+        if isinstance(key, slice):
+            return Symbol(self._values[key])
+        try:
+            return Symbol((self._values[key],))
+        except IndexError:
+            raise IndexError(f"{self!r} has {len(self._values)} outputs; index {key} is out of range") from None
+
+    def _output_named(self, key: str) -> Symbol:
+        for name, value in zip(self.list_outputs(), self._values, strict=True):
+            if key in (name, value.node.name):
+                return Symbol((value,))
+        raise KeyError(f"{self!r} has no output {key!r}; it has {', '.join(self.list_outputs())}")
+
+    def __getattr__(self, name: str) -> Any:
+        code = REFUSED_ATTRIBUTES.get(name)
+        if code is not None:
+            raise tracing.refuse(code, tensor=self._label, attribute=name, call=name)
+        method = symbol_method(name)
+        if method is None:
+            raise AttributeError(f"'Symbol' object has no attribute {name!r}")
+        return method.__get__(self)
+
+    def __dir__(self) -> list[str]:
+        from hybrid_lab.ops.operator import registered_names
+
+        return sorted({*object.__dir__(self), *(name for name in registered_names() if not name.startswith("_"))})
+
+    # -- arithmetic ------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Any:
+        return _binary("broadcast_add", "_plus", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _binary("broadcast_add", "_plus", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _binary("broadcast_sub", "_minus", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _binary("broadcast_sub", "_rminus", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _binary("broadcast_mul", "_mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _binary("broadcast_mul", "_mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _binary("broadcast_div", "_div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _binary("broadcast_div", "_rdiv", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _binary("broadcast_mod", "_mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _binary("broadcast_mod", "_rmod", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _binary("broadcast_power", "_power", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _binary("broadcast_power", "_rpower", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        quotient = _binary("broadcast_div", "_div", self, other)
+        return quotient if quotient is NotImplemented else quotient.floor()
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        quotient = _binary("broadcast_div", "_rdiv", other, self)
+        return quotient if quotient is NotImplemented else quotient.floor()
+
+    def __matmul__(self, other: Any) -> Any:
+        return _binary("dot", "dot", self, other)
+
+    def __and__(self, other: Any) -> Any:
+        return _binary("broadcast_logical_and", "_logical_and", self, other)
+
+    def __or__(self, other: Any) -> Any:
+        return _binary("broadcast_logical_or", "_logical_or", self, other)
+
+    def __xor__(self, other: Any) -> Any:
+        return _binary("broadcast_logical_xor", "_logical_xor", self, other)
+
+    def __neg__(self) -> Symbol:
+        return compose(get("negative").bind(), [self], None, hint="_mulscalar")
+
+    def __pos__(self) -> Symbol:
+        return self
+
+    def __abs__(self) -> Symbol:
+        return compose(get("abs").bind(), [self], None)
+
+    def __eq__(self, other: Any) -> Any:
+        return _binary("broadcast_equal", "_equal", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return _binary("broadcast_not_equal", "_not_equal", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _binary("broadcast_greater", "_greater", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _binary("broadcast_greater_equal", "_greater_equal", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return _binary("broadcast_lesser", "_lesser", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _binary("broadcast_lesser_equal", "_lesser_equal", self, other)
+
+    def reshape(self, *shape: Any, **attributes: Any) -> Symbol:
+        """As nd: `x.reshape((0, -1))`, `x.reshape(0, -1)` or `x.reshape(shape=...)`."""
+        if "shape" in attributes:
+            shape = attributes.pop("shape")
+        elif len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+            shape = tuple(shape[0])
+        return compose(get("Reshape").bind(shape=tuple(shape), **attributes), [self], None, hint="reshape")
+
+    def transpose(self, *axes: Any, **attributes: Any) -> Symbol:
+        """As nd: `x.transpose()`, `x.transpose((1, 0))` or `x.transpose(1, 0)`."""
+        if "axes" in attributes:
+            axes = attributes.pop("axes") or ()
+        elif len(axes) == 1 and isinstance(axes[0], (tuple, list)):
+            axes = tuple(axes[0])
+        return compose(get("transpose").bind(axes=tuple(axes)), [self], None)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Symbol:
+        return compose(get("Cast").bind(dtype=dtype), [self], None, hint="cast")
+
+    # -- the graph behind it -----------------------------------------------------------------------------------------
+
+    def _nodes(self) -> tuple[Node, ...]:
+        return reachable(self._values)
+
+    def _graph(self, inputs: Sequence[Value] | None = None) -> Graph:
+        """The graph that computes this Symbol; inputs default to all variables in MXNet's order."""
+        found = list(inputs) if inputs is not None else _variables(self._values)
+        draws = [node.draw for node in self._nodes() if node.draw is not None]
+        return Graph(found, self._values, draws=max(draws, default=-1) + 1)
+
+    def list_inputs(self) -> list[str]:
+        """Names of all variables, auxiliary states included."""
+        return [value.node.name for value in _variables(self._values)]
+
+    def list_arguments(self) -> list[str]:
+        states = set(_states(self._nodes()))
+        return [value.node.name for value in _variables(self._values) if value not in states]
+
+    def list_auxiliary_states(self) -> list[str]:
+        states = set(_states(self._nodes()))
+        return [value.node.name for value in _variables(self._values) if value in states]
+
+    def list_outputs(self) -> list[str]:
+        """`fc1_output`; `split0_output0` where the operator has several."""
+        result = []
+        for value in self._values:
+            if isinstance(value.node.op, Input):
+                result.append(value.node.name)
+            else:
+                several = value.node.op.num_visible > 1
+                result.append(f"{value.node.name}_output{value.index if several else ''}")
+        return result
+
+    def get_internals(self) -> Symbol:
+        """All visible outputs of all nodes."""
+        values = [value for node in self._nodes() for value in node.outputs[: max(node.op.num_visible, 1)]]
+        return Symbol(values)
+
+    def get_children(self) -> Symbol | None:
+        values = [item for value in self._values for item in value.node.values_in]
+        return Symbol(values) if values else None
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self._values)
+
+    def infer_shape(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
+        """(argument shapes, output shapes, aux shapes) from the shapes of some inputs; raises ShapeError if not all follow."""
+        arguments, outputs, states = self.infer_shape_partial(*args, **known)
+        unknown = [n for n, s in zip(self.list_arguments(), arguments, strict=True) if not is_complete(s)]
+        if unknown:
+            raise ShapeError(f"the shapes of {', '.join(unknown)} do not follow from what is given; pass them to infer_shape")
+        return arguments, outputs, states
+
+    def infer_shape_partial(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
+        """As infer_shape, with None for what is not known. A 0 among the given sizes means unknown, as in MXNet."""
+        shapes = self._partial(args, known).shapes
+        by_name = {value.node.name: shapes.get(value) for value in _variables(self._values)}
+        return (
+            [by_name[name] for name in self.list_arguments()],
+            [shapes.get(value) for value in self._values],
+            [by_name[name] for name in self.list_auxiliary_states()],
+        )
+
+    def _partial(self, args: tuple[Any, ...], known: Mapping[str, Any]) -> PartialShapes:
+        given = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
+        variables = {value.node.name: value for value in _variables(self._values)}
+        unknown = [name for name in given if name not in variables]
+        if unknown:
+            raise HybridLabError(f"{self!r} has no input {unknown[0]!r}; it has {', '.join(variables)}")
+        shapes: dict[Value, Any] = {value: value.shape for value in variables.values() if value.shape is not None}
+        for name, shape in given.items():
+            if shape is not None:
+                shapes[variables[name]] = tuple(size or None for size in shape)
+        return PartialShapes(self._graph(), shapes)
+
+    def infer_type(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
+        """(argument dtypes, output dtypes, aux dtypes); inputs without a dtype are float32."""
+        given = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
+        default = next(iter(given.values()), np.float32)
+        types: dict[Value, np.dtype] = {}
+        for node in self._nodes():
+            if isinstance(node.op, Input):
+                types[node.outputs[0]] = np.dtype(given.get(node.name, node.dtypes[0] if node.dtypes else default))
+                continue
+            try:
+                found = node.op.infer_type(*(types[item] if isinstance(item, Value) else None for item in node.inputs))
+            except DTypeError as error:
+                raise DTypeError(f"{error} (at {node.name})") from None
+            found = found if isinstance(found, (list, tuple)) else [found] * len(node.outputs)
+            types.update(zip(node.outputs, map(np.dtype, found), strict=True))
+        by_name = {value.node.name: types[value].type for value in _variables(self._values)}
+        return (
+            [by_name[name] for name in self.list_arguments()],
+            [types[value].type for value in self._values],
+            [by_name[name] for name in self.list_auxiliary_states()],
+        )
+
+    def eval(self, ctx: Any = None, **inputs: Any) -> list[Any]:
+        """Run the graph eagerly on arrays given by input name; returns a list of NDArrays."""
+        from hybrid_lab.ndarray.interpret import interpret
+
+        variables = _variables(self._values)
+        missing = [value.node.name for value in variables if value.node.name not in inputs]
+        if missing:
+            raise HybridLabError(f"eval needs arrays for {', '.join(missing)}")
+        return interpret(self._graph(variables), [inputs[value.node.name] for value in variables])
+
+    def tojson(self) -> str:
+        """The graph in MXNet's symbol JSON."""
+        from hybrid_lab.formats.mxnet import symbol_json
+
+        return symbol_json.dumps(self._graph())
+
+    def save(self, fname: str) -> None:
+        """Write `tojson()` to a file."""
+        from hybrid_lab.formats.mxnet import symbol_json
+
+        symbol_json.save(fname, self._graph())
+
+    def inferred(self, **shapes: Any) -> Graph:
+        """The graph with shapes and float32 dtypes on every node, for printing and inspection."""
+        graph = self._graph()
+        found = self._partial((), shapes).shapes
+        return infer(graph, found, {value: value.dtype or np.dtype("float32") for value in graph.inputs})
+
+
+def _variables(values: Sequence[Value]) -> list[Value]:
+    """Input Values in depth-first order of use, as MXNet lists arguments."""
+    found: dict[Value, None] = {}
+    seen: set[Value] = set()
+    stack: list[Any] = list(reversed(values))
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value.node.op, Input):
+            found[value] = None
+        stack.extend(reversed(value.node.values_in))
+    return list(found)
+
+
+def _states(nodes: Sequence[Node]) -> list[Value]:
+    """The variables that some operator uses as auxiliary state."""
+    found: dict[Value, None] = {}
+    for node in nodes:
+        for name, item in zip(node.op.names(), node.inputs, strict=False):
+            if name in node.op.aux_names and isinstance(item, Value):
+                found[item] = None
+    return list(found)
+
+
+# -- composing ------------------------------------------------------------------------------------------------------------
+
+
+def var(
+    name: str,
+    attr: Mapping[str, str] | None = None,
+    shape: Any = None,
+    lr_mult: float | None = None,
+    wd_mult: float | None = None,
+    dtype: Any = None,
+    init: Any = None,
+    stype: Any = None,
+    role: str = "data",
+    **keywords: str,
+) -> Symbol:
+    """A variable. `shape` may hold 0 or None for unknown sizes; it is a hint for inference and for MXNet's files."""
+    attrs = dict(attr or {})
+    if shape is not None:
+        attrs["__shape__"] = str(tuple(size or 0 for size in shape))
+    if lr_mult is not None:
+        attrs["__lr_mult__"] = str(lr_mult)
+    if wd_mult is not None:
+        attrs["__wd_mult__"] = str(wd_mult)
+    if dtype is not None:
+        attrs["__dtype__"] = str(_TYPE_FLAGS[np.dtype(dtype).name])
+    if init is not None:
+        attrs["__init__"] = init if isinstance(init, str) else init.dumps()
+    attrs.update({key: str(value) for key, value in keywords.items() if key.startswith("__") and key.endswith("__")})
+    known = tuple(size or None for size in shape) if shape is not None else None
+    return Symbol((input_node(name, role, shape=known, dtype=dtype, attrs=attrs or None),))
+
+
+_TYPE_FLAGS = {"float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6, "bool": 7}
+
+
+def Group(symbols: Sequence[Symbol]) -> Symbol:  # noqa: N802 - MXNet's name
+    """Several Symbols as one with all their outputs."""
+    return Symbol([value for symbol in symbols for value in symbol._values])
+
+
+def compose(op: Operator, inputs: Sequence[Any], name: str | None, hint: str | None = None) -> Symbol:
+    """A new node on Symbols and immediates; inputs left out become variables `<name>_<input>`."""
+    trace = tracing.current()
+    node_name = names.current().get(name, hint or op.name.lower())
+    operands = []
+    wanted = op.names() if not op.variadic else tuple(f"arg{index}" for index in range(len(inputs)))
+    for input_name, item in zip(wanted, inputs, strict=True):
+        operands.append(_operand(op, input_name, item, node_name))
+    node = Node(
+        op,
+        operands,
+        name=node_name,
+        scope=trace.scope if trace else "",
+        location=capture(),
+        draw=(trace.next_draw() if trace else _free_draw()) if op.random else None,
+    )
+    return make_symbol(node)
+
+
+def make_symbol(node: Node) -> Symbol:
+    """The visible outputs of a node; in 2.x-style code as arrays whose shapes are known."""
+    trace = tracing.current()
+    values = node.outputs[: node.op.num_visible]
+    if trace is None:
+        return Symbol(values)
+    from hybrid_lab.symbol.traced import note_types, wrap
+
+    note_types(trace, node)
+    return wrap(trace, values)
+
+
+_draws = 0
+
+
+def _free_draw() -> int:
+    """Draw numbers of Symbols composed by hand, outside any Block."""
+    global _draws
+    _draws += 1
+    return _draws - 1
+
+
+def _operand(op: Operator, input_name: str, item: Any, node_name: str) -> Any:
+    if item is MISSING:
+        role = "aux" if input_name in op.aux_names else "param"
+        return input_node(f"{node_name}_{input_name}", role)
+    if isinstance(item, Symbol):
+        if len(item._values) != 1:
+            raise AttributeSpecError(f"{op.name}: the input {input_name} is a Symbol with {len(item._values)} outputs; pick one with [i]")
+        return item._values[0]
+    if isinstance(item, (bool, int, float, np.integer, np.floating, np.bool_)):
+        return item.item() if isinstance(item, np.generic) else item
+    if hasattr(item, "_data") or isinstance(item, np.ndarray):
+        raise tracing.refuse("HL164", tensor=input_name)
+    raise AttributeSpecError(f"{op.name}: the input {input_name} is {type(item).__name__}; a Symbol or a number is needed")
+
+
+def _binary(operator: str, hint: str, lhs: Any, rhs: Any) -> Any:
+    other = rhs if isinstance(lhs, Symbol) else lhs
+    if isinstance(other, Symbol):
+        return compose(get(operator).bind(), [lhs, rhs], None, hint=hint)
+    if isinstance(other, (bool, int, float, np.integer, np.floating)):
+        word = hint if hint.endswith(("equal", "greater", "lesser", "and", "or")) else hint
+        separator = "_scalar" if word.startswith(("_equal", "_not", "_greater", "_lesser", "_logical")) else "scalar"
+        return compose(get(operator).bind(), [lhs, rhs], None, hint=word + separator)
+    if hasattr(other, "_data") or isinstance(other, np.ndarray):
+        raise tracing.refuse("HL164", tensor="an array")
+    return NotImplemented
+
+
+def constant(array: np.ndarray, name: str | None = None) -> Symbol:
+    """An array embedded in the graph (`F.array(...)`)."""
+    trace = tracing.current()
+    held = np.array(array, copy=True)
+    held.flags.writeable = False
+    value = constant_node(held, name=names.current().get(name, "constant"), scope=trace.scope if trace else "", location=capture())
+    return make_symbol(value.node)
+
+
+def dispatch(op: Operator, inputs: list[Any], out: Any, name: str | None) -> Symbol:
+    """How the functions of `sym` call: see ops.surface."""
+    if out is not None:
+        raise AttributeSpecError(f"{op.name}: out= needs arrays; a Symbol has no memory to write to")
+    return compose(op, inputs, name, hint=_HINTS.get(op.name))
+
+
+#: Names that users write where the record's own name differs.
+_HINTS = {"SliceChannel": "split", "Reshape": "reshape", "BlockGrad": "blockgrad", "Cast": "cast", "Concat": "concat"}
+
+_methods: dict[str, Any] = {}
+
+
+def symbol_method(name: str) -> Any:
+    """The operator `name` as a method of Symbol, or None."""
+    if name.startswith("_"):
+        return None
+    found = _methods.get(name)
+    if found is None:
+        record = find(name)
+        if record is None or not (record.input_names or record.variadic):
+            return None
+        found = _methods[name] = make_function(record, dispatch, name)
+    return found

@@ -1,0 +1,127 @@
+"""The trace in progress: scopes, parameter variables, draw numbers, and what the traced code observed or swallowed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
+from hybrid_lab.diagnostics.location import Location, capture
+from hybrid_lab.graph.node import Value
+from hybrid_lab.ndarray.tape import state as modes
+
+if TYPE_CHECKING:
+    from hybrid_lab.symbol.symbol import Symbol
+
+
+class Trace:
+    """One run of a Block's code on Symbols.
+
+    styles : per running Block "1.x" (hybrid_forward on F=sym) or "2.x" (forward on tracing arrays)
+    parameters : the Value of each parameter that was read, in order of first use
+    draws : how many draw numbers were given out
+    types : shapes and dtypes of Values as far as they are known, in a 2.x trace
+    observed : what the code asked about shapes or the mode; not empty makes the trace a guarded variant
+    """
+
+    def __init__(self, training: bool | None = None):
+        self.training = training
+        self.styles: list[str] = []
+        self.blocks: list[Any] = []
+        self.parameters: dict[Any, Symbol] = {}
+        self.owners: dict[Value, Any] = {}
+        self.types: dict[Value, tuple[Any, Any]] = {}
+        self.draws = 0
+        self.scopes: list[str] = []
+        self.observed: list[tuple[str, Location | None]] = []
+        self.raised: list[HybridizeError] = []
+
+    def next_draw(self) -> int:
+        number = self.draws
+        self.draws += 1
+        return number
+
+    def parameter(self, parameter: Any) -> Symbol:
+        """The variable that stands for a Parameter in this trace: always the same one."""
+        found = self.parameters.get(parameter)
+        if found is None:
+            found = self.parameters[parameter] = parameter.var()
+            self.owners[found._values[0]] = parameter
+        return found
+
+    @property
+    def scope(self) -> str:
+        """Path of the Block whose code is running."""
+        return self.scopes[-1] if self.scopes else ""
+
+    @property
+    def arrays(self) -> bool:
+        """Whether the running code is 2.x style: it sees arrays whose shapes can be read."""
+        return bool(self.styles) and self.styles[-1] == "2.x"
+
+    @contextmanager
+    def inside(self, block: Any, path: str, style: str) -> Iterator[None]:
+        """Run a Block's code: nodes made inside carry its path."""
+        self.blocks.append(block)
+        self.scopes.append(path)
+        self.styles.append(style)
+        outer, modes.trace = modes.trace, self if style == "2.x" else None
+        try:
+            yield
+        finally:
+            modes.trace = outer
+            self.blocks.pop()
+            self.scopes.pop()
+            self.styles.pop()
+
+    def observe(self, what: str) -> None:
+        """The code asked for the mode: the trace becomes a variant that holds for it only."""
+        self.observed.append(("mode", capture()))
+
+    def finish(self) -> None:
+        """Raise HL177 if the traced code swallowed a HybridizeError: it would run differently from eager mode."""
+        if self.raised:
+            error = self.raised[0]
+            raise hybridize_error(
+                "HL177",
+                error.location,
+                block=error.block,
+                tensor=error.tensor,
+                reason=f"The code caught this error and went another way than it does eagerly: {error.code}: {error.message}",
+            )
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+
+
+_local = _Local()
+
+
+def current() -> Trace | None:
+    """The trace in progress on this thread."""
+    return _local.trace
+
+
+@contextmanager
+def tracing(trace: Trace) -> Iterator[Trace]:
+    """Make `trace` the current one; ends with `trace.finish()` where the code ran through."""
+    before, _local.trace = _local.trace, trace
+    observe, modes.observe = modes.observe, trace.observe
+    try:
+        yield trace
+    finally:
+        _local.trace, modes.observe = before, observe
+    trace.finish()
+
+
+def refuse(code: str, tensor: str | None = None, **facts: Any) -> HybridizeError:
+    """The HybridizeError of a rule, with the block of the current trace; noted there, so that swallowing it is found out."""
+    trace = _local.trace
+    error = hybridize_error(code, block=trace.scope if trace else None, tensor=tensor, **facts)
+    if trace is not None:
+        trace.raised.append(error)
+    return error
