@@ -125,7 +125,12 @@ class _Planner:
             tuple(self.blocks),
             arena_bytes,
             peak(self.blocks, len(self.steps)),
-            sum(value.nbytes for node in self.steps for value in node.outputs if self.places[value].kind in ("arena", "view")),
+            sum(
+                value.nbytes
+                for node in self.steps
+                for value in node.outputs
+                if self.places[value].kind in ("arena", "view")
+            ),
         )
 
     def _visit(self, index: int, node: Node) -> None:
@@ -205,7 +210,8 @@ def pack(blocks: Sequence[Block]) -> int:
     total = 0
     for block in sorted(blocks, key=lambda block: (-block.size, block.first)):
         neighbours = sorted(
-            (other for other in placed if other.first <= block.last and block.first <= other.last), key=lambda other: other.offset
+            (other for other in placed if other.first <= block.last and block.first <= other.last),
+            key=lambda other: other.offset,
         )
         end, best, smallest = 0, -1, -1
         for other in neighbours:
@@ -242,7 +248,10 @@ def format_plan(plan: Plan) -> str:
             rows.append((f"{index:>4}  {name(value)}: {format_type(value.shape, value.dtype)} = {node.op.name}", where))
     width = min(max((len(text) for text, _ in rows), default=0), 72)
     head = f"plan: arena {plan.arena_bytes:,} bytes for {plan.unshared_bytes:,} bytes of values, at most {plan.ideal_bytes:,} alive at once"
-    tail = [f"      return {name(value)}{' (copied)' if index in plan.copies else ''}" for index, value in enumerate(plan.graph.roots)]
+    tail = [
+        f"      return {name(value)}{' (copied)' if index in plan.copies else ''}"
+        for index, value in enumerate(plan.graph.roots)
+    ]
     return "\n".join([head, *(f"{text:<{width}}  {where}" for text, where in rows), *tail])
 
 
@@ -254,4 +263,6 @@ def _describe(plan: Plan, value: Value, name: Any) -> str:
         return f"arena {place.block.offset}..{place.block.offset + place.block.nbytes}{how}, until step {plan.last_use.get(value, '-')}"
     if place.kind == "view":
         return f"view of {name(place.source)}"
-    return {"output": f"output {place.position}", "own": "allocated by its kernel", "none": "not computed"}.get(place.kind, place.kind)
+    return {"output": f"output {place.position}", "own": "allocated by its kernel", "none": "not computed"}.get(
+        place.kind, place.kind
+    )

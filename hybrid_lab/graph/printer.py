@@ -15,13 +15,16 @@ def format_type(shape: Any, dtype: Any) -> str:
     if dtype is None:
         name = "?"
     else:
-        name = next((short + dtype.name[len(long) :] for long, short in _SHORT.items() if dtype.name.startswith(long)), dtype.name)
+        name = next(
+            (short + dtype.name[len(long) :] for long, short in _SHORT.items() if dtype.name.startswith(long)),
+            dtype.name,
+        )
     inner = "?" if shape is None else ",".join("?" if size is None else str(size) for size in shape)
     return f"{name}[{inner}]"
 
 
 class Names:
-    """%fc1.weight for variables, %7 for everything else."""
+    """How a printed graph calls its Values: %fc1.weight for variables, %7 for everything else."""
 
     def __init__(self, graph: Graph):
         self._of: dict[Value, str] = {}
@@ -47,7 +50,7 @@ def format_graph(graph: Graph) -> str:
     """The whole program: the inputs with their types, the nodes, what is returned and what is updated."""
     name = Names(graph)
     head = [f"{name(value)}: {format_type(value.shape, value.dtype)}" for value in graph.inputs]
-    rows = [(f"  {_statement(node, name)}", _comment(node)) for node in graph.operators]
+    rows = [(f"  {format_statement(node, name)}", format_origin(node)) for node in graph.operators]
     width = min(max((len(text) for text, _ in rows), default=0), 96)
     lines = [f"graph {graph.name or ''}".rstrip() + "(" + ", ".join(head) + "):"]
     lines += [f"{text:<{width}}   # {comment}".rstrip() if comment else text for text, comment in rows]
@@ -56,7 +59,8 @@ def format_graph(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def _statement(node: Node, name: Names) -> str:
+def format_statement(node: Node, name: Names) -> str:
+    """%7: f32[64,120] = FullyConnected(%5, %weight, num_hidden=120)."""
     types = ", ".join(
         format_type(node.shapes and node.shapes[i], node.dtypes and node.dtypes[i]) for i in range(len(node.outputs))
     )
@@ -68,6 +72,7 @@ def _statement(node: Node, name: Names) -> str:
     return f"{name.node(node)}: {types} = {node.op.name}({arguments}){draw}"
 
 
-def _comment(node: Node) -> str:
+def format_origin(node: Node) -> str:
+    """The block path and source line, as far as known."""
     where = str(node.location) if node.location is not None else ""
     return "   ".join(part for part in (node.scope, where) if part)

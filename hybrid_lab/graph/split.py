@@ -56,7 +56,9 @@ def split(joint: Graph, num_inputs: int, num_outputs: int) -> Split:
     boundary = {*kept, *heads}
     nodes = reachable(gradients, boundary)
     read = {value for node in nodes for value in node.values_in} | set(gradients)
-    borders = sorted((value for value in boundary if value in read), key=lambda value: _ORDER[origins[value][0]] + origins[value][1])
+    borders = sorted(
+        (value for value in boundary if value in read), key=lambda value: _ORDER[origins[value][0]] + origins[value][1]
+    )
     backward = _cut_out(joint, nodes, borders, gradients, origins)
     forward = Graph(inputs, [*outputs, *saved], joint.effects, joint.draws, joint.name)
     return Split(forward, backward, tuple(origins[value] for value in borders))
@@ -96,15 +98,23 @@ def recompute_price(node: Node) -> int | None:
     return size * _BYTE // 4 + 1
 
 
-def _minimum_cut(joint: Graph, heads: set[Value], gradients: tuple[Value, ...], origins: dict[Value, tuple[str, int]]) -> list[Value]:
+def _minimum_cut(
+    joint: Graph, heads: set[Value], gradients: tuple[Value, ...], origins: dict[Value, tuple[str, int]]
+) -> list[Value]:
     """The Values that the backward receives from the forward, in program order.
 
     The network: a vertex per node (on the source side: it runs in the forward only) and per value (on the source side: the
     backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes the node again.
     """
     late = depends_on(joint, list(heads))
-    forward = set(reachable(joint.outputs[: len(joint.outputs) - len(gradients)] + tuple(new for _, new in joint.effects)))
-    early = [node for node in joint.nodes if not isinstance(node.op, Constant) and not any(value in late for value in node.outputs)]
+    forward = set(
+        reachable(joint.outputs[: len(joint.outputs) - len(gradients)] + tuple(new for _, new in joint.effects))
+    )
+    early = [
+        node
+        for node in joint.nodes
+        if not isinstance(node.op, Constant) and not any(value in late for value in node.outputs)
+    ]
     network = FlowNetwork(2)
     source, sink = 0, 1
     node_vertex = {node: network.add_vertex() for node in early}
@@ -124,7 +134,9 @@ def _minimum_cut(joint: Graph, heads: set[Value], gradients: tuple[Value, ...], 
         for value in node.values_in:
             if value in value_vertex:
                 network.add_edge(value_vertex[value], node_vertex[node], INFINITE)
-    needed = {value for node in joint.nodes if any(out in late for out in node.outputs) for value in node.values_in} | set(gradients)
+    needed = {
+        value for node in joint.nodes if any(out in late for out in node.outputs) for value in node.values_in
+    } | set(gradients)
     for value in value_vertex:
         if value in needed:
             network.add_edge(value_vertex[value], sink, INFINITE)
@@ -142,7 +154,11 @@ def _minimum_cut(joint: Graph, heads: set[Value], gradients: tuple[Value, ...], 
 
 
 def _cut_out(
-    joint: Graph, nodes: tuple[Node, ...], borders: list[Value], gradients: tuple[Value, ...], origins: dict[Value, tuple[str, int]]
+    joint: Graph,
+    nodes: tuple[Node, ...],
+    borders: list[Value],
+    gradients: tuple[Value, ...],
+    origins: dict[Value, tuple[str, int]],
 ) -> Graph:
     """The nodes as a graph whose inputs are fresh variables in the place of `borders`."""
     new: dict[Value, Any] = {}

@@ -1,0 +1,5 @@
+"""The NumPy engine: always there, planned memory, one generated Python function per graph; the reference for all others."""
+
+from hybrid_lab.engines.numpy.engine import ENGINE, NumPyEngine, build
+
+__all__ = ["ENGINE", "NumPyEngine", "build"]

@@ -1,0 +1,148 @@
+"""Arenas and frames: the memory of one running program, kept between calls or borrowed from a pool."""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.graph.plan import ALIGNMENT
+
+#: Programs with arenas up to this size keep their own; larger ones borrow, so that many graphs share the same memory.
+KEEP_BYTES = 1 << 18
+#: How many free arenas the pool holds on to.
+POOL_LIMIT = 4
+
+
+class Arena:
+    """Aligned memory, with the frames that programs have laid over it."""
+
+    __slots__ = ("__weakref__", "frames", "memory")
+
+    def __init__(self, nbytes: int):
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        self.memory = raw[start : start + nbytes]
+        self.frames: weakref.WeakKeyDictionary[Frames, tuple[Any, ...]] = weakref.WeakKeyDictionary()
+
+    @property
+    def nbytes(self) -> int:
+        return self.memory.nbytes
+
+
+class ArenaPool:
+    """Free arenas that programs borrow for the time of one call."""
+
+    def __init__(self) -> None:
+        self._free: list[Arena] = []
+        self._lock = threading.Lock()
+
+    def take(self, nbytes: int) -> Arena:
+        """The smallest free arena that is large enough, or a new one; then the largest free one, now outgrown, is dropped."""
+        with self._lock:
+            fitting = [arena for arena in self._free if arena.nbytes >= nbytes]
+            if fitting:
+                best = min(fitting, key=lambda arena: arena.nbytes)
+                self._free.remove(best)
+                return best
+            if self._free:
+                self._free.remove(max(self._free, key=lambda arena: arena.nbytes))
+        return Arena(nbytes)
+
+    def give(self, arena: Arena) -> None:
+        with self._lock:
+            self._free.append(arena)
+            if len(self._free) > POOL_LIMIT:
+                self._free.remove(min(self._free, key=lambda arena: arena.nbytes))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held while no program runs."""
+        return sum(arena.nbytes for arena in self._free)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._free.clear()
+
+
+POOL = ArenaPool()
+
+
+class Scratch:
+    """Temporary memory of kernels at the end of an arena: `scratch(shape, dtype)` until the kernel returns.
+
+    What does not fit is allocated, and `peak` remembers how much would have been enough.
+    """
+
+    __slots__ = ("memory", "peak", "top")
+
+    def __init__(self, memory: np.ndarray):
+        self.memory, self.peak, self.top = memory, 0, 0
+
+    def fresh(self) -> Scratch:
+        """Everything handed out before may be overwritten from now on."""
+        self.top = 0
+        return self
+
+    def __call__(self, shape: Any, dtype: Any = np.float32) -> np.ndarray:
+        dtype = np.dtype(dtype)
+        size = math.prod(shape) if isinstance(shape, (tuple, list)) else int(shape)
+        start = self.top
+        self.top = start + -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+        if self.top > self.peak:
+            self.peak = self.top
+        if self.top > self.memory.nbytes:
+            return np.empty(shape, dtype)
+        return np.ndarray(shape, dtype, self.memory, start)
+
+
+#: (scratch, array, array, ...): everything of a program that lies at fixed places of one arena.
+Frame = tuple[Any, ...]
+#: A frame nobody else uses for now, with its arena.
+Lease = tuple[Arena, Frame]
+
+
+class Frames:
+    """The frames of one program.
+
+    layout : (memory) -> the arrays
+    keep : whether arenas stay with the program; else one is borrowed from the pool per call
+    """
+
+    __slots__ = ("__weakref__", "arena_bytes", "idle", "keep", "layout", "scratch_bytes")
+
+    def __init__(self, layout: Callable[[np.ndarray], Frame], arena_bytes: int, keep: bool):
+        self.layout, self.arena_bytes, self.keep = layout, arena_bytes, keep
+        self.scratch_bytes = 0
+        self.idle: list[Lease] = []
+
+    def take(self) -> Lease:
+        """A frame for one call; hand it back with `give`, or drop it after an error."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            pass
+        arena = Arena(self.nbytes) if self.keep else POOL.take(self.nbytes)
+        frame = arena.frames.get(self)
+        if frame is None or frame[0].memory.nbytes < self.scratch_bytes:
+            scratch = Scratch(arena.memory[self.arena_bytes : self.nbytes])
+            frame = arena.frames[self] = (scratch, *self.layout(arena.memory))
+        return arena, frame
+
+    @property
+    def nbytes(self) -> int:
+        return self.arena_bytes + self.scratch_bytes
+
+    def give(self, lease: Lease) -> None:
+        """A frame whose scratch memory was too small is replaced at the next call."""
+        scratch: Scratch = lease[1][0]
+        if scratch.peak > self.scratch_bytes:
+            self.scratch_bytes = scratch.peak
+        if not self.keep:
+            POOL.give(lease[0])
+        elif scratch.memory.nbytes >= self.scratch_bytes:
+            self.idle.append(lease)

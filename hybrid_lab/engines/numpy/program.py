@@ -1,0 +1,285 @@
+"""Write a planned graph as one straight-line Python function over prebound kernels and arrays, and compile it."""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import linecache
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines.engine import Program
+from hybrid_lab.engines.numpy.arena import KEEP_BYTES, Frame, Frames
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.plan import Plan
+from hybrid_lab.graph.printer import Names, format_origin, format_statement
+from hybrid_lab.ops.pointwise import Binary, Unary, scalar_as
+from hybrid_lab.ops.run import run_kernel
+
+_serial = itertools.count()
+#: Names the program uses itself, so that no operator's kernel is called the same.
+_RESERVED = ("idle", "acquire", "release", "explain", "inputs", "rng", "lease", "scratch", "error", "program")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program's function and its source text."""
+
+    run: Program
+    source: str
+
+
+def write_program(plan: Plan, static_alloc: bool) -> Compiled:
+    """The program of a plan. Arena Values and views of them are bound once per arena; the rest is made as it runs."""
+    return _Writer(plan, static_alloc).finish()
+
+
+class _Writer:
+    def __init__(self, plan: Plan, static_alloc: bool):
+        self.plan, self.static_alloc = plan, static_alloc
+        self.names: dict[Value, str] = {}
+        self.bound: dict[str, Any] = {"empty": np.empty, "array": np.array, **dict.fromkeys(_RESERVED)}
+        self._bound_ids: dict[Any, str] = {}
+        self._counters: dict[str, int] = {}
+        self.fixed: list[tuple[str, Callable[[np.ndarray, dict[str, Any]], Any]]] = []
+        self._fixed_values: set[Value] = set()
+        self.lines: list[str] = []
+        self.line_nodes: dict[int, Node] = {}
+        self.uses_scratch = False
+        self.printed = Names(plan.graph)
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def _bind(self, hint: str, item: Any, key: Any = None) -> str:
+        """A global name of the program for `item`, the same for the same key."""
+        key = id(item) if key is None else key
+        if key not in self._bound_ids:
+            name, number = hint, 1
+            while name in self.bound or keyword.iskeyword(name):
+                number += 1
+                name = f"{hint}_{number}"
+            self.bound[name] = item
+            self._bound_ids[key] = name
+        return self._bound_ids[key]
+
+    def _local(self, kind: str) -> str:
+        number = self._counters[kind] = self._counters.get(kind, -1) + 1
+        return f"{kind}{number}"
+
+    # -- the program ---------------------------------------------------------------------------------------
+
+    def finish(self) -> Compiled:
+        graph, plan = self.plan.graph, self.plan
+        taken: set[str] = set()
+        for value in graph.inputs:
+            name = _identifier(value.node.name or "input")
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            self.names[value] = f"x_{name}"
+        for index, node in enumerate(plan.steps):
+            self._step(index, node)
+
+        results = []
+        for index, value in enumerate(graph.roots):
+            name = self._name(value)
+            results.append(f"array({name})" if index in plan.copies else name)
+        return self._compile(results)
+
+    def _compile(self, results: list[str]) -> Compiled:
+        inputs = ", ".join(self.names[value] for value in self.plan.graph.inputs)
+        head = ["def program(inputs, rng):", "    try:"]
+        if inputs:
+            head.append(f"        {inputs}, = inputs")
+        tail = []
+        if self.fixed or self.uses_scratch:
+            arena_bytes = self.plan.arena_bytes
+            frames = Frames(self._layout, arena_bytes, self.static_alloc or arena_bytes <= KEEP_BYTES)
+            self.bound["acquire"], self.bound["release"] = frames.take, frames.give
+            if frames.keep and not self.uses_scratch:
+                # Spares two Python calls: there is nothing to decide when a frame comes back.
+                self.bound["idle"], self.bound["release"] = frames.idle, frames.idle.append
+                head += ["        try:", "            lease = idle.pop()"]
+                head += ["        except IndexError:", "            lease = acquire()"]
+            else:
+                head.append("        lease = acquire()")
+            head.append(f"        {', '.join(['scratch', *(name for name, _ in self.fixed)])}, = lease[1]")
+            tail.append("        release(lease)")
+        tail.append(f"        return [{', '.join(results)}]")
+        tail += ["    except Exception as error:", "        explain(error)", "        raise"]
+        body = [f"        {line}" for line in self.lines]
+        file = f"<program {next(_serial)} {self.plan.graph.name}".rstrip() + ">"
+        at_line = {number + len(head) + 1: node for number, node in self.line_nodes.items()}
+        self.bound["explain"] = _Explain(file, at_line)
+        source = "\n".join(head + body + tail) + "\n"
+        exec(compile(source, file, "exec"), self.bound)
+        linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+        return Compiled(self.bound.pop("program"), source)
+
+    def _layout(self, memory: np.ndarray) -> Frame:
+        made: dict[str, Any] = dict(self.bound)
+        for name, make in self.fixed:
+            made[name] = make(memory, made)
+        return tuple(made[name] for name, _ in self.fixed)
+
+    def _emit(self, text: str, node: Node | None = None) -> None:
+        if node is not None:
+            self.line_nodes[len(self.lines)] = node
+            text = f"{text:<56}  # {self._comment(node)}"
+        self.lines.append(text)
+
+    def _comment(self, node: Node) -> str:
+        """What a line computes. Names may come from files, so nothing that could end the comment gets through."""
+        text = f"{format_statement(node, self.printed)}   {format_origin(node)}".rstrip()
+        return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+    # -- values --------------------------------------------------------------------------------------------
+
+    def _name(self, value: Value) -> str:
+        found = self.names.get(value)
+        if found is None:
+            assert isinstance(value.node.op, Constant), value
+            found = self.names[value] = self._bind("k", value.node.op.array)
+        return found
+
+    def _is_fixed(self, item: Any) -> bool:
+        """Whether the array is known before a call: a constant, or at a fixed place of the arena."""
+        if not isinstance(item, Value):
+            return True
+        return isinstance(item.node.op, Constant) or item in self._fixed_values
+
+    def _operand(self, item: Any, dtype: Any = None) -> str:
+        if isinstance(item, Value):
+            return self._name(item)
+        if dtype is None:
+            return self._bind("c", item, (type(item), repr(item)))
+        return self._bind("c", np.asarray(scalar_as(item, np.empty(0, dtype)), dtype), (dtype, repr(item)))
+
+    # -- steps ---------------------------------------------------------------------------------------------
+
+    def _step(self, index: int, node: Node) -> None:
+        kinds = {self.plan.places[value].kind for value in node.outputs}
+        if kinds == {"view"}:
+            self._view(node)
+        else:
+            targets = [self._target(value) for value in node.outputs]
+            self._call(node, targets)
+        for value in node.values_in:
+            if self.plan.places[value].kind == "own" and self.plan.last_use[value] == index:
+                self._emit(f"del {self.names[value]}")
+
+    def _view(self, node: Node) -> None:
+        value = node.outputs[0]
+        if all(map(self._is_fixed, node.inputs)):
+            operands = [self._operand(item) for item in node.inputs]
+            op = node.op
+            self.names[value] = name = self._local("f")
+            self._fixed_values.add(value)
+            self.fixed.append((name, lambda memory, made: run_kernel(op, [made[item] for item in operands])[0]))
+            self._emit(f"# {name} is a view of {operands[0]}: {self._comment(node)}")
+        else:
+            kernel = self._bind(_identifier(node.op.name), node.op.numpy, node.op)
+            self.names[value] = name = self._local("v")
+            self._emit(f"{name} = {kernel}({', '.join(map(self._operand, node.inputs))})", node)
+
+    def _target(self, value: Value) -> str | None:
+        """Where the kernel writes the value; None where it allocates itself or leaves it out."""
+        place = self.plan.places[value]
+        if place.kind == "arena":
+            assert place.block is not None
+            self._fixed_values.add(value)
+            if place.inplace is not None:
+                self.names[value] = name = self.names[place.inplace]
+                return name
+            self.names[value] = name = self._local("t")
+            shape, dtype, offset = value.shape, value.dtype, place.block.offset
+            self.fixed.append((name, lambda memory, made: np.ndarray(shape, dtype, memory, offset)))
+            return name
+        if place.kind == "output":
+            self.names[value] = name = f"y{place.position}"
+            self._emit(f"{name} = empty({value.shape!r}, {self._bind(value.dtype.name, value.dtype, value.dtype)})")
+            return name
+        return None
+
+    def _call(self, node: Node, targets: list[str | None]) -> None:
+        direct = self._direct(node) if len(targets) == 1 and targets[0] is not None else None
+        if direct is not None:
+            dtype = node.outputs[0].dtype
+            kernel = self._bind(_identifier(direct.__name__), direct)
+            operands = [self._operand(item, dtype) for item in node.inputs]
+            out = str(targets[0]) if isinstance(direct, np.ufunc) else f"out={targets[0]}"
+            self._emit(f"{kernel}({', '.join([*operands, out])})", node)
+            return
+        kernel = self._bind(_identifier(node.op.name), node.op.numpy, node.op)
+        arguments = [self._operand(item) for item in node.inputs]
+        wanted = node.op.run_keywords
+        if "out" in wanted and any(target is not None for target in targets):
+            arguments.append(f"out={targets[0] if len(targets) == 1 else self._group(node, targets)}")
+        if "rng" in wanted:
+            arguments.append(f"rng=(rng[0], rng[1] + {node.draw or 0})")
+        if "need" in wanted:
+            arguments.append(f"need={self.plan.needs[node]!r}")
+        if "scratch" in wanted:
+            self.uses_scratch = True
+            arguments.append("scratch=scratch.fresh()")
+        call = f"{kernel}({', '.join(arguments)})"
+        if all(target is None for target in targets):
+            call = f"{self._received(node)} = {call}"
+        self._emit(call, node)
+
+    def _received(self, node: Node) -> str:
+        """Names for the results of a kernel that allocates them."""
+        for value in node.outputs:
+            self.names[value] = self._local("h")
+        return ", ".join(self.names[value] for value in node.outputs)
+
+    def _group(self, node: Node, targets: list[str | None]) -> str:
+        """The tuple of outputs; bound once per arena where all of it lies there."""
+        text = f"({', '.join(map(str, targets))},)"
+        if any(value in self.names and not self._is_fixed(value) for value in node.outputs):
+            return text
+        name = self._local("g")
+        members = list(targets)
+        self.fixed.append((name, lambda memory, made: tuple(None if item is None else made[item] for item in members)))
+        return name
+
+    def _direct(self, node: Node) -> Callable[..., Any] | None:
+        """The function behind a pointwise record, where the record's kernel does nothing else for these dtypes."""
+        op = node.op
+        dtype = node.outputs[0].dtype
+        if not node.values_in or any(value.dtype != dtype for value in node.values_in):
+            return None
+        if isinstance(op, Binary) and type(op).numpy is Binary.numpy:
+            return op.ufunc
+        if isinstance(op, Unary) and type(op).numpy is Unary.numpy and (op.integers or dtype.kind == "f"):
+            return op.ufunc
+        return None
+
+
+class _Explain:
+    """Notes on an exception which operator of the graph raised it."""
+
+    def __init__(self, file: str, nodes: dict[int, Node]):
+        self.file, self.nodes = file, nodes
+
+    def __call__(self, error: BaseException) -> None:
+        trace: TracebackType | None = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self.file and trace.tb_lineno in self.nodes:
+                node = self.nodes[trace.tb_lineno]
+                where = ", ".join(
+                    part for part in (node.location.describe() if node.location else "", node.scope) if part
+                )
+                error.add_note(f"in the compiled graph, at {node.op!r}" + (f" ({where})" if where else ""))
+                return
+            trace = trace.tb_next
+
+
+def _identifier(name: str) -> str:
+    made = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "op"
+    return f"_{made}" if made[0].isdigit() else made

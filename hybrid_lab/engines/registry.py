@@ -1,0 +1,60 @@
+"""Which engines there are, loaded when asked for, and which one is the default on this machine."""
+
+from __future__ import annotations
+
+import importlib
+
+from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
+from hybrid_lab.engines.engine import Engine
+
+#: name -> the module that has `ENGINE`, best first for `default`.
+_MODULES = {
+    "triton": "hybrid_lab.engines.triton",
+    "onnxruntime": "hybrid_lab.engines.onnxruntime",
+    "numpy": "hybrid_lab.engines.numpy",
+}
+_loaded: dict[str, Engine] = {}
+
+
+def names() -> tuple[str, ...]:
+    """The names of all engines, usable here or not."""
+    return tuple(_MODULES)
+
+
+def find(name: str) -> Engine:
+    """The engine of this name, usable here or not. Raises HybridLabError for an unknown name."""
+    engine = _loaded.get(name)
+    if engine is None:
+        if name not in _MODULES:
+            raise HybridLabError(f"there is no engine {name!r}; the engines are {', '.join(_MODULES)}")
+        try:
+            engine = importlib.import_module(_MODULES[name]).ENGINE
+        except ModuleNotFoundError as error:
+            if error.name != _MODULES[name]:
+                raise
+            raise EngineUnavailable(f"the engine {name!r} is not part of this installation") from None
+        _loaded[name] = engine
+    return engine
+
+
+def get(name: str | None = None) -> Engine:
+    """The engine of this name, or the default. Raises EngineUnavailable saying what is missing."""
+    if name is None:
+        return default()
+    engine = find(name)
+    missing = engine.missing()
+    if missing:
+        raise EngineUnavailable(f"the engine {name!r} cannot run here: {missing}")
+    return engine
+
+
+def default() -> Engine:
+    """Triton where a usable GPU is found, else ONNX Runtime if installed, else NumPy."""
+    for name in _MODULES:
+        try:
+            engine = find(name)
+        except EngineUnavailable:
+            continue
+        if engine.missing() is None:
+            return engine
+    raise AssertionError("the numpy engine is always there")

@@ -1,0 +1,106 @@
+"""What an executable did with a graph: regions, operators per engine, fallbacks and bytes, readable and as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Fallback:
+    """An operator that runs on another engine than the one asked for, and why. `place` is its block and source line."""
+
+    operator: str
+    engine: str
+    reason: str
+    place: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        times = f"{self.count} x " if self.count > 1 else ""
+        where = f"   # {self.place}" if self.place else ""
+        return f"{times}{self.operator} on {self.engine}: {self.reason}{where}"
+
+
+@dataclass
+class RegionReport:
+    """A part of the graph that runs as one unit: a session, or a fused kernel."""
+
+    engine: str
+    operators: list[str]
+    inputs: int
+    outputs: int
+    bytes_in: int
+    bytes_out: int
+
+    def __str__(self) -> str:
+        names = ", ".join(self.operators[:8]) + (
+            f" and {len(self.operators) - 8} more" if len(self.operators) > 8 else ""
+        )
+        return (
+            f"{self.engine}, {len(self.operators)} operators ({names}); "
+            f"{self.inputs} inputs of {format_bytes(self.bytes_in)}, {self.outputs} outputs of {format_bytes(self.bytes_out)}"
+        )
+
+
+@dataclass
+class Report:
+    """About one executable.
+
+    operators : engine -> how many operators run there
+    arena_bytes : planned memory; ideal_bytes : the most alive at once; fresh_bytes : outputs allocated per call
+    bytes_moved : what the steps read and write in one call, region insides not counted
+    steps : what one call runs, a line each; program : the generated source
+    seconds : compile time
+    """
+
+    engine: str
+    graph: str = ""
+    operators: dict[str, int] = field(default_factory=dict)
+    regions: list[RegionReport] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
+    arena_bytes: int = 0
+    ideal_bytes: int = 0
+    fresh_bytes: int = 0
+    bytes_moved: int = 0
+    static_alloc: bool = False
+    seconds: float = 0.0
+    plan: str = ""
+    program: str = ""
+
+    def fall_back(self, operator: str, engine: str, reason: str, place: str = "") -> None:
+        """Count one more operator that runs elsewhere; equal ones share an entry."""
+        for found in self.fallbacks:
+            if (found.operator, found.engine, found.reason) == (operator, engine, reason):
+                found.count += 1
+                return
+        self.fallbacks.append(Fallback(operator, engine, reason, place))
+
+    def data(self) -> dict[str, Any]:
+        """Everything as dicts, lists, strings and numbers."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        total = sum(self.operators.values())
+        shares = ", ".join(f"{count} on {engine}" for engine, count in self.operators.items() if count)
+        head = f"{self.graph or 'graph'}: {total} operator{'s' if total != 1 else ''}" + (
+            f" ({shares})" if shares else ""
+        )
+        memory = (
+            f"  arena {format_bytes(self.arena_bytes)}{' (static)' if self.static_alloc else ''}, "
+            f"{format_bytes(self.fresh_bytes)} of outputs, {format_bytes(self.bytes_moved)} moved a call"
+        )
+        lines = [f"{head}, engine {self.engine}, compiled in {self.seconds:.3f} s", memory]
+        lines += [f"  region {index}: {region}" for index, region in enumerate(self.regions)]
+        lines += [f"  fallback: {fallback}" for fallback in self.fallbacks]
+        return "\n".join(lines)
+
+
+def format_bytes(count: int) -> str:
+    """1536 -> "1.5 KiB"."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("unreachable")
