@@ -1,0 +1,204 @@
+"""Partition: group the nodes that an engine can run into convex regions, and replace each region by one node."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.ops.operator import Operator
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Nodes that run as one unit: no path leaves the region and comes back.
+
+    nodes : in program order
+    inputs : Values from outside, constants left out (they go with the region)
+    outputs : Values that somebody outside reads
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def bytes_in(self) -> int:
+        return sum(value.nbytes for value in self.inputs)
+
+    @property
+    def bytes_out(self) -> int:
+        return sum(value.nbytes for value in self.outputs)
+
+
+@dataclass
+class Partition:
+    """What runs where.
+
+    regions : for the engine asked for
+    refused : node -> why it stays outside
+    """
+
+    regions: list[Region] = field(default_factory=list)
+    refused: dict[Node, str] = field(default_factory=dict)
+
+
+def partition(
+    graph: Graph, supported: Callable[[Node], str | None], worth: Callable[[Region], str | None] = lambda region: None
+) -> Partition:
+    """Maximal convex regions of supported nodes.
+
+    supported : node -> None, or the reason why the engine cannot run it
+    worth : region -> None, or the reason why it is not worth running apart; its nodes are then refused
+    """
+    result = Partition()
+    nodes = [node for node in graph.operators if not isinstance(node.op, Constant)]
+    for node in nodes:
+        reason = supported(node)
+        if reason is not None:
+            result.refused[node] = reason
+    level = _levels(graph, nodes, result.refused)
+    groups: dict[int, list[Node]] = {}
+    for node in nodes:
+        if node not in result.refused:
+            groups.setdefault(level[node], []).append(node)
+    users = graph.users()
+    roots = set(graph.roots)
+    for number in sorted(groups):
+        for members in _connected(groups[number], users):
+            region = _region(members, users, roots)
+            reason = worth(region)
+            if reason is None:
+                result.regions.append(region)
+            else:
+                result.refused.update(dict.fromkeys(members, reason))
+    return result
+
+
+def _levels(graph: Graph, nodes: Sequence[Node], refused: dict[Node, str]) -> dict[Node, int]:
+    """How often a path to the node changes between supported and refused, at most.
+
+    Supported nodes of one level form a convex set: a path that leaves it enters a higher level and never returns.
+    """
+    level: dict[Node, int] = {}
+    for node in nodes:
+        level[node] = max(
+            (
+                level[value.node] + ((value.node in refused) != (node in refused))
+                for value in node.values_in
+                if value.node in level
+            ),
+            default=0,
+        )
+    # A node that only later levels read moves to the first of them, if that keeps nothing else alive for longer.
+    users = graph.users()
+    roots = set(graph.roots)
+    for node in reversed(nodes):
+        if any(value in roots for value in node.outputs) or any(value.node in level for value in node.values_in):
+            continue
+        readers = [reader for value in node.outputs for reader in users.get(value, ())]
+        latest = min((level[reader] - ((reader in refused) != (node in refused)) for reader in readers), default=0)
+        level[node] = max(level[node], latest)
+    return level
+
+
+def _connected(members: list[Node], users: dict[Value, list[Node]]) -> list[list[Node]]:
+    """The members in groups that share a Value (one reads the other's, or both read the same computed one)."""
+    inside = set(members)
+    parent = {node: node for node in members}
+
+    def find(node: Node) -> Node:
+        while parent[node] is not node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    for node in members:
+        for value in node.values_in:
+            others = [value.node] if value.node in inside else []
+            if not isinstance(value.node.op, (Input, Constant)):
+                others += [reader for reader in users[value] if reader in inside]
+            for other in others:
+                parent[find(other)] = find(node)
+    groups: dict[Node, list[Node]] = {}
+    for node in members:
+        groups.setdefault(find(node), []).append(node)
+    return list(groups.values())
+
+
+def _region(members: list[Node], users: dict[Value, list[Node]], roots: set[Value]) -> Region:
+    inside = set(members)
+    inputs = dict.fromkeys(
+        value
+        for node in members
+        for value in node.values_in
+        if value.node not in inside and not isinstance(value.node.op, Constant)
+    )
+    outputs = [
+        value
+        for node in members
+        for value in node.outputs
+        if value in roots or any(reader not in inside for reader in users.get(value, ()))
+    ]
+    return Region(tuple(members), tuple(inputs), tuple(outputs))
+
+
+def contract(graph: Graph, regions: Sequence[Region], make: Callable[[Region], Operator]) -> Graph:
+    """The graph with one node in the place of each region; `make(region)` is its operator."""
+    of = {node: region for region in regions for node in region.nodes}
+    position = {node: index for index, node in enumerate(graph.nodes)}
+    units: list[Any] = list(dict.fromkeys(of.get(node, node) for node in graph.nodes))
+
+    def members(unit: Any) -> tuple[Node, ...]:
+        return unit.nodes if isinstance(unit, Region) else (unit,)
+
+    waiting: dict[Any, int] = {}
+    readers: dict[Any, list[Any]] = {}
+    for unit in units:
+        before = {of.get(value.node, value.node) for node in members(unit) for value in node.values_in} - {unit}
+        waiting[unit] = len(before)
+        for other in before:
+            readers.setdefault(other, []).append(unit)
+    # Program order as far as regions allow: a unit is due when its first member was.
+    due = {unit: min(position[node] for node in members(unit)) for unit in units}
+    ready = [(due[unit], unit) for unit in units if not waiting[unit]]
+    heapq.heapify(ready)
+    new: dict[Value, Value] = {}
+    while ready:
+        _, unit = heapq.heappop(ready)
+        _rebuild(unit, new, make)
+        for reader in readers.get(unit, ()):
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, (due[reader], reader))
+    return Graph(
+        [new[value] for value in graph.inputs],
+        [new[value] for value in graph.outputs],
+        [(new[target], new[value]) for target, value in graph.effects],
+        graph.draws,
+        graph.name,
+    )
+
+
+def _rebuild(unit: Any, new: dict[Value, Value], make: Callable[[Region], Operator]) -> None:
+    """Make the unit's node anew, so that creation order is the order of the contracted graph."""
+    if isinstance(unit, Region):
+        first = unit.nodes[0]
+        made = Node(
+            make(unit),
+            [new[value] for value in unit.inputs],
+            scope=first.scope,
+            location=first.location,
+            shapes=tuple(value.shape for value in unit.outputs),
+            dtypes=tuple(value.dtype for value in unit.outputs),
+        )
+        new.update(zip(unit.outputs, made.outputs, strict=True))
+        return
+    if isinstance(unit.op, (Input, Constant)):
+        new.update(zip(unit.outputs, unit.outputs, strict=True))
+        return
+    made = unit.replace(inputs=tuple(new[item] if isinstance(item, Value) else item for item in unit.inputs))
+    new.update(zip(unit.outputs, made.outputs, strict=True))
