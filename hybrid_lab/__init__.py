@@ -3,76 +3,69 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from hybrid_lab import log as _log
 from hybrid_lab._version import __version__
-from hybrid_lab import autograd, context, diagnostics, gluon, initializer, lr_scheduler, metric, ndarray, optimizer, random, symbol
-from hybrid_lab import initializer as init
-from hybrid_lab import ndarray as nd
-from hybrid_lab import symbol as sym
-from hybrid_lab.context import Context, cpu, current_context, gpu, num_gpus
-from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 
 _log.install()
 
-#: Loaded when first used: they bring ONNX, IPython, ipywidgets or the formats with them.
-_LATE = {
-    "viz": "hybrid_lab.viz",
-    "lint": "hybrid_lab.lint",
-    "onnx": "hybrid_lab.onnx",
+#: Public names -> module, or (module, attribute). Each room loads when it is first used.
+_ROOMS: dict[str, str | tuple[str, str]] = {
+    "autograd": "hybrid_lab.autograd",
+    "compat": "hybrid_lab.compat",
+    "context": "hybrid_lab.context",
+    "diagnostics": "hybrid_lab.diagnostics",
     "engines": "hybrid_lab.engines",
     "formats": "hybrid_lab.formats",
+    "gluon": "hybrid_lab.gluon",
+    "graph": "hybrid_lab.graph",
+    "init": "hybrid_lab.initializer",
+    "initializer": "hybrid_lab.initializer",
+    "insight": "hybrid_lab.insight",
     "lab": "hybrid_lab.lab",
-    "compat": "hybrid_lab.compat",
-}
-_LATE_FUNCTIONS = {
+    "lint": "hybrid_lab.lint",
+    "lr_scheduler": "hybrid_lab.lr_scheduler",
+    "metric": "hybrid_lab.metric",
+    "nd": "hybrid_lab.ndarray",
+    "ndarray": "hybrid_lab.ndarray",
+    "ops": "hybrid_lab.ops",
+    "optimizer": "hybrid_lab.optimizer",
+    "random": "hybrid_lab.random",
+    "sym": "hybrid_lab.symbol",
+    "symbol": "hybrid_lab.symbol",
+    "viz": "hybrid_lab.viz",
+    "Context": ("hybrid_lab.context", "Context"),
+    "HybridizeError": ("hybrid_lab.diagnostics", "HybridizeError"),
+    "cpu": ("hybrid_lab.context", "cpu"),
+    "current_context": ("hybrid_lab.context", "current_context"),
+    "gpu": ("hybrid_lab.context", "gpu"),
+    "num_gpus": ("hybrid_lab.context", "num_gpus"),
     "explain": ("hybrid_lab.insight", "explain"),
-    "view": ("hybrid_lab.lab", "view"),
-    "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "load_ipython_extension": ("hybrid_lab.lab", "load_ipython_extension"),
+    "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
     "unload_ipython_extension": ("hybrid_lab.lab", "unload_ipython_extension"),
+    "view": ("hybrid_lab.lab", "view"),
 }
 
-__all__ = [
-    "Context",
-    "HybridizeError",
-    "__version__",
-    "autograd",
-    "context",
-    "cpu",
-    "current_context",
-    "diagnostics",
-    "gluon",
-    "gpu",
-    "init",
-    "initializer",
-    "lr_scheduler",
-    "metric",
-    "nd",
-    "ndarray",
-    "num_gpus",
-    "optimizer",
-    "random",
-    "sym",
-    "symbol",
-    *_LATE,
-    *_LATE_FUNCTIONS,
-]
+__all__ = ["__version__", *_ROOMS]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        found = importlib.import_module(_LATE[name])
-    elif name in _LATE_FUNCTIONS:
-        module, attribute = _LATE_FUNCTIONS[name]
-        found = getattr(importlib.import_module(module), attribute)
-    else:
+    place = _ROOMS.get(name)
+    if place is None:
         raise AttributeError(f"module 'hybrid_lab' has no attribute {name!r}")
+    if isinstance(place, str):
+        found: Any = importlib.import_module(place)
+    else:
+        found = getattr(importlib.import_module(place[0]), place[1])
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+

@@ -12,6 +12,7 @@ import numpy as np
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, unflatten
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.graph.specialize import specialize
@@ -49,8 +50,8 @@ class GraphCache:
         self.pinned: dict[Spec, NeutralGraph] = {}
         self.programs: dict[Any, Program] = {}
         self.compilations: list[Compilation] = []
+        self.failure: HybridizeError | None = None
         self._reported = False
-        self.last_output_shapes: list[Any] | None = None
 
     def __deepcopy__(self, memo: Any) -> GraphCache:
         """A copied block starts without traces: they name the parameters of the original."""
@@ -65,6 +66,7 @@ class GraphCache:
         """Drop traces and programs; graphs that came from a file stay."""
         with self._lock:
             self.variants.clear()
+            self.failure = None
             self._reported = False
             self.forget_programs()
 
@@ -114,7 +116,12 @@ class GraphCache:
         for candidate in self.variants.get(spec, ()):
             if candidate.guard.holds(types, training):
                 return candidate
-        found = trace_block(self._block, spec, [(leaf.shape, leaf._data.dtype) for leaf in leaves], training)
+        try:
+            found = trace_block(self._block, spec, [(leaf.shape, leaf._data.dtype) for leaf in leaves], training)
+        except HybridizeError as error:
+            self.failure = error
+            raise
+        self.failure = None
         self.variants.setdefault(spec, []).append(found)
         for what, place in found.guard.places:
             where = f" ({place.describe()})" if place is not None else ""
@@ -156,6 +163,7 @@ class GraphCache:
             if len(self.programs) >= MAX_PROGRAMS:
                 self.programs.pop(next(iter(self.programs)))
             self.programs[key] = program
+            self._block.__dict__["_last_outputs"] = program.output_types
             reason = self._reason(key, stale)
             self.compilations.append(Compilation(key, reason, seconds, program))
             if not self._reported:
@@ -250,6 +258,11 @@ class Program:
         if self._plain:
             return outputs[0]
         return unflatten(self.neutral.out_spec, iter(outputs))
+
+    @property
+    def output_types(self) -> tuple[tuple[Any, Any], ...]:
+        """(shape, dtype) of each output."""
+        return tuple((value.shape, value.dtype) for value in self.special.forward.outputs[: self._num_outputs])
 
     @property
     def num_operators(self) -> int:

@@ -11,7 +11,7 @@ from hybrid_lab.diagnostics.errors import DeferredInitializationError, HybridLab
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import GraphCache
-from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, rewrap, run_traced
+from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, rewrap, run_traced, spread
 from hybrid_lab.gluon.structure import flatten, unflatten
 from hybrid_lab.graph.infer import PartialShapes, is_complete
 from hybrid_lab.ndarray.interpret import interpret
@@ -112,7 +112,9 @@ class HybridBlock(Block):
             self._complete_parameters(args)
         if not leaves and any(isinstance(leaf, Symbol) for leaf in args):
             return self._compose(args)
-        return self.forward(*args)
+        result = self.forward(*args)
+        self._note_outputs(result)
+        return result
 
     def _compose(self, args: tuple[Any, ...]) -> Any:
         """Called on free Symbols: the graph of this block on top of them."""
@@ -133,7 +135,14 @@ class HybridBlock(Block):
             found = extract_nested(trace, self, spec, leaves, result, observed)
             if found is not None:
                 self._graphs.note(found)
+        self._note_traced_outputs(trace, result)
         return rewrap(trace, result)
+
+    def _note_traced_outputs(self, trace: tracing.Trace, result: Any) -> None:
+        leaves = flatten(spread(result))[0]
+        types = [trace.types.get(leaf._values[0]) for leaf in leaves if isinstance(leaf, Symbol)]
+        if types and all(item is not None for item in types):
+            self.__dict__["_last_outputs"] = tuple(types)
 
     def _path_in(self, trace: tracing.Trace) -> str:
         """`net0.features.conv1`: the caller's path and the name under which it holds this block."""

@@ -16,7 +16,7 @@ def dispatch_traced(op: Operator, inputs: Sequence[Any], name: str | None) -> Sy
     trace = tracing.current()
     if trace is not None and not trace.arrays:
         label = next((item._label for item in inputs if isinstance(item, Symbol)), None)
-        raise tracing.refuse("HL163", tensor=label, call=f"nd.{op.name}")
+        raise tracing.refuse("HL163", tensor=label, call=f"nd.{op.name}", operator=op.name)
     return compose(op, inputs, name)
 
 

@@ -461,7 +461,7 @@ def _operand(op: Operator, input_name: str, item: Any, node_name: str) -> Any:
     if isinstance(item, (bool, int, float, np.integer, np.floating, np.bool_)):
         return item.item() if isinstance(item, np.generic) else item
     if hasattr(item, "_data") or isinstance(item, np.ndarray):
-        raise tracing.refuse("HL164", tensor=input_name)
+        raise tracing.refuse("HL164", tensor=input_name, expression=input_name)
     raise AttributeSpecError(f"{op.name}: the input {input_name} is {type(item).__name__}; a Symbol or a number is needed")
 
 
@@ -474,7 +474,7 @@ def _binary(operator: str, hint: str, lhs: Any, rhs: Any) -> Any:
         separator = "_scalar" if word.startswith(("_equal", "_not", "_greater", "_lesser", "_logical")) else "scalar"
         return compose(get(operator).bind(), [lhs, rhs], None, hint=word + separator)
     if hasattr(other, "_data") or isinstance(other, np.ndarray):
-        raise tracing.refuse("HL164", tensor="an array")
+        raise tracing.refuse("HL164", tensor="an array", expression="the other operand")
     return NotImplemented
 
 
