@@ -91,7 +91,7 @@ def recompute_price(node: Node) -> int | None:
         return 1
     if node.op.random:
         return size * _BYTE * 2
-    if not isinstance(node.op, Pointwise) and node.inputs and node.op.family != "movement":
+    if not isinstance(node.op, Pointwise) and node.inputs and node.op.family not in ("movement", "slicing", "creation"):
         return None
     if node.op.name in _SLOW:
         return size * _BYTE * 2
