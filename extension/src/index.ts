@@ -1,0 +1,107 @@
+// The JupyterLab extension: side panel, cell diagnostics, commands. Also for Notebook 7, where only the core tokens exist.
+
+import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
+import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { workerLayout } from './graphviz/layout';
+import { CellDiagnosticsService } from './lab/cell-diagnostics';
+import { addCommands } from './lab/commands';
+import { KernelLink, mentionsHybridLab } from './lab/link';
+import { HybridPanel } from './lab/panel';
+import { serverLint } from './lab/server-lint';
+import { KERNEL_PATIENCE } from './lint/lint-client';
+
+const PLUGIN_ID = 'hybrid-lab:plugin';
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: PLUGIN_ID,
+  description: 'Block trees, cached graphs and hybridize findings beside your notebook.',
+  autoStart: true,
+  optional: [INotebookTracker, IEditorExtensionRegistry, ICommandPalette, ILayoutRestorer, ISettingRegistry],
+  activate: (
+    app: JupyterFrontEnd,
+    tracker: INotebookTracker | null,
+    editors: IEditorExtensionRegistry | null,
+    palette: ICommandPalette | null,
+    restorer: ILayoutRestorer | null,
+    settings: ISettingRegistry | null
+  ) => {
+    if (!tracker) {
+      return; // a page of Notebook 7 without a notebook
+    }
+    const links = new WeakMap<NotebookPanel, KernelLink>();
+    const linkOf = (panel: NotebookPanel): KernelLink => {
+      let link = links.get(panel);
+      if (!link) {
+        link = new KernelLink(panel.sessionContext, {
+          mentions: () =>
+            [...(panel.content.model?.cells ?? [])].some(
+              cell => cell.type === 'code' && mentionsHybridLab(cell.sharedModel.getSource())
+            ),
+          path: () => panel.context.path
+        });
+        links.set(panel, link);
+        panel.disposed.connect(() => link?.dispose());
+      }
+      return link;
+    };
+
+    const askServer = serverLint(app.serviceManager.serverSettings);
+    const diagnostics = new CellDiagnosticsService(tracker, panel => {
+      const link = linkOf(panel);
+      const { channel } = link;
+      return {
+        kernel:
+          channel && link.answersNow
+            ? async cells => (await channel.request('lint', { cells, only: [] }, { timeout: KERNEL_PATIENCE })).cells
+            : null,
+        server: askServer
+      };
+    });
+    if (editors) {
+      diagnostics.register(editors);
+    }
+
+    const panel = new HybridPanel({
+      tracker,
+      diagnostics,
+      linkOf,
+      layout: workerLayout(async () => (await import('./graphviz/source')).default)
+    });
+    app.shell.add(panel, 'left', { rank: 850, type: 'Hybrid Lab' });
+    restorer?.add(panel, panel.id);
+
+    tracker.widgetAdded.connect((_, notebook) => {
+      const link = linkOf(notebook);
+      let connected = false;
+      link.changed.connect(() => {
+        const now = link.channel !== null;
+        if (now !== connected) {
+          connected = now;
+          diagnostics.recheck(notebook);
+        }
+      });
+    });
+
+    addCommands(app, { panel, tracker, diagnostics, palette });
+
+    if (settings) {
+      const load = (registry: ISettingRegistry.ISettings): void => {
+        const value = <T>(key: string, fallback: T): T => (registry.get(key).composite as T | undefined) ?? fallback;
+        diagnostics.configure({ enabled: value('lint', true), delay: value('lintDelay', 400) });
+        panel.refreshSeconds = value('refreshSeconds', 2);
+      };
+      settings.load(PLUGIN_ID).then(
+        registry => {
+          load(registry);
+          registry.changed.connect(load);
+        },
+        (error: unknown) => console.warn('Hybrid Lab runs with default settings.', error)
+      );
+    }
+  }
+};
+
+export default plugin;

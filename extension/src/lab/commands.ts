@@ -1,0 +1,87 @@
+// The palette's commands; the toolbar button is one of them (see schema/plugin.json).
+
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+import type { INotebookTracker } from '@jupyterlab/notebook';
+import { plural } from '../view/words';
+import type { CellDiagnosticsService } from './cell-diagnostics';
+import { labIcon } from './icon';
+import type { HybridPanel } from './panel';
+
+export const COMMANDS = {
+  showPanel: 'hybrid-lab:show-panel',
+  saveAll: 'hybrid-lab:save-all',
+  reloadAll: 'hybrid-lab:reload-all',
+  undo: 'hybrid-lab:undo',
+  open: 'hybrid-lab:open-without-code',
+  lint: 'hybrid-lab:lint'
+} as const;
+
+export interface CommandOptions {
+  panel: HybridPanel;
+  tracker: INotebookTracker;
+  diagnostics: CellDiagnosticsService;
+  palette: ICommandPalette | null;
+}
+
+export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void {
+  const { panel, tracker, diagnostics, palette } = options;
+  const { actions } = panel.view;
+  /** Results, questions and errors are shown in the panel, so it has to be seen. */
+  const inPanel = (act: () => Promise<void>) => async (): Promise<void> => {
+    if (!panel.isVisible) {
+      app.shell.activateById(panel.id);
+    }
+    await act();
+  };
+  const hasNotebook = (): boolean => tracker.currentWidget !== null;
+
+  app.commands.addCommand(COMMANDS.showPanel, {
+    label: 'Show the Hybrid Lab Panel',
+    icon: labIcon,
+    execute: () => app.shell.activateById(panel.id)
+  });
+  app.commands.addCommand(COMMANDS.saveAll, {
+    label: 'Save All Hybrid Graphs',
+    caption: 'Save every graph and all parameters of every model in this kernel',
+    icon: labIcon,
+    isEnabled: hasNotebook,
+    execute: inPanel(() => actions.save(panel.view.models))
+  });
+  app.commands.addCommand(COMMANDS.reloadAll, {
+    label: 'Reload All Hybrid Graphs',
+    caption: 'Load the saved graphs and parameters into the models of this kernel',
+    isEnabled: hasNotebook,
+    execute: inPanel(() => actions.reload(panel.view.models))
+  });
+  app.commands.addCommand(COMMANDS.undo, {
+    label: 'Undo the Last Reload',
+    isEnabled: hasNotebook,
+    execute: inPanel(() => actions.undo(panel.view.models))
+  });
+  app.commands.addCommand(COMMANDS.open, {
+    label: 'Open an Archive Without Its Code',
+    isEnabled: hasNotebook,
+    execute: inPanel(() => actions.showOpenForm())
+  });
+  app.commands.addCommand(COMMANDS.lint, {
+    label: 'Check This Notebook for Code That Cannot Be Hybridized',
+    isEnabled: hasNotebook,
+    execute: async () => {
+      const notebook = tracker.currentWidget;
+      const count = notebook && (await diagnostics.check(notebook));
+      if (count === null) {
+        Notification.warning('Hybrid Lab: neither the kernel nor the server could check this notebook.');
+      } else if (count === 0) {
+        Notification.success('Hybrid Lab: no findings.', { autoClose: 3000 });
+      } else {
+        Notification.info(`Hybrid Lab: ${plural(count, 'finding')}, marked in the cells.`, { autoClose: 5000 });
+      }
+    }
+  });
+  if (palette) {
+    for (const command of Object.values(COMMANDS)) {
+      palette.addItem({ command, category: 'Hybrid Lab' });
+    }
+  }
+}

@@ -1,0 +1,288 @@
+// The connection of one notebook to its kernel's hybrid_lab: opens the comm, keeps it open over reloads and restarts.
+
+import type { ISessionContext } from '@jupyterlab/apputils';
+import { Kernel, KernelMessage } from '@jupyterlab/services';
+import type { JSONObject } from '@lumino/coreutils';
+import type { IDisposable } from '@lumino/disposable';
+import { ISignal, Signal } from '@lumino/signaling';
+import { Channel, RequestError, asRequestError } from '../protocol/channel';
+import { HelloReply, ModelsReply, PROTOCOL, TARGET } from '../protocol/messages';
+import { NOT_IMPORTED, mismatch } from '../protocol/versions';
+import { VERSION } from '../version';
+import type { KernelState } from '../view/panel-view';
+
+/** Seconds after which a busy kernel is asked again whether it imported hybrid_lab meanwhile. */
+const WHILE_BUSY = [2, 5, 10, 20];
+
+/** How long a subshell may take to start before the comm opens without one. */
+const SUBSHELL_PATIENCE = 3000;
+
+export interface LinkOptions {
+  /** Whether the notebook's code is about hybrid_lab: only then is a kernel asked unbidden. */
+  mentions(): boolean;
+  /** The notebook's path on the server. */
+  path(): string;
+}
+
+export class KernelLink implements IDisposable {
+  constructor(
+    private readonly session: ISessionContext,
+    private readonly options: LinkOptions
+  ) {
+    session.kernelChanged.connect(this.onKernelChanged, this);
+    session.statusChanged.connect(this.onStatus, this);
+    session.iopubMessage.connect(this.onIOPub, this);
+    this.onKernelChanged();
+  }
+
+  /** Emitted whenever `state` may look different. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get channel(): Channel | null {
+    return this.hello && !this.problem ? this.open : null;
+  }
+
+  /** Requests are answered while a cell runs, or no cell runs. */
+  get answersNow(): boolean {
+    return this.channel !== null && (this.hello?.subshells === true || !this.busy);
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  /** Everything the panel shows about the kernel. */
+  get state(): KernelState {
+    const base = { key: `${this.session.path}|${this.generation}`, hello: this.hello, models: this.models };
+    const off = (text: string): KernelState => ({ ...base, text, kind: 'off', requester: null });
+    if (!this.kernel) {
+      return off('This notebook has no running kernel.');
+    }
+    if (this.problem) {
+      return { ...base, text: this.problem, kind: 'problem', requester: null };
+    }
+    if (!this.isPython) {
+      return off('Hybrid Lab works with Python kernels.');
+    }
+    if (!this.hello) {
+      return off(this.opening ? 'Asking the kernel …' : NOT_IMPORTED);
+    }
+    const { kernel, python, subshells, engine } = this.hello;
+    const who = [`hybrid_lab ${kernel}`, `Python ${python}`, engine].filter(text => text !== '').join(', ');
+    const busy = subshells ? 'a cell is running' : 'busy: requests wait for the running cell';
+    return {
+      ...base,
+      text: this.busy ? `${who} — ${busy}` : who,
+      kind: this.busy ? 'busy' : 'ready',
+      requester: this.channel
+    };
+  }
+
+  /** Try to reach hybrid_lab in the kernel. Does nothing where that is under way or done. */
+  async connect(): Promise<void> {
+    const { kernel } = this;
+    if (!kernel || this.open || this.opening || this.isDisposed) {
+      return;
+    }
+    this.opening = true;
+    const { generation } = this;
+    let comm: Kernel.IComm | null = null;
+    try {
+      const info = await kernel.info;
+      this.isPython = info.language_info.name === 'python';
+      if (!this.isPython) {
+        return;
+      }
+      this._changed.emit();
+      comm = kernel.createComm(TARGET);
+      await subshellOf(comm, kernel.supportsSubshells);
+      if (generation !== this.generation) {
+        throw new RequestError('closed', 'The kernel was restarted.');
+      }
+      const channel = this.talk(comm);
+      const hello = await channel.request('hello', {
+        front_end: VERSION,
+        protocol: PROTOCOL,
+        notebook: this.options.path()
+      });
+      this.problem = mismatch(VERSION, hello);
+      this.hello = hello;
+      if (!this.problem) {
+        this.models = await channel.request('models', {});
+      }
+    } catch (caught) {
+      const error = asRequestError(caught);
+      if (error.code !== 'closed' && generation === this.generation) {
+        this.problem = [error.message, error.next].filter(text => text !== '').join(' ');
+      }
+      if (comm && !comm.isDisposed) {
+        comm.dispose(); // also gives the subshell back
+      }
+    } finally {
+      this.opening = false;
+      this._changed.emit();
+    }
+  }
+
+  /** Ask again for the models, e.g. from a timer while a cell runs. */
+  async refresh(): Promise<void> {
+    const { channel } = this;
+    if (channel && channel.waiting === 0) {
+      try {
+        this.models = await channel.request('models', {});
+        this._changed.emit();
+      } catch {
+        // The status line tells what is wrong with the connection.
+      }
+    }
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    clearTimeout(this.busyTimer);
+    this.retries.forEach(clearTimeout);
+    if (this.comm && !this.comm.isDisposed && this.kernel) {
+      this.comm.close(); // so that the kernel stops sending to nobody
+    }
+    this.reset('The notebook was closed.');
+    Signal.clearData(this);
+  }
+
+  private talk(comm: Kernel.IComm): Channel {
+    const channel = new Channel(message => {
+      if (comm.isDisposed) {
+        throw new Error('The connection to the kernel is closed.');
+      }
+      comm.send(message as unknown as JSONObject);
+    });
+    channel.onModels = push => {
+      this.models = push;
+      this._changed.emit();
+    };
+    channel.onMalformed = message => {
+      this.problem = message;
+      this._changed.emit();
+    };
+    comm.onMsg = message => channel.receive(message.content.data);
+    comm.onClose = () => {
+      if (this.open === channel) {
+        this.open = null;
+        this.comm = null;
+        this.hello = null;
+        this.models = null;
+      }
+      channel.close('The kernel closed the connection.');
+      this._changed.emit();
+    };
+    this.open = channel;
+    this.comm = comm;
+    comm.open();
+    return channel;
+  }
+
+  private onKernelChanged(): void {
+    this.reset('The kernel was changed.');
+    if (this.kernel) {
+      this.connectUnbidden();
+    }
+  }
+
+  private onStatus(_: unknown, status: Kernel.Status): void {
+    if (status === 'restarting' || status === 'autorestarting' || status === 'dead' || status === 'terminating') {
+      this.reset('The kernel was restarted.');
+    } else if (status === 'idle' && this.executed) {
+      this.executed = false;
+      this.connectUnbidden();
+    }
+    // Requests themselves make the kernel busy for a moment: only what lasts is shown.
+    clearTimeout(this.busyTimer);
+    const busy = status === 'busy';
+    if (busy !== this.busy) {
+      this.busyTimer = setTimeout(
+        () => {
+          this.busy = busy;
+          this._changed.emit();
+        },
+        busy ? 300 : 50
+      );
+    }
+  }
+
+  private onIOPub(_: unknown, message: KernelMessage.IMessage): void {
+    if (!KernelMessage.isExecuteInputMsg(message)) {
+      return;
+    }
+    this.executed = true;
+    this.mentioned ||= mentionsHybridLab(message.content.code);
+    this.retries.forEach(clearTimeout);
+    if (!this.open && this.kernel?.supportsSubshells) {
+      this.retries = WHILE_BUSY.map(seconds => setTimeout(() => this.connectUnbidden(), seconds * 1000));
+    }
+  }
+
+  private connectUnbidden(): void {
+    if (this.mentioned || this.options.mentions()) {
+      void this.connect();
+    }
+  }
+
+  private reset(reason: string): void {
+    this.generation++;
+    const { open, comm } = this;
+    this.open = null;
+    this.comm = null;
+    this.hello = null;
+    this.models = null;
+    this.problem = null;
+    this.isPython = true;
+    this.mentioned = false;
+    this.executed = false;
+    this.busy = false;
+    open?.close(reason);
+    if (comm && !comm.isDisposed) {
+      comm.onClose = () => undefined;
+      comm.dispose();
+    }
+    this._changed.emit();
+  }
+
+  private get kernel(): Kernel.IKernelConnection | null {
+    const kernel = this.session.session?.kernel ?? null;
+    return kernel && !kernel.isDisposed && kernel.status !== 'dead' ? kernel : null;
+  }
+
+  private open: Channel | null = null;
+  private comm: Kernel.IComm | null = null;
+  private hello: HelloReply | null = null;
+  private models: ModelsReply | null = null;
+  private problem: string | null = null;
+  private opening = false;
+  private isPython = true;
+  private executed = false;
+  private mentioned = false;
+  private busy = false;
+  private busyTimer: ReturnType<typeof setTimeout> | undefined;
+  private retries: ReturnType<typeof setTimeout>[] = [];
+  private generation = 0;
+  private _isDisposed = false;
+  private readonly _changed = new Signal<this, void>(this);
+}
+
+/** Whether code is about hybrid_lab, or about MXNet, whose code it runs. */
+export function mentionsHybridLab(source: string): boolean {
+  return /\b(hybrid_lab|mxnet)\b/.test(source);
+}
+
+/** Wait until the comm has its subshell, where the kernel has subshells at all. */
+async function subshellOf(comm: Kernel.IComm, supported: boolean): Promise<void> {
+  const started = (comm as Partial<{ subshellStarted: Promise<void> }>).subshellStarted;
+  if (supported && started) {
+    const patience = new Promise<void>(resolve => setTimeout(resolve, SUBSHELL_PATIENCE));
+    await Promise.race([started.catch(() => undefined), patience]);
+  }
+}

@@ -1,0 +1,114 @@
+// The side panel as a JupyterLab widget: follows the notebook in front.
+
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import type { Message } from '@lumino/messaging';
+import { Widget } from '@lumino/widgets';
+import type { Layout } from '../graphviz/layout';
+import type { Location } from '../protocol/messages';
+import { PanelView } from '../view/panel-view';
+import type { CellDiagnosticsService } from './cell-diagnostics';
+import { labIcon } from './icon';
+import { cellIdOf, jumpToCell } from './jump';
+import { KernelLink } from './link';
+
+export interface HybridPanelOptions {
+  tracker: INotebookTracker;
+  diagnostics: CellDiagnosticsService;
+  linkOf(panel: NotebookPanel): KernelLink;
+  layout: Layout;
+}
+
+export class HybridPanel extends Widget {
+  readonly view: PanelView;
+
+  constructor(private readonly options: HybridPanelOptions) {
+    super();
+    this.id = 'hybrid-lab-panel';
+    this.addClass('hl-panel');
+    this.title.icon = labIcon;
+    this.title.caption = 'Hybrid Lab';
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', 'Hybrid Lab');
+    this.view = new PanelView({
+      layout: options.layout,
+      onLocation: location => void this.jump(location),
+      onConnect: () => void this.link?.connect()
+    });
+    this.node.append(this.view.element);
+    options.tracker.currentChanged.connect(this.follow, this);
+    options.diagnostics.changed.connect(this.onFindings, this);
+    this.follow();
+  }
+
+  /** Ask for the models every so many seconds while a cell runs and the panel is visible; 0: only after cells. */
+  set refreshSeconds(seconds: number) {
+    clearInterval(this.timer);
+    if (seconds > 0) {
+      this.timer = setInterval(() => {
+        if (this.isVisible && this.link?.state.kind === 'busy' && this.link.answersNow) {
+          void this.link.refresh();
+        }
+      }, seconds * 1000);
+    }
+  }
+
+  /** The notebook the panel shows. */
+  get notebook(): NotebookPanel | null {
+    return this.current;
+  }
+
+  override dispose(): void {
+    clearInterval(this.timer);
+    this.link?.changed.disconnect(this.onLink, this);
+    super.dispose();
+  }
+
+  protected override onActivateRequest(message: Message): void {
+    super.onActivateRequest(message);
+    this.node.querySelector<HTMLElement>('[role=treeitem][tabindex="0"], button:not(:disabled)')?.focus();
+  }
+
+  private follow(): void {
+    const current = this.options.tracker.currentWidget;
+    if (current === this.current) {
+      return;
+    }
+    this.link?.changed.disconnect(this.onLink, this);
+    this.current = current;
+    this.link = current ? this.options.linkOf(current) : null;
+    this.link?.changed.connect(this.onLink, this);
+    this.onLink();
+    this.view.setCellFindings(current ? this.options.diagnostics.findings(current) : []);
+  }
+
+  private onLink(): void {
+    this.view.update(
+      this.link?.state ?? {
+        key: '',
+        text: 'Open a Python notebook.',
+        kind: 'off',
+        requester: null,
+        hello: null,
+        models: null
+      }
+    );
+  }
+
+  private onFindings(_: unknown, panel: NotebookPanel): void {
+    if (panel === this.current) {
+      this.view.setCellFindings(this.options.diagnostics.findings(panel));
+    }
+  }
+
+  private async jump(location: Location): Promise<void> {
+    const panel = this.current;
+    const cellId = panel && cellIdOf(panel, location);
+    if (panel && cellId !== null) {
+      await jumpToCell(panel, { cellId, line: location.line, col: location.col });
+    }
+  }
+
+  private current: NotebookPanel | null = null;
+  private link: KernelLink | null = null;
+  private timer: ReturnType<typeof setInterval> | undefined;
+}

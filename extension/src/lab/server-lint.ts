@@ -1,0 +1,26 @@
+// Lint by the Jupyter server, for when the kernel cannot answer: same rules, same JSON, no user code is run.
+
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+import type { CellDiagnostics } from '../lint/lint-client';
+import { CellSource, lintReply } from '../protocol/messages';
+
+/** A function that asks the server. It rejects where the server cannot answer; a missing endpoint is asked once only. */
+export function serverLint(settings: ServerConnection.ISettings): (cells: CellSource[]) => Promise<CellDiagnostics> {
+  let isMissing = false;
+  return async cells => {
+    if (isMissing) {
+      throw new Error('The server has no lint endpoint.');
+    }
+    const response = await ServerConnection.makeRequest(
+      URLExt.join(settings.baseUrl, 'hybrid-lab', 'lint'),
+      { method: 'POST', body: JSON.stringify({ cells, only: [] }) },
+      settings
+    );
+    if (!response.ok) {
+      isMissing = response.status === 404 || response.status === 405;
+      throw new Error(`The server answered ${response.status}.`);
+    }
+    return lintReply(await response.json(), 'lint').cells;
+  };
+}

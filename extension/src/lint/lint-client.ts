@@ -1,0 +1,75 @@
+// Who answers a lint request: the kernel, or the server where the kernel cannot within a second. Equal questions are asked once.
+
+import type { CellSource, Diagnostic, LintReply } from '../protocol/messages';
+
+/** Diagnostics by cell id. */
+export type CellDiagnostics = LintReply['cells'];
+
+export interface LintSources {
+  /** Ask the kernel; null where it cannot answer now. */
+  kernel: ((cells: CellSource[]) => Promise<CellDiagnostics>) | null;
+  /** Ask the server; null where there is no such endpoint. */
+  server: ((cells: CellSource[]) => Promise<CellDiagnostics>) | null;
+}
+
+/** Milliseconds the kernel has. */
+export const KERNEL_PATIENCE = 1000;
+
+interface Answer {
+  key: string;
+  cells: CellDiagnostics;
+}
+
+export class LintClient {
+  constructor(private readonly sources: () => LintSources) {}
+
+  /** Diagnostics of all cells; null where nobody could answer (what is shown then stays). */
+  async lint(cells: CellSource[]): Promise<CellDiagnostics | null> {
+    const key = JSON.stringify(cells);
+    if (this.last?.key === key) {
+      return this.last.cells;
+    }
+    if (this.inFlight?.key !== key) {
+      this.inFlight = { key, answer: this.ask(cells) };
+    }
+    const { answer } = this.inFlight;
+    const found = await answer;
+    if (this.inFlight?.key === key) {
+      this.inFlight = null;
+    }
+    if (found) {
+      this.last = { key, cells: found };
+    }
+    return found;
+  }
+
+  /** Forget answers: the kernel, and so perhaps the rules, changed. */
+  forget(): void {
+    this.last = null;
+  }
+
+  private async ask(cells: CellSource[]): Promise<CellDiagnostics | null> {
+    const { kernel, server } = this.sources();
+    for (const source of [kernel, server]) {
+      try {
+        const found = await source?.(cells);
+        if (found) {
+          return found;
+        }
+      } catch {
+        // The next one may know.
+      }
+    }
+    return null;
+  }
+
+  private last: Answer | null = null;
+  private inFlight: { key: string; answer: Promise<CellDiagnostics | null> } | null = null;
+}
+
+/** Cell ids whose diagnostics differ between two answers. */
+export function changedCells(before: CellDiagnostics, after: CellDiagnostics): string[] {
+  const same = (a: Diagnostic[] | undefined, b: Diagnostic[] | undefined): boolean =>
+    JSON.stringify(a ?? []) === JSON.stringify(b ?? []);
+  return [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(id => !same(before[id], after[id]));
+}

@@ -1,0 +1,175 @@
+// Requests with exactly one reply each, over anything that carries JSON (a comm, a widget's custom messages).
+
+import { ProtocolError } from './check';
+import {
+  ErrorCode,
+  ModelsReply,
+  PROTOCOL,
+  Progress,
+  REPLIES,
+  Reply,
+  RequestType,
+  Requests,
+  envelope,
+  errorBody,
+  modelsReply,
+  progressBody
+} from './messages';
+
+/** Codes of errors: the kernel's, and three that arise on this side. */
+export type FailureCode = ErrorCode | 'closed' | 'timeout' | 'malformed';
+
+/** A request that was not answered with `ok`. */
+export class RequestError extends Error {
+  override name = 'RequestError';
+  constructor(
+    readonly code: FailureCode,
+    message: string,
+    readonly next = '',
+    readonly details: readonly string[] = []
+  ) {
+    super(message);
+  }
+}
+
+/** What can go wrong, in the form the views show. */
+export function asRequestError(error: unknown): RequestError {
+  if (error instanceof RequestError) {
+    return error;
+  }
+  return new RequestError('failed', error instanceof Error ? error.message : String(error));
+}
+
+export interface RequestOptions {
+  onProgress?: (progress: Progress) => void;
+  /** Milliseconds after which the request fails with code `timeout`; none by default: a cell may run for hours. */
+  timeout?: number;
+}
+
+/** Anything the views can ask. */
+export interface Requester {
+  request<T extends RequestType>(type: T, body: Requests[T], options?: RequestOptions): Promise<Reply<T>>;
+}
+
+interface Pending {
+  accept(body: unknown): void;
+  reject(error: RequestError): void;
+  onProgress?: (progress: Progress) => void;
+}
+
+/** One conversation with one kernel. */
+export class Channel implements Requester {
+  /** Called with each `models` push. */
+  onModels: (push: ModelsReply) => void = () => undefined;
+  /** Called with a sentence when the kernel sent something that is not in the protocol. */
+  onMalformed: (message: string) => void = () => undefined;
+
+  constructor(private readonly send: (message: Envelope) => void) {}
+
+  get waiting(): number {
+    return this.pending.size;
+  }
+
+  request<T extends RequestType>(type: T, body: Requests[T], options: RequestOptions = {}): Promise<Reply<T>> {
+    return new Promise((resolve, reject) => {
+      if (this.closed !== null) {
+        reject(new RequestError('closed', this.closed));
+        return;
+      }
+      const id = `r${++this.count}`;
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      const settle = (): void => {
+        clearTimeout(timer);
+        this.pending.delete(id);
+      };
+      this.pending.set(id, {
+        accept: value => {
+          settle();
+          try {
+            resolve(REPLIES[type](value, type) as Reply<T>);
+          } catch (error) {
+            reject(malformed(error));
+          }
+        },
+        reject: error => {
+          settle();
+          reject(error);
+        },
+        onProgress: options.onProgress
+      });
+      if (options.timeout !== undefined) {
+        timer = setTimeout(
+          () => this.pending.get(id)?.reject(new RequestError('timeout', 'The kernel did not answer in time.')),
+          options.timeout
+        );
+      }
+      try {
+        this.send({ hybrid_lab: PROTOCOL, id, type, body });
+      } catch (error) {
+        this.pending.get(id)?.reject(new RequestError('closed', asRequestError(error).message));
+      }
+    });
+  }
+
+  /** Take one message of the kernel. Never throws. */
+  receive(data: unknown): void {
+    try {
+      const message = envelope(data, '');
+      if (message.type === 'models') {
+        this.onModels(modelsReply(message.body, 'models'));
+        return;
+      }
+      const pending = this.pending.get(message.id);
+      if (pending === undefined) {
+        return; // a reply after its timeout
+      }
+      if (message.type === 'ok') {
+        pending.accept(message.body);
+      } else if (message.type === 'error') {
+        pending.reject(kernelError(message.body));
+      } else {
+        pending.onProgress?.(progressBody(message.body, 'progress'));
+      }
+    } catch (error) {
+      this.onMalformed(malformed(error).message);
+    }
+  }
+
+  /** Fail everything that waits, and every later request, with this reason. */
+  close(reason: string): void {
+    this.closed = reason;
+    for (const pending of [...this.pending.values()]) {
+      pending.reject(new RequestError('closed', reason));
+    }
+  }
+
+  private closed: string | null = null;
+  private count = 0;
+  private readonly pending = new Map<string, Pending>();
+}
+
+/** A request as it travels. */
+export interface Envelope {
+  hybrid_lab: number;
+  id: string;
+  type: RequestType;
+  body: Requests[RequestType];
+}
+
+function kernelError(body: unknown): RequestError {
+  try {
+    const error = errorBody(body, 'error');
+    return new RequestError(error.code, error.message, error.next, error.details);
+  } catch (error) {
+    return malformed(error);
+  }
+}
+
+function malformed(error: unknown): RequestError {
+  const reason = error instanceof ProtocolError ? error.message : asRequestError(error).message;
+  return new RequestError(
+    'malformed',
+    `The kernel sent something this front end does not understand (${reason}).`,
+    'Upgrade hybrid-lab in the kernel and in JupyterLab to the same version.'
+  );
+}

@@ -1,0 +1,23 @@
+// What to tell the user when front end and kernel are of different versions.
+
+import { HelloReply, PROTOCOL } from './messages';
+
+/** A sentence that names the older half and how to upgrade it, or null where the two fit. */
+export function mismatch(frontEnd: string, hello: Pick<HelloReply, 'kernel' | 'protocol'>): string | null {
+  if (hello.protocol === PROTOCOL) {
+    return null;
+  }
+  if (hello.protocol < PROTOCOL) {
+    return (
+      `The kernel has hybrid_lab ${hello.kernel}, which is older than this extension (${frontEnd}). ` +
+      `In the kernel's environment: pip install -U hybrid-lab, then restart the kernel.`
+    );
+  }
+  return (
+    `This extension (${frontEnd}) is older than the kernel's hybrid_lab ${hello.kernel}. ` +
+    `In the environment that runs Jupyter: pip install -U "hybrid-lab[lab]", then reload this page.`
+  );
+}
+
+export const NOT_IMPORTED =
+  'hybrid_lab is not imported in this kernel yet. Run a cell with: import hybrid_lab as mx';

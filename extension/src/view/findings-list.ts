@@ -1,0 +1,81 @@
+// The list of findings: severity, message, place; a click goes there, the rule's text unfolds.
+
+import type { Diagnostic, Location } from '../protocol/messages';
+import { button, h, replace } from './dom';
+import { renderMarkdown } from './markdown';
+
+/** A finding and where it is, as the list shows it. */
+export interface ListedFinding {
+  diagnostic: Diagnostic;
+  /** `cell 3, line 12` */
+  place: string;
+  /** Goes there; null where the place cannot be reached from here. */
+  jump: (() => void) | null;
+}
+
+const SEVERITY = { error: 'Error', warning: 'Warning', note: 'Note' } as const;
+const ORDER = { error: 0, warning: 1, note: 2 } as const;
+
+export class FindingsList {
+  readonly element = h('div', { class: 'hl-findings-part' });
+
+  /** `emptyText` is shown where there are none. */
+  show(findings: readonly ListedFinding[], emptyText: string): void {
+    const open = new Set(
+      [...this.element.querySelectorAll<HTMLDetailsElement>('details[open]')].map(item => item.dataset.key)
+    );
+    if (findings.length === 0) {
+      replace(this.element, h('p', { class: 'hl-empty' }, emptyText));
+      return;
+    }
+    const sorted = [...findings].sort((a, b) => ORDER[a.diagnostic.severity] - ORDER[b.diagnostic.severity]);
+    replace(
+      this.element,
+      h('ul', { class: 'hl-findings', 'aria-label': 'Findings' }, ...sorted.map(item => this.item(item, open)))
+    );
+  }
+
+  private item(item: ListedFinding, open: ReadonlySet<string | undefined>): HTMLElement {
+    const { diagnostic, place, jump } = item;
+    const key = `${place}|${diagnostic.code}|${diagnostic.col}`;
+    return h(
+      'li',
+      { class: `hl-finding hl-severity-${diagnostic.severity}` },
+      h(
+        'div',
+        { class: 'hl-finding-line' },
+        h('span', { class: 'hl-finding-mark', title: SEVERITY[diagnostic.severity] }, SEVERITY[diagnostic.severity]),
+        h('span', { class: 'hl-finding-code', title: diagnostic.name }, diagnostic.code),
+        jump
+          ? button(place, jump, { class: 'hl-link hl-finding-place', title: 'Go to this line' })
+          : h('span', { class: 'hl-finding-place' }, place)
+      ),
+      h('div', { class: 'hl-finding-message' }, diagnostic.message),
+      diagnostic.rewrite !== '' &&
+        h('div', { class: 'hl-finding-rewrite' }, 'Instead: ', h('code', {}, diagnostic.rewrite)),
+      diagnostic.help !== '' &&
+        h(
+          'details',
+          { 'data-key': key, open: open.has(key) },
+          h('summary', {}, `About ${diagnostic.code} ${diagnostic.name}`),
+          renderMarkdown(diagnostic.help)
+        )
+    );
+  }
+}
+
+/** Findings of a model as list items; `onLocation` makes those in cells reachable. */
+export function listed(
+  diagnostics: readonly Diagnostic[],
+  onLocation: ((location: Location) => void) | undefined
+): ListedFinding[] {
+  return diagnostics.map(diagnostic => {
+    const { location } = diagnostic;
+    const canJump = onLocation && location && (location.cell_id !== '' || location.cell !== null);
+    return {
+      diagnostic,
+      place: location?.label ?? `line ${diagnostic.line}`,
+      jump: canJump ? () => onLocation(location) : null
+    };
+  });
+}

@@ -1,0 +1,312 @@
+// The picture of one Block's cached graph: pan, zoom, selectable nodes, and the same as text.
+
+import type { Layout } from '../graphviz/layout';
+import type { GraphNode, GraphReply } from '../protocol/messages';
+import { button, h, replace } from './dom';
+import { safeSvg } from './safe-svg';
+import { tensorText } from './words';
+
+export interface GraphPaneEvents {
+  onNode(node: GraphNode): void;
+  /** A nested Block was opened. */
+  onBlock(path: string): void;
+  onForm(form: 'neutral' | 'compiled'): void;
+  /** The cleaned picture, for the static fallback. */
+  onPicture?(svg: string): void;
+}
+
+const FORMS = {
+  neutral: 'The graph as traced: no shapes, no train or predict mode.',
+  compiled: 'The graph as it runs: shapes, mode, fused groups, engines.'
+} as const;
+
+export class GraphPane {
+  readonly element: HTMLElement;
+
+  constructor(
+    private readonly layout: Layout,
+    private readonly events: GraphPaneEvents
+  ) {
+    this.forms = h('div', { class: 'hl-toggle', role: 'group', 'aria-label': 'Form of the graph' });
+    this.summary = h('span', { class: 'hl-summary' });
+    this.canvas = h('div', {
+      class: 'hl-canvas',
+      onwheel: event => this.onWheel(event as WheelEvent),
+      onpointerdown: event => this.onPointerDown(event as PointerEvent),
+      onkeydown: event => this.onKey(event as KeyboardEvent)
+    });
+    this.asText = h('pre', { class: 'hl-graph-text', tabindex: 0, 'aria-label': 'The graph as text' });
+    this.asText.hidden = true;
+    this.textButton = button('Text', () => this.showText(this.asText.hidden), {
+      'aria-pressed': 'false',
+      title: 'Show the graph as a program'
+    });
+    this.zoomBar = h(
+      'div',
+      { class: 'hl-zoom' },
+      this.textButton,
+      button('−', () => this.zoom(1 / 1.25), { 'aria-label': 'Zoom out', title: 'Zoom out' }),
+      button('+', () => this.zoom(1.25), { 'aria-label': 'Zoom in', title: 'Zoom in (or Ctrl + wheel)' }),
+      button('Fit', () => this.fit(), { title: 'Fit the graph into the pane' })
+    );
+    this.element = h(
+      'div',
+      { class: 'hl-graph-part' },
+      h('div', { class: 'hl-graph-bar' }, this.forms, this.summary, this.zoomBar),
+      this.canvas,
+      this.asText
+    );
+    this.message('Select a Block to see its graph.');
+  }
+
+  /** Draw a graph; an older drawing that is still being laid out is dropped. */
+  async show(graph: GraphReply): Promise<void> {
+    const turn = ++this.turn;
+    this.showBar(graph);
+    this.asText.textContent = graph.text;
+    this.textButton.disabled = graph.text === '';
+    if (graph.text === '') {
+      this.showText(false);
+    }
+    if (graph.dot === '') {
+      this.message(graph.missing || 'This Block has no graph yet. Call it once on data.');
+      return;
+    }
+    if (!this.svg) {
+      this.message('Drawing the graph …');
+    }
+    this.element.setAttribute('aria-busy', 'true');
+    try {
+      const svg = safeSvg(await this.layout(graph.dot));
+      if (turn === this.turn) {
+        this.place(svg);
+        this.events.onPicture?.(new XMLSerializer().serializeToString(svg));
+        this.decorate(svg, graph);
+      }
+    } catch (error) {
+      if (turn === this.turn) {
+        this.message(error instanceof Error ? error.message : String(error), true);
+        this.showText(graph.text !== '');
+      }
+    } finally {
+      if (turn === this.turn) {
+        this.element.removeAttribute('aria-busy');
+      }
+    }
+  }
+
+  /** Show a picture that was drawn earlier (a saved widget without a kernel). */
+  showPicture(svgText: string): void {
+    this.turn++;
+    try {
+      this.place(safeSvg(svgText));
+    } catch (error) {
+      this.message(error instanceof Error ? error.message : String(error), true);
+    }
+  }
+
+  /** A sentence instead of a picture. */
+  message(text: string, isError = false): void {
+    this.svg = null;
+    replace(
+      this.canvas,
+      h('p', { class: isError ? 'hl-alert' : 'hl-empty', role: isError ? 'alert' : 'status' }, text)
+    );
+    this.zoomButtons(false);
+  }
+
+  select(id: string | null): void {
+    this.selectedId = id;
+    this.canvas.querySelectorAll('.hl-selected').forEach(element => element.classList.remove('hl-selected'));
+    if (id !== null && this.svg) {
+      this.nodeElement(this.svg, id)?.classList.add('hl-selected');
+    }
+  }
+
+  private showBar(graph: GraphReply): void {
+    const forms = (['neutral', 'compiled'] as const).filter(form => graph.forms.includes(form));
+    replace(
+      this.forms,
+      ...forms.map(form =>
+        button(form, () => this.events.onForm(form), {
+          'aria-pressed': form === graph.form ? 'true' : 'false',
+          title: FORMS[form]
+        })
+      )
+    );
+    const variants = graph.variants > 1 ? `${graph.variants} variants` : '';
+    this.summary.textContent = [graph.summary, variants].filter(text => text).join(', ');
+    this.summary.title = this.summary.textContent;
+  }
+
+  private showText(shown: boolean): void {
+    this.asText.hidden = !shown;
+    this.canvas.hidden = shown;
+    this.textButton.setAttribute('aria-pressed', shown ? 'true' : 'false');
+    this.zoomButtons(!shown && this.svg !== null);
+  }
+
+  private zoomButtons(enabled: boolean): void {
+    this.zoomBar.querySelectorAll('button').forEach(element => {
+      if (element !== this.textButton) {
+        element.disabled = !enabled;
+      }
+    });
+  }
+
+  private place(svg: SVGSVGElement): void {
+    this.size = {
+      width: parseFloat(svg.getAttribute('width') ?? '') || 100,
+      height: parseFloat(svg.getAttribute('height') ?? '') || 100
+    };
+    svg.classList.add('hl-graph');
+    svg.setAttribute('role', 'group');
+    svg.setAttribute('aria-label', 'Cached graph');
+    this.svg = svg;
+    replace(this.canvas, svg);
+    this.zoomButtons(this.asText.hidden);
+    this.fit();
+  }
+
+  /** Give the nodes names, focus and clicks. */
+  private decorate(svg: SVGSVGElement, graph: GraphReply): void {
+    for (const node of graph.nodes) {
+      const element = this.nodeElement(svg, node.id);
+      if (!element) {
+        continue;
+      }
+      element.classList.add(`hl-kind-${node.kind}`);
+      const outputs = node.outputs.map(tensorText).join(', ');
+      const label = [node.label || node.op, outputs, node.group && `fused: ${node.group}`].filter(t => t).join(' — ');
+      element.setAttribute('tabindex', '0');
+      element.setAttribute('role', 'button');
+      element.setAttribute('aria-label', node.kind === 'block' ? `Block ${label}, opens` : `${node.kind} ${label}`);
+      element.setAttribute('data-key', `node:${node.id}`);
+      const title = element.querySelector('title');
+      if (title) {
+        title.textContent = label;
+      }
+      element.addEventListener('click', () => this.choose(node));
+      element.addEventListener('dblclick', () => this.open(node));
+      element.addEventListener('keydown', event => {
+        const { key } = event as KeyboardEvent;
+        if (key === 'Enter' || key === ' ') {
+          event.preventDefault();
+          event.stopPropagation();
+          if (key === 'Enter' && node.kind === 'block' && this.selectedId === node.id) {
+            this.open(node);
+          } else {
+            this.choose(node);
+          }
+        }
+      });
+    }
+    svg.querySelectorAll('g.edge > title, g.graph > title').forEach(title => title.remove());
+    this.select(graph.nodes.some(node => node.id === this.selectedId) ? this.selectedId : null);
+  }
+
+  private choose(node: GraphNode): void {
+    if (!this.dragged) {
+      this.select(node.id);
+      this.events.onNode(node);
+    }
+  }
+
+  private open(node: GraphNode): void {
+    if (node.kind === 'block' && node.block !== null) {
+      this.events.onBlock(node.block);
+    }
+  }
+
+  /** Ids are safe by the protocol's rule; two panes on one page may both have `n1`, so search inside this picture. */
+  private nodeElement(svg: SVGSVGElement, id: string): Element | null {
+    return svg.querySelector(`g.node[id="${id}"]`);
+  }
+
+  private fit(): void {
+    const { clientWidth, clientHeight } = this.canvas;
+    const wide = clientWidth > 0 ? (clientWidth - 4) / this.size.width : 1;
+    const high = clientHeight > 0 ? (clientHeight - 4) / this.size.height : 1;
+    // Small graphs are not blown up, and large ones stay readable: then the pane scrolls.
+    this.scaleTo(Math.min(1.4, Math.max(0.5, Math.min(wide, high))));
+    this.canvas.scrollLeft = (this.canvas.scrollWidth - clientWidth) / 2;
+    this.canvas.scrollTop = 0;
+  }
+
+  private zoom(factor: number): void {
+    const { canvas } = this;
+    const x = (canvas.scrollLeft + canvas.clientWidth / 2) / this.scale;
+    const y = (canvas.scrollTop + canvas.clientHeight / 2) / this.scale;
+    this.scaleTo(this.scale * factor);
+    canvas.scrollLeft = x * this.scale - canvas.clientWidth / 2;
+    canvas.scrollTop = y * this.scale - canvas.clientHeight / 2;
+  }
+
+  private scaleTo(scale: number): void {
+    this.scale = Math.min(8, Math.max(0.1, scale));
+    this.svg?.setAttribute('width', `${this.size.width * this.scale}`);
+    this.svg?.setAttribute('height', `${this.size.height * this.scale}`);
+  }
+
+  private onWheel(event: WheelEvent): void {
+    if (this.svg && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      this.zoom(event.deltaY < 0 ? 1.15 : 1 / 1.15);
+    }
+  }
+
+  private onKey(event: KeyboardEvent): void {
+    if (this.svg && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      if (event.key === '+' || event.key === '=') {
+        this.zoom(1.25);
+        event.preventDefault();
+      } else if (event.key === '-') {
+        this.zoom(1 / 1.25);
+        event.preventDefault();
+      }
+    }
+  }
+
+  /** Drag to pan; a drag is not a click on the node where it ends. */
+  private onPointerDown(event: PointerEvent): void {
+    if (event.button !== 0 || !this.svg) {
+      return;
+    }
+    const { canvas } = this;
+    const start = { x: event.clientX, y: event.clientY, left: canvas.scrollLeft, top: canvas.scrollTop };
+    this.dragged = false;
+    const move = (moved: PointerEvent): void => {
+      const dx = moved.clientX - start.x;
+      const dy = moved.clientY - start.y;
+      if (Math.abs(dx) + Math.abs(dy) > 4) {
+        this.dragged = true;
+      }
+      if (this.dragged) {
+        canvas.scrollLeft = start.left - dx;
+        canvas.scrollTop = start.top - dy;
+      }
+    };
+    const stop = (): void => {
+      window.removeEventListener('pointermove', move);
+      window.removeEventListener('pointerup', stop);
+      window.removeEventListener('pointercancel', stop);
+      setTimeout(() => (this.dragged = false));
+    };
+    window.addEventListener('pointermove', move);
+    window.addEventListener('pointerup', stop);
+    window.addEventListener('pointercancel', stop);
+  }
+
+  private readonly forms: HTMLElement;
+  private readonly summary: HTMLElement;
+  private readonly canvas: HTMLElement;
+  private readonly asText: HTMLElement;
+  private readonly textButton: HTMLButtonElement;
+  private readonly zoomBar: HTMLElement;
+  private svg: SVGSVGElement | null = null;
+  private size = { width: 100, height: 100 };
+  private scale = 1;
+  private turn = 0;
+  private dragged = false;
+  private selectedId: string | null = null;
+}

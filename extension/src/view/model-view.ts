@@ -1,0 +1,221 @@
+// One model: its tree, the graph and details of the selected Block, findings, and the report. Panel and widget share it.
+
+import type { Layout } from '../graphviz/layout';
+import { Requester, RequestError, asRequestError } from '../protocol/channel';
+import type { BlockNode, GraphReply, Location, TreeReply } from '../protocol/messages';
+import { BlockTree, first } from './block-tree';
+import { Details } from './details';
+import { h, replace } from './dom';
+import { FindingsList, ListedFinding } from './findings-list';
+import { GraphPane } from './graph-pane';
+import { Tabs } from './tabs';
+import { countText, plural } from './words';
+
+export interface ModelViewOptions {
+  layout: Layout;
+  /** Go to a place in a cell. */
+  onLocation?(location: Location): void;
+  /** The Block the user selected. */
+  onSelect?(path: string): void;
+  /** A picture was drawn: cleaned SVG, for the static fallback. */
+  onPicture?(svg: string, path: string): void;
+}
+
+/** Milliseconds the selection must rest before its graph is asked for (arrow keys run through the tree). */
+const REST = 120;
+
+export class ModelView {
+  readonly element: HTMLElement;
+
+  constructor(private readonly options: ModelViewOptions) {
+    this.tree = new BlockTree({
+      onSelect: node => this.onSelect(node),
+      onOpen: () => this.tabs.show(0)
+    });
+    this.graph = new GraphPane(options.layout, {
+      onNode: node => this.details.showNode(node, this.name),
+      onBlock: path => this.select(path),
+      onForm: form => {
+        this.form = form;
+        this.drawnKey = '';
+        void this.draw();
+      },
+      onPicture: svg => options.onPicture?.(svg, this.tree.selected ?? '')
+    });
+    this.details = new Details({ onLocation: options.onLocation, onBlock: path => this.select(path) });
+    this.findings = new FindingsList();
+    this.report = h('pre', { class: 'hl-report', tabindex: 0, 'aria-label': 'Report' });
+    this.tabs = new Tabs(
+      'About the model',
+      [
+        { name: 'Graph', content: h('div', { class: 'hl-tab-graph' }, this.graph.element, this.details.element) },
+        { name: 'Findings', content: h('div', {}, this.findings.element) },
+        { name: 'Report', content: h('div', {}, this.report) }
+      ],
+      index => this.onTab(index)
+    );
+    this.headline = h('div', { class: 'hl-headline' });
+    this.element = h(
+      'div',
+      { class: 'hl-model' },
+      this.headline,
+      h('div', { class: 'hl-model-parts' }, this.tree.element, this.tabs.element)
+    );
+    this.findings.show([], 'No findings.');
+  }
+
+  connect(requester: Requester | null): void {
+    if (requester !== this.requester) {
+      this.requester = requester;
+      this.drawnKey = '';
+      void this.draw();
+      this.onTab(this.tabs.current);
+    }
+  }
+
+  /** Show a model's tree; `graph` saves the first request where it is already at hand. */
+  showTree(reply: TreeReply, graph: GraphReply | null = null): void {
+    const { model, root } = reply;
+    const isNew = model.id !== this.current?.model.id;
+    this.current = reply;
+    replace(
+      this.headline,
+      h('strong', {}, model.name),
+      h('span', { class: 'hl-row-class' }, model.class),
+      h(
+        'span',
+        { class: 'hl-summary' },
+        [
+          plural(model.blocks, 'Block'),
+          plural(model.graphs, 'graph'),
+          `${countText(model.parameters)} parameters`,
+          model.engine
+        ]
+          .filter(text => text !== '')
+          .join(', ')
+      ),
+      model.summary !== '' && h('div', { class: 'hl-summary' }, model.summary)
+    );
+    this.tree.show(root, model.id);
+    if (isNew) {
+      // A plain Block on top has no graph: start where there is something to see.
+      const start =
+        (graph && this.tree.node(graph.path)) ?? first(root, node => node.graphs > 0) ?? first(root, node => node.hybrid);
+      this.tree.select(start?.path ?? root.path);
+      this.drawnKey = '';
+    }
+    const selected = this.selectedNode();
+    if (selected) {
+      this.details.showBlock(selected, model.name);
+    }
+    if (graph && graph.path === selected?.path) {
+      this.present(graph);
+    } else {
+      void this.draw();
+    }
+    this.onTab(this.tabs.current);
+  }
+
+  showFindings(findings: readonly ListedFinding[]): void {
+    this.findings.show(findings, 'No findings: everything here can become a graph.');
+    this.tabs.rename(1, findings.length > 0 ? `Findings (${findings.length})` : 'Findings');
+  }
+
+  /** Show a picture drawn earlier, where there is no kernel to ask. */
+  showPicture(svg: string): void {
+    this.graph.showPicture(svg);
+  }
+
+  select(path: string, focus = false): void {
+    if (path !== this.tree.selected && this.tree.select(path, focus)) {
+      const node = this.selectedNode();
+      if (node) {
+        this.onSelect(node);
+      }
+    }
+  }
+
+  private onSelect(node: BlockNode): void {
+    this.details.showBlock(node, this.name);
+    this.options.onSelect?.(node.path);
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => void this.draw(), REST);
+  }
+
+  private async draw(): Promise<void> {
+    const { requester, current } = this;
+    const node = this.selectedNode();
+    if (!requester || !current || !node) {
+      return;
+    }
+    const key = `${current.model.id}|${current.model.revision}|${node.path}|${this.form}`;
+    if (key === this.drawnKey) {
+      return;
+    }
+    this.drawnKey = key;
+    try {
+      const graph = await requester.request('graph', { model: current.model.id, path: node.path, form: this.form });
+      if (key === this.drawnKey) {
+        this.present(graph);
+      }
+    } catch (error) {
+      if (key === this.drawnKey) {
+        this.drawnKey = '';
+        this.graph.message(sentence(asRequestError(error)), true);
+      }
+    }
+  }
+
+  private present(graph: GraphReply): void {
+    const { current } = this;
+    if (current) {
+      this.drawnKey = `${current.model.id}|${current.model.revision}|${graph.path}|${this.form}`;
+    }
+    void this.graph.show(graph);
+  }
+
+  private onTab(index: number): void {
+    if (index === 2) {
+      void this.loadReport();
+    }
+  }
+
+  private async loadReport(): Promise<void> {
+    const { requester, current } = this;
+    if (!requester || !current) {
+      this.report.textContent = 'The report needs a running kernel.';
+      return;
+    }
+    try {
+      this.report.textContent = (await requester.request('explain', { model: current.model.id })).text;
+    } catch (error) {
+      this.report.textContent = sentence(asRequestError(error));
+    }
+  }
+
+  private selectedNode(): BlockNode | null {
+    return this.tree.selected === null ? null : this.tree.node(this.tree.selected);
+  }
+
+  private get name(): string {
+    return this.current?.model.name ?? '';
+  }
+
+  private readonly tree: BlockTree;
+  private readonly graph: GraphPane;
+  private readonly details: Details;
+  private readonly findings: FindingsList;
+  private readonly report: HTMLElement;
+  private readonly tabs: Tabs;
+  private readonly headline: HTMLElement;
+  private requester: Requester | null = null;
+  private current: TreeReply | null = null;
+  private form: 'neutral' | 'compiled' = 'neutral';
+  private drawnKey = '';
+  private resting: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** An error in one line. */
+function sentence(error: RequestError): string {
+  return [error.message, error.next].filter(text => text !== '').join(' ');
+}

@@ -1,0 +1,251 @@
+// The side panel's content, apart from JupyterLab's shell: kernel status, models, and one model's view.
+
+import type { Layout } from '../graphviz/layout';
+import { Requester, asRequestError } from '../protocol/channel';
+import type { Diagnostic, HelloReply, Location, Model, ModelsReply } from '../protocol/messages';
+import { ActionBar } from './action-bar';
+import { button, h, replace } from './dom';
+import { FindingsList, ListedFinding, listed } from './findings-list';
+import { ModelView } from './model-view';
+
+/** What the panel knows about the kernel of the notebook in front. */
+export interface KernelState {
+  /** A new notebook or kernel has a new key. */
+  key: string;
+  /** One sentence: `Python 3.12, hybrid_lab 0.1.0`, or what to do. */
+  text: string;
+  /** How it looks. */
+  kind: 'ready' | 'busy' | 'off' | 'problem';
+  requester: Requester | null;
+  hello: HelloReply | null;
+  models: ModelsReply | null;
+}
+
+export interface PanelViewOptions {
+  layout: Layout;
+  onLocation(location: Location): void;
+  /** Try to reach the kernel again. */
+  onConnect(): void;
+}
+
+export class PanelView {
+  readonly element: HTMLElement;
+  readonly actions: ActionBar;
+
+  constructor(private readonly options: PanelViewOptions) {
+    this.status = h('div', { class: 'hl-status', role: 'status' });
+    this.notes = h('div', { class: 'hl-notes', role: 'status' });
+    this.picker = h('select', {
+      class: 'hl-input hl-picker',
+      'aria-label': 'Model',
+      onchange: () => {
+        this.chosenName = null;
+        this.chosenId = this.picker.value;
+        this.showChosen();
+      }
+    });
+    this.actions = new ActionBar({
+      withOpen: true,
+      onChanged: model => {
+        if (model) {
+          this.chosenId = model.id;
+        }
+        void this.refresh();
+      }
+    });
+    this.view = new ModelView({ layout: options.layout, onLocation: options.onLocation });
+    this.hint = h('div', { class: 'hl-hint' });
+    this.looseFindings = new FindingsList();
+    this.looseSection = h(
+      'section',
+      { class: 'hl-loose' },
+      h('h3', {}, 'Findings in this notebook'),
+      this.looseFindings.element
+    );
+    this.element = h(
+      'div',
+      { class: 'hl-root hl-side' },
+      this.status,
+      this.notes,
+      this.picker,
+      this.actions.element,
+      this.hint,
+      this.view.element,
+      this.looseSection
+    );
+    this.update({ key: '', text: 'Open a Python notebook.', kind: 'off', requester: null, hello: null, models: null });
+  }
+
+  get models(): readonly Model[] {
+    return this.state?.models?.models ?? [];
+  }
+
+  /** Show another state of the kernel. Cheap where nothing changed. */
+  update(state: KernelState): void {
+    const isNew = state.key !== this.state?.key;
+    this.state = state;
+    if (isNew) {
+      this.shownRevision = '';
+      this.modelFindings = [];
+      this.allNotes = [];
+    }
+    const { hello } = state;
+    replace(
+      this.status,
+      h('span', { class: `hl-light hl-light-${state.kind}`, 'aria-hidden': 'true' }),
+      h('span', { class: 'hl-status-text' }, state.text),
+      state.kind === 'off' &&
+        state.key !== '' &&
+        button('Connect', () => this.options.onConnect(), { title: 'Ask the kernel now' })
+    );
+    this.status.title = hello ? `${hello.host}: ${hello.folder}` : '';
+    this.actions.connect(state.requester, state.text);
+    this.view.connect(state.requester);
+    this.addNotes(state.models);
+    this.showModels();
+  }
+
+  /** Findings of the notebook's cells, as the linter sees them while typing. */
+  setCellFindings(findings: readonly ListedFinding[]): void {
+    this.cellFindings = findings;
+    this.showFindings();
+  }
+
+  private addNotes(push: ModelsReply | null): void {
+    if (push && push !== this.lastPush) {
+      this.lastPush = push;
+      this.allNotes = [...this.allNotes, ...push.notes].slice(-3);
+    }
+    const clear = button('×', () => {
+      this.allNotes = [];
+      this.notes.hidden = true;
+    }, { class: 'hl-link', 'aria-label': 'Dismiss the notes' });
+    this.notes.hidden = this.allNotes.length === 0;
+    replace(this.notes, h('div', {}, ...this.allNotes.map(note => h('p', {}, note))), clear);
+  }
+
+  private showModels(): void {
+    const { models } = this;
+    const chosen =
+      models.find(model => model.id === this.chosenId) ??
+      models.find(model => model.name === this.chosenName) ??
+      models[0];
+    this.chosenId = chosen?.id ?? null;
+    this.chosenName = chosen?.name ?? this.chosenName;
+    this.picker.hidden = models.length < 2;
+    const options = models.map(model => `${model.id}\n${model.name}: ${model.class}`);
+    if (options.join() !== this.pickerKey) {
+      this.pickerKey = options.join();
+      replace(
+        this.picker,
+        ...models.map(model => h('option', { value: model.id }, `${model.name}: ${model.class}`))
+      );
+    }
+    if (chosen) {
+      this.picker.value = chosen.id;
+    }
+    this.showChosen();
+  }
+
+  private showChosen(): void {
+    const chosen = this.models.find(model => model.id === this.chosenId) ?? null;
+    this.actions.setModel(chosen);
+    this.view.element.hidden = chosen === null;
+    this.looseSection.hidden = chosen !== null;
+    this.actions.element.hidden = this.state?.hello === null;
+    this.hint.hidden = chosen !== null || !this.state?.hello;
+    replace(
+      this.hint,
+      h('p', {}, 'No model in this kernel yet. Bind a Block to a variable, for example:'),
+      h('pre', {}, h('code', {}, 'net = nn.HybridSequential()')),
+      h('p', {}, 'Or load an archive with “Open without code”.')
+    );
+    if (chosen) {
+      this.chosenName = chosen.name;
+      const revision = `${chosen.id}|${chosen.revision}`;
+      if (revision !== this.shownRevision) {
+        void this.loadModel(chosen, revision);
+      }
+    } else {
+      this.modelFindings = [];
+    }
+    this.showFindings();
+  }
+
+  private async loadModel(model: Model, revision: string): Promise<void> {
+    const requester = this.state?.requester;
+    if (!requester) {
+      return;
+    }
+    this.shownRevision = revision;
+    try {
+      const tree = await requester.request('tree', { model: model.id });
+      if (revision !== this.shownRevision) {
+        return;
+      }
+      this.view.showTree(tree);
+      const { findings } = await requester.request('findings', { model: model.id });
+      if (revision === this.shownRevision) {
+        this.modelFindings = findings;
+        this.showFindings();
+      }
+    } catch (error) {
+      if (revision === this.shownRevision) {
+        this.shownRevision = '';
+        const { code, message } = asRequestError(error);
+        if (code !== 'closed' && code !== 'unknown-model') {
+          replace(this.hint, h('p', { class: 'hl-alert', role: 'alert' }, message));
+          this.hint.hidden = false;
+        }
+      }
+    }
+  }
+
+  /** Ask for the models now, instead of waiting for the next push. */
+  async refresh(): Promise<void> {
+    const requester = this.state?.requester;
+    try {
+      const models = await requester?.request('models', {});
+      if (models && this.state && this.state.requester === requester) {
+        this.update({ ...this.state, models });
+      }
+    } catch {
+      // A closed connection shows in the status line.
+    }
+  }
+
+  private showFindings(): void {
+    const seen = new Set(this.cellFindings.map(item => spot(item.diagnostic)));
+    const others = listed(
+      this.modelFindings.filter(finding => !seen.has(spot(finding))),
+      this.options.onLocation
+    );
+    const all = [...this.cellFindings, ...others];
+    this.view.showFindings(all);
+    this.looseFindings.show(all, 'None.');
+    this.looseSection.hidden = !this.view.element.hidden || all.length === 0;
+  }
+
+  private readonly status: HTMLElement;
+  private readonly notes: HTMLElement;
+  private readonly picker: HTMLSelectElement;
+  private readonly view: ModelView;
+  private readonly hint: HTMLElement;
+  private readonly looseFindings: FindingsList;
+  private readonly looseSection: HTMLElement;
+  private state: KernelState | null = null;
+  private lastPush: ModelsReply | null = null;
+  private allNotes: string[] = [];
+  private chosenId: string | null = null;
+  private chosenName: string | null = null;
+  private pickerKey = '';
+  private shownRevision = '';
+  private cellFindings: readonly ListedFinding[] = [];
+  private modelFindings: readonly Diagnostic[] = [];
+}
+
+/** Where and what: equal for the linter's and the trace's report of the same line. */
+function spot(diagnostic: Diagnostic): string {
+  const { code, location, line } = diagnostic;
+  return `${code}|${location?.cell_id ?? ''}|${location?.line ?? line}`;
+}

@@ -1,0 +1,72 @@
+// How numbers, shapes and states are written for people.
+
+import type { BlockNode, Shape, Tensor } from '../protocol/messages';
+
+/** `(64, 120)`; unknown dimensions are `?`; an unknown shape is `?`. */
+export function shapeText(shape: Shape | null): string {
+  if (shape === null) {
+    return '?';
+  }
+  const dims = shape.map(dim => (dim === null ? '?' : String(dim)));
+  return dims.length === 1 ? `(${dims[0]},)` : `(${dims.join(', ')})`;
+}
+
+export function tensorText(tensor: Tensor): string {
+  return `${tensor.dtype} ${shapeText(tensor.shape)}`.trim();
+}
+
+/** `61.7 k`, `2.1 M`; small numbers as they are; null is `?`. */
+export function countText(count: number | null): string {
+  if (count === null) {
+    return '?';
+  }
+  for (const [size, unit] of [
+    [1e9, 'G'],
+    [1e6, 'M'],
+    [1e3, 'k']
+  ] as const) {
+    if (count >= size) {
+      return `${(count / size).toFixed(count / size < 100 ? 1 : 0)} ${unit}`;
+    }
+  }
+  return String(count);
+}
+
+export function bytesText(bytes: number): string {
+  return bytes < 1000 ? `${bytes} bytes` : `${countText(bytes)}B`;
+}
+
+export function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+/** `12 s ago`, `3 min ago`, else the date and time. Seconds since 1970. */
+export function agoText(then: number, now: number): string {
+  const seconds = Math.max(0, Math.round(now - then));
+  if (seconds < 60) {
+    return `${seconds} s ago`;
+  }
+  if (seconds < 3600) {
+    return `${Math.floor(seconds / 60)} min ago`;
+  }
+  return new Date(then * 1000).toLocaleString();
+}
+
+/** One word for a Block's state, and what the word means. */
+export const STATE_TEXT: Record<BlockNode['state'], { word: string; meaning: string }> = {
+  plain: { word: 'plain', meaning: 'A Block that always runs eagerly; HybridBlocks below it can be hybridized.' },
+  eager: { word: 'eager', meaning: 'A HybridBlock that was not hybridized.' },
+  waiting: { word: 'waiting', meaning: 'Hybridized; the graph is made at the first call.' },
+  active: { word: 'hybrid', meaning: 'Hybridized; runs as a compiled graph.' },
+  inlined: { word: 'inlined', meaning: "Hybridized; runs inside its parent's graph." },
+  failed: { word: 'failed', meaning: 'Could not become a graph.' },
+  file: { word: 'from file', meaning: 'Runs the graph that was loaded from an archive.' }
+};
+
+/** The Block's path as code: `net.features.0`. */
+export function accessPath(modelName: string, path: string): string {
+  return path
+    .split('.')
+    .filter(part => part !== '')
+    .reduce((code, part) => (/^\d+$/.test(part) ? `${code}[${part}]` : `${code}.${part}`), modelName);
+}
