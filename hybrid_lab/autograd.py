@@ -1,0 +1,157 @@
+"""mx.autograd: record computations on arrays and differentiate them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import AutogradError, HybridLabError
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.function import Function
+from hybrid_lab.ndarray.ndarray import NDArray
+
+__all__ = [
+    "Function",
+    "backward",
+    "get_symbol",
+    "grad",
+    "is_recording",
+    "is_training",
+    "mark_variables",
+    "pause",
+    "predict_mode",
+    "record",
+    "set_recording",
+    "set_training",
+    "train_mode",
+]
+
+_state = tape.state
+
+
+def record(train_mode: bool = True) -> tape.Mode:
+    """`with autograd.record():` notes what is computed, so that `backward()` can differentiate it.
+
+    train_mode : whether Dropout, BatchNorm and the like behave as in training
+    """
+    return tape.Mode(True, train_mode)
+
+
+def pause(train_mode: bool = False) -> tape.Mode:
+    """`with autograd.pause():` notes nothing, inside `record()`."""
+    return tape.Mode(False, train_mode)
+
+
+def train_mode() -> tape.Mode:
+    """`with autograd.train_mode():` layers behave as in training; recording stays as it is."""
+    return tape.Mode(None, True)
+
+
+def predict_mode() -> tape.Mode:
+    """`with autograd.predict_mode():` layers behave as in prediction; recording stays as it is."""
+    return tape.Mode(None, False)
+
+
+def is_recording() -> bool:
+    """Whether calls are being recorded."""
+    if _state.observe is not None:
+        _state.observe("is_recording")
+    return _state.recording
+
+
+def is_training() -> bool:
+    """Whether layers behave as in training."""
+    if _state.observe is not None:
+        _state.observe("is_training")
+    return _state.training
+
+
+def set_recording(is_recording: bool) -> bool:
+    """Switch recording on or off in this thread; returns what it was."""
+    before, _state.recording = _state.recording, bool(is_recording)
+    return before
+
+
+def set_training(train_mode: bool) -> bool:
+    """Switch training mode on or off in this thread; returns what it was."""
+    before, _state.training = _state.training, bool(train_mode)
+    return before
+
+
+def mark_variables(
+    variables: NDArray | Sequence[NDArray],
+    gradients: NDArray | Sequence[NDArray],
+    grad_reqs: str | Sequence[str] = "write",
+) -> None:
+    """Attach existing arrays as the gradients of `variables`, as `attach_grad()` does with new ones.
+
+    grad_reqs : "write", "add" or "null", one for all or one each. Raises ShapeError where shapes or dtypes differ.
+    """
+    if isinstance(variables, NDArray):
+        variables, gradients = [variables], [gradients]  # type: ignore[list-item]
+    requests = [grad_reqs] * len(variables) if isinstance(grad_reqs, str) else list(grad_reqs)
+    if not len(variables) == len(gradients) == len(requests):
+        raise AutogradError(
+            f"{len(variables)} variables, {len(gradients)} gradients and {len(requests)} grad_reqs; give as many of each"
+        )
+    for variable, gradient, request in zip(variables, gradients, requests, strict=True):
+        variable._mark(gradient, request)
+
+
+def backward(
+    heads: NDArray | Sequence[NDArray],
+    head_grads: NDArray | Sequence[NDArray | None] | None = None,
+    retain_graph: bool = False,
+    train_mode: bool = True,
+) -> None:
+    """Fill the `grad` of every array with `attach_grad()` (and every Parameter) that the heads were computed from.
+
+    head_grads : per head, an array of its shape, or None for ones
+    retain_graph : keep the history, so that it can be differentiated again
+
+    Raises AutogradError if a head was not recorded, was used up, or if a value that is needed was written to.
+    """
+    heads, head_grads = _paired(heads, head_grads)
+    tape.backward(heads, head_grads, retain_graph, train_mode)
+
+
+def grad(
+    heads: NDArray | Sequence[NDArray],
+    variables: NDArray | Sequence[NDArray],
+    head_grads: NDArray | Sequence[NDArray | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    train_mode: bool = True,
+) -> list[NDArray]:
+    """Gradients of the heads with respect to `variables` as new arrays; `grad` attributes stay as they are.
+
+    retain_graph : default as create_graph
+    create_graph : record the gradients' computation too, so that they can be differentiated
+    """
+    heads, head_grads = _paired(heads, head_grads)
+    variables = [variables] if isinstance(variables, NDArray) else list(variables)
+    if not variables:
+        raise AutogradError("grad needs at least one variable")
+    return tape.grad(
+        heads, variables, head_grads, create_graph if retain_graph is None else retain_graph, create_graph, train_mode
+    )
+
+
+def _paired(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | None] | None]:
+    if isinstance(heads, NDArray):
+        heads = [heads]
+        head_grads = (
+            None if head_grads is None else [head_grads] if isinstance(head_grads, NDArray) else list(head_grads)
+        )
+    return list(heads), None if head_grads is None else [head_grads] if isinstance(head_grads, NDArray) else list(
+        head_grads
+    )
+
+
+def get_symbol(x: NDArray) -> Any:
+    """The Symbol of the computation that gave a recorded array."""
+    if x._tape is None:
+        raise AutogradError("get_symbol needs an array that was computed under autograd.record()")
+    if tape.symbol_of is None:
+        raise HybridLabError("get_symbol: nothing is registered that makes Symbols of a recorded computation")
+    return tape.symbol_of(x)

@@ -1,0 +1,82 @@
+"""The ndarray room, and `nd` itself: arrays, and every operator as a function on them.
+
+`nd.<name>` is made from the operator's record when it is first used; `dir(nd)` lists all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hybrid_lab.ndarray import creation, functions, ndarray, random
+from hybrid_lab.ndarray.context import Context, cpu, current_context, gpu, num_gpus
+from hybrid_lab.ndarray.creation import (
+    arange,
+    array,
+    concatenate,
+    empty,
+    eye,
+    from_dlpack,
+    from_numpy,
+    full,
+    linspace,
+    moveaxis,
+    onehot_encode,
+    ones,
+    waitall,
+    zeros,
+)
+from hybrid_lab.ndarray.functions import OperatorNamespace
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.storage import load, load_frombuffer, save
+
+contrib = OperatorNamespace("contrib", "_contrib_", "contrib_")
+linalg = OperatorNamespace("linalg", "_linalg_", "linalg_")
+image = OperatorNamespace("image", "_image_", "image_")
+op = OperatorNamespace("op", "")
+_internal = OperatorNamespace("_internal", "", "_")
+
+__all__ = [
+    "Context",
+    "NDArray",
+    "arange",
+    "array",
+    "concatenate",
+    "contrib",
+    "cpu",
+    "creation",
+    "current_context",
+    "empty",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "functions",
+    "gpu",
+    "image",
+    "linalg",
+    "linspace",
+    "load",
+    "load_frombuffer",
+    "moveaxis",
+    "ndarray",
+    "num_gpus",
+    "onehot_encode",
+    "ones",
+    "op",
+    "random",
+    "save",
+    "waitall",
+    "zeros",
+]
+
+
+def __getattr__(name: str) -> Any:
+    function = functions.find_function(name)
+    if function is None:
+        raise AttributeError(f"nd has no operator {name!r}")
+    globals()[name] = function
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *functions.function_names()})

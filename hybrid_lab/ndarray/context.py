@@ -1,0 +1,158 @@
+"""Contexts: which device an array belongs to, and the one that new arrays get."""
+
+from __future__ import annotations
+
+import glob
+import threading
+from functools import lru_cache
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, EngineUnavailable
+
+_TYPE_IDS = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
+
+
+class Context:
+    """A device: `cpu(0)`, `gpu(1)`. Immutable, compared by value; `with mx.cpu(1):` makes it the default for new arrays.
+
+    device_type : "cpu", "gpu", "cpu_pinned", "cpu_shared", or another Context
+    device_id : number of the device. All cpu numbers are the same memory; they only stay apart as names.
+    """
+
+    __slots__ = ("_hash", "device_id", "device_type")
+
+    devtype2str = {number: name for name, number in _TYPE_IDS.items()}
+    devstr2type = _TYPE_IDS
+
+    device_type: str
+    device_id: int
+
+    def __init__(self, device_type: str | Context, device_id: int = 0):
+        if isinstance(device_type, Context):
+            device_type, device_id = device_type.device_type, device_type.device_id
+        if device_type not in _TYPE_IDS:
+            raise AttributeSpecError(f"there is no device type {device_type!r}; use 'cpu' or 'gpu'")
+        put = object.__setattr__
+        put(self, "device_type", device_type)
+        put(self, "device_id", int(device_id))
+        put(self, "_hash", hash((device_type, int(device_id))))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a Context is immutable")
+
+    @property
+    def device_typeid(self) -> int:
+        """MXNet's number of the device type: cpu 1, gpu 2, cpu_pinned 3, cpu_shared 5."""
+        return _TYPE_IDS[self.device_type]
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.device_type == "gpu"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Context) and self.device_type == other.device_type and self.device_id == other.device_id
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.device_type}({self.device_id})"
+
+    def __reduce__(self) -> Any:
+        return Context, (self.device_type, self.device_id)
+
+    def __enter__(self) -> Context:
+        _state.stack.append(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _state.stack.pop()
+
+    def empty_cache(self) -> None:
+        """Return the GPU's unused cached memory to the system; nothing to do on a CPU."""
+        if self.is_gpu:
+            require(self)
+            import torch
+
+            torch.cuda.empty_cache()
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Context] = [CPU]
+
+
+CPU = Context("cpu", 0)
+_state = _State()
+
+
+def cpu(device_id: int = 0) -> Context:
+    """The CPU."""
+    return Context("cpu", device_id) if device_id else CPU
+
+
+def cpu_pinned(device_id: int = 0) -> Context:
+    """Host memory prepared for copies to a GPU; plain memory here."""
+    return Context("cpu_pinned", device_id)
+
+
+def gpu(device_id: int = 0) -> Context:
+    """The GPU with this number. Naming it is free; making an array on it needs a usable one (EngineUnavailable)."""
+    return Context("gpu", device_id)
+
+
+def current_context() -> Context:
+    """The context that new arrays get: the innermost `with mx.cpu(1):`, else cpu(0)."""
+    return _state.stack[-1]
+
+
+def resolve(ctx: Context | str | None) -> Context:
+    """`ctx`, or the current context for None; on a GPU, after checking that it can be used."""
+    if ctx is None:
+        ctx = current_context()
+    elif not isinstance(ctx, Context):
+        if not isinstance(ctx, str):
+            raise AttributeSpecError(f"ctx must be a Context such as mx.cpu() or mx.gpu(0), not {ctx!r}")
+        ctx = Context(ctx)
+    if ctx.device_type == "gpu":
+        require(ctx)
+    return ctx
+
+
+@lru_cache(maxsize=1)
+def _usable_gpus() -> tuple[int, str]:
+    """How many GPUs can be used, and what is missing where that is none."""
+    if not (glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/kfd") or glob.glob("/dev/dxg")):
+        return 0, "this machine has no NVIDIA or AMD GPU that its driver shows"
+    try:
+        import torch
+    except ImportError:
+        return 0, 'torch is not installed; `pip install "hybrid-lab[cuda]"` or `"hybrid-lab[rocm]"`'
+    if not torch.cuda.is_available():
+        return 0, f"torch {torch.__version__} finds no usable GPU; its build must be one for this GPU (CUDA or ROCm)"
+    return torch.cuda.device_count(), ""
+
+
+def num_gpus() -> int:
+    """How many GPUs can be used."""
+    return _usable_gpus()[0]
+
+
+def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
+    """(free, total) bytes of a GPU. Raises EngineUnavailable."""
+    require(gpu(device_id))
+    import torch
+
+    return torch.cuda.mem_get_info(device_id)
+
+
+def require(ctx: Context) -> None:
+    """Raise EngineUnavailable, saying what is missing, unless arrays can live on `ctx`."""
+    if ctx.device_type != "gpu":
+        return
+    count, missing = _usable_gpus()
+    if ctx.device_id >= count:
+        reason = missing or f"there are {count}, numbered from 0"
+        raise EngineUnavailable(f"{ctx} cannot be used: {reason}. Arrays on the CPU: ctx=mx.cpu()")

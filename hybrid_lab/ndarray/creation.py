@@ -1,0 +1,224 @@
+"""Making arrays: from values, by shape, as ranges; and the functions of MXNet's `nd` that are not one operator."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.ndarray.context import Context, resolve
+from hybrid_lab.ndarray.invoke import invoke
+from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
+from hybrid_lab.ops.operator import get
+
+Shape = int | Sequence[int]
+
+
+def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+    """A new array with the values of a list, a NumPy array, an NDArray or a number.
+
+    dtype : default the source's for an NDArray, else float32 - also for NumPy's float64 and int64, as in MXNet
+    Raises DTypeError for what is no array of numbers.
+    """
+    ctx = resolve(ctx)
+    if isinstance(source_array, NDArray):
+        dtype = source_array.dtype if dtype is None else check_dtype(dtype)
+        return NDArray._wrap(np.array(source_array._data, dtype, order="C"), ctx)
+    wanted = np.dtype(np.float32) if dtype is None else check_dtype(dtype)
+    try:
+        values = np.asarray(source_array)
+        if values.dtype.kind not in "biuf":
+            raise TypeError(f"elements of type {values.dtype}")
+    except (TypeError, ValueError) as error:
+        raise DTypeError(
+            f"nd.array takes numbers in lists of equal lengths, or an array of numbers ({error})"
+        ) from None
+    return NDArray._wrap(np.array(values, wanted, order="C"), ctx)
+
+
+def _dense(stype: str | None) -> None:
+    if stype not in (None, "default"):
+        raise DTypeError(f"arrays are dense here; the storage type {stype!r} is not supported")
+
+
+def _shape(shape: Shape) -> tuple[int, ...]:
+    found = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(map(operator.index, shape))
+    if any(size < 0 for size in found):
+        raise ShapeError(f"a shape has no negative sizes: {found}")
+    return found
+
+
+def _fill(shape: Shape, value: Any, ctx: Context | None, dtype: Any, out: NDArray | None = None) -> NDArray:
+    if out is not None:
+        out[:] = value
+        return out
+    return NDArray._wrap(np.full(_shape(shape), value, check_dtype(dtype or np.float32)), resolve(ctx))
+
+
+def zeros(
+    shape: Shape,
+    ctx: Context | None = None,
+    dtype: Any = None,
+    stype: str | None = None,
+    *,
+    out: NDArray | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Zeros. dtype : default float32."""
+    _dense(stype)
+    if out is not None:
+        return _fill(shape, 0, ctx, dtype, out)
+    return NDArray._wrap(np.zeros(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
+
+
+def ones(
+    shape: Shape, ctx: Context | None = None, dtype: Any = None, *, out: NDArray | None = None, name: str | None = None
+) -> NDArray:
+    """Ones. dtype : default float32."""
+    return _fill(shape, 1, ctx, dtype, out)
+
+
+def full(
+    shape: Shape, val: float, ctx: Context | None = None, dtype: Any = np.float32, out: NDArray | None = None
+) -> NDArray:
+    """An array filled with `val`."""
+    return _fill(shape, val, ctx, dtype, out)
+
+
+def empty(shape: Shape, ctx: Context | None = None, dtype: Any = None, stype: str | None = None) -> NDArray:
+    """An array with arbitrary values, to be written."""
+    _dense(stype)
+    return NDArray._wrap(np.empty(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
+
+
+def _create(name: str, ctx: Context | None, dtype: Any, **attributes: Any) -> NDArray:
+    made = invoke(get(name).bind(dtype=check_dtype(dtype or np.float32).name, **attributes), ())
+    made._buffer.context = resolve(ctx)
+    return made
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    infer_range: bool | None = None,
+    ctx: Context | None = None,
+    dtype: Any = np.float32,
+) -> NDArray:
+    """start, start + step, ... below stop, each `repeat` times; with one number from 0 to it."""
+    return _create("_arange", ctx, dtype, start=start, stop=stop, step=step, repeat=repeat)
+
+
+def linspace(
+    start: float, stop: float, num: int, endpoint: bool = True, ctx: Context | None = None, dtype: Any = np.float32
+) -> NDArray:
+    """`num` evenly spaced numbers from start to stop, stop included if `endpoint`."""
+    return _create("_linspace", ctx, dtype, start=start, stop=stop, num=num, endpoint=endpoint)
+
+
+def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+    """An (N, M or N) matrix with ones on diagonal k."""
+    return _create("_eye", ctx, dtype, N=N, M=M, k=k)
+
+
+def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
+    """An array on a NumPy array's own memory, which must be C-contiguous and not be written by others from then on.
+
+    zero_copy=False copies. Raises DTypeError for dtypes that arrays do not have, ShapeError if not contiguous.
+    """
+    check_dtype(ndarray.dtype)
+    if not zero_copy:
+        return NDArray._wrap(np.array(ndarray, order="C"))
+    if not ndarray.flags.c_contiguous:
+        raise ShapeError("from_numpy needs a C-contiguous array; use nd.array(x, dtype=x.dtype) to copy it")
+    ndarray.flags.writeable = False
+    shared = np.frombuffer(ndarray, dtype=ndarray.dtype).reshape(ndarray.shape) if ndarray.size else ndarray.copy()
+    return NDArray._wrap(shared)
+
+
+def from_dlpack(source: Any) -> NDArray:
+    """An array with the values of any object that has `__dlpack__` (torch, CuPy, NumPy ...)."""
+    return array(source, dtype=source.dtype) if isinstance(source, NDArray) else _own(np.from_dlpack(source))
+
+
+def _own(values: np.ndarray) -> NDArray:
+    check_dtype(values.dtype)
+    return NDArray._wrap(np.array(values, order="C"))
+
+
+def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:
+    """Arrays joined along an existing axis. always_copy=False returns a single array as it is."""
+    if not always_copy and len(arrays) == 1:
+        return arrays[0]
+    return invoke(get("Concat").bind(dim=axis), tuple(arrays))
+
+
+def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Sequence[int]) -> NDArray:
+    """Move axes to other positions, the others keep their order."""
+    sources = _axes(tensor.ndim, source)
+    destinations = _axes(tensor.ndim, destination)
+    if len(sources) != len(destinations):
+        raise ShapeError(f"moveaxis: {len(sources)} axes cannot move to {len(destinations)} places")
+    order = [axis for axis in range(tensor.ndim) if axis not in sources]
+    for place, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(place, axis)
+    return tensor.transpose(tuple(order))
+
+
+def _axes(ndim: int, axes: int | Sequence[int]) -> list[int]:
+    found = [axes] if isinstance(axes, int) else list(axes)
+    if any(not -ndim <= axis < ndim for axis in found) or len({axis % ndim for axis in found}) != len(found):
+        raise ShapeError(f"moveaxis: {axes} are not different axes of {ndim} dimensions")
+    return [axis % ndim for axis in found]
+
+
+def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
+    """Write a row of zeros with a one at each index into `out`, (n, classes)."""
+    out[:] = invoke(get("one_hot").bind(depth=out.shape[1]), (indices,))
+    return out
+
+
+def waitall() -> None:
+    """Calls are synchronous: nothing to wait for."""
+
+
+#: Two-operand functions whose operands may both be Python numbers: name -> (operator, what Python does with numbers).
+BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "add": ("broadcast_add", operator.add),
+    "subtract": ("broadcast_sub", operator.sub),
+    "multiply": ("broadcast_mul", operator.mul),
+    "divide": ("broadcast_div", operator.truediv),
+    "true_divide": ("broadcast_div", operator.truediv),
+    "modulo": ("broadcast_mod", operator.mod),
+    "power": ("broadcast_power", operator.pow),
+    "maximum": ("broadcast_maximum", max),
+    "minimum": ("broadcast_minimum", min),
+    "equal": ("broadcast_equal", lambda a, b: int(a == b)),
+    "not_equal": ("broadcast_not_equal", lambda a, b: int(a != b)),
+    "greater": ("broadcast_greater", lambda a, b: int(a > b)),
+    "greater_equal": ("broadcast_greater_equal", lambda a, b: int(a >= b)),
+    "lesser": ("broadcast_lesser", lambda a, b: int(a < b)),
+    "lesser_equal": ("broadcast_lesser_equal", lambda a, b: int(a <= b)),
+    "logical_and": ("broadcast_logical_and", lambda a, b: int(bool(a) and bool(b))),
+    "logical_or": ("broadcast_logical_or", lambda a, b: int(bool(a) or bool(b))),
+    "logical_xor": ("broadcast_logical_xor", lambda a, b: int(bool(a) != bool(b))),
+}
+
+
+def binary_function(name: str) -> Callable[..., Any]:
+    """`nd.add(lhs, rhs)` and its like: arrays, numbers, or one of each."""
+    operator_name, on_numbers = BINARY[name]
+    op = get(operator_name).bind()
+
+    def function(lhs: Any, rhs: Any, out: NDArray | None = None, name: str | None = None) -> Any:
+        if isinstance(lhs, (int, float, np.generic)) and isinstance(rhs, (int, float, np.generic)):
+            return on_numbers(lhs, rhs)
+        return invoke(op, (lhs, rhs), out, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{get(operator_name).__doc__ or ''}\n\nTwo Python numbers give a Python number."
+    return function

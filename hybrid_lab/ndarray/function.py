@@ -1,0 +1,109 @@
+"""Function: a computation with a gradient of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, ShapeError
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.ndarray import NDArray
+
+
+class Function:
+    """Base for computations whose gradient is written by hand. An instance is called once.
+
+    ```python
+    class Sigmoid(autograd.Function):
+        def forward(self, x):
+            y = 1 / (1 + nd.exp(-x))
+            self.save_for_backward(y)
+            return y
+
+        def backward(self, dy):              # one gradient per output of forward; returns one per input
+            y, = self.saved_tensors
+            return dy * y * (1 - y)
+
+    y = Sigmoid()(x)
+    ```
+    """
+
+    def __init__(self) -> None:
+        self._used = False
+        self.saved_tensors: tuple[NDArray, ...] = ()
+
+    def save_for_backward(self, *args: NDArray) -> None:
+        """Keep arrays for `backward`, as `self.saved_tensors`."""
+        self.saved_tensors = args
+
+    def forward(self, *inputs: Any) -> Any:
+        """The outputs: an NDArray or a tuple of them. Runs without recording."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+
+    def backward(self, *output_grads: NDArray) -> Any:
+        """The gradients of forward's inputs (None for none)."""
+        raise NotImplementedError(f"{type(self).__name__} has no backward()")
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self.__dict__.get("_used"):
+            raise AutogradError(
+                f"each {type(self).__name__} instance is called once; make another one: {type(self).__name__}()(x)"
+            )
+        self._used = True
+        with tape.Mode(False, None):
+            outputs = self.forward(*inputs)
+        if not tape.state.recording:
+            return outputs
+        several = isinstance(outputs, (tuple, list))
+        plain = tuple(outputs) if several else (outputs,)
+        for output in plain:
+            if not isinstance(output, NDArray):
+                raise DTypeError(f"{type(self).__name__}.forward must return NDArrays, not {type(output).__name__}")
+        # Objects of their own: what forward saved keeps no history, so nothing points in a circle.
+        results = tuple(output.detach() for output in plain)
+        tape.note(FunctionEntry(self, inputs, results), inputs, results)
+        return type(outputs)(results) if type(outputs) in (tuple, list) else results[0] if not several else results
+
+
+class FunctionEntry(tape.Entry):
+    """A call of a user's Function."""
+
+    def __init__(self, function: Function, inputs: Sequence[Any], outputs: Sequence[NDArray]):
+        self.name = type(function).__name__
+        self._function: Function | None = function
+        self._context = outputs[0].context
+        self._inputs = [(item.shape, item._view.dtype) if isinstance(item, NDArray) else None for item in inputs]
+        self._outputs = [(item.shape, item._view.dtype) for item in outputs]
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        function = self._function
+        assert function is not None
+        given = [
+            NDArray._wrap(np.zeros(*kind) if dout is None else np.array(dout, order="C"), self._context)
+            for dout, kind in zip(douts, self._outputs, strict=True)
+        ]
+        results = function.backward(*given)
+        results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+        if len(results) != len(self._inputs):
+            raise AutogradError(
+                f"{self.name}.backward must return one gradient per input of forward: {len(self._inputs)} are expected, {len(results)} came"
+            )
+        return [self._checked(result, kind) for result, kind in zip(results, self._inputs, strict=True)]
+
+    def _checked(self, result: Any, kind: Any) -> Any:
+        if result is None or kind is None:
+            return None
+        if not isinstance(result, NDArray):
+            raise AutogradError(f"{self.name}.backward must return NDArrays, not {type(result).__name__}")
+        if result.shape != kind[0]:
+            raise ShapeError(
+                f"{self.name}.backward returned a gradient of shape {result.shape} for an input of shape {kind[0]}"
+            )
+        return result._data.astype(kind[1], copy=False)
+
+    def release(self) -> None:
+        if self._function is not None:
+            self._function.saved_tensors = ()
+        self._function = None

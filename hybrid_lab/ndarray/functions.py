@@ -1,0 +1,55 @@
+"""The functions of `nd`, by name: made from the records when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hybrid_lab.ops  # noqa: F401  (registers all records)
+from hybrid_lab.ndarray import creation
+from hybrid_lab.ndarray.invoke import invoke
+from hybrid_lab.ops.operator import Operator, find, registered_names
+from hybrid_lab.ops.surface import make_function
+
+
+def dispatch(op: Operator, inputs: list[Any], out: Any, name: str | None) -> Any:
+    """What the generated functions call."""
+    return invoke(op, inputs, out, name)
+
+
+def find_function(name: str) -> Callable[..., Any] | None:
+    """`nd.<name>`, or None."""
+    if name in creation.BINARY:
+        return creation.binary_function(name)
+    record = find(name)
+    return None if record is None else make_function(record, dispatch, name)
+
+
+def function_names() -> list[str]:
+    """Every name that `find_function` knows and that does not start with an underscore."""
+    return sorted({*creation.BINARY, *(name for name in registered_names() if not name.startswith("_"))})
+
+
+class OperatorNamespace:
+    """`nd.contrib`, `nd.linalg`, `nd.image`: the operators whose names start with one of the prefixes."""
+
+    def __init__(self, title: str, *prefixes: str):
+        self._title, self._prefixes = title, prefixes
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            for prefix in self._prefixes:
+                function = find_function(prefix + name)
+                if function is not None:
+                    setattr(self, name, function)
+                    return function
+        raise AttributeError(f"nd.{self._title} has no operator {name!r}")
+
+    def __dir__(self) -> list[str]:
+        found = set(super().__dir__())
+        for name in registered_names():
+            found.update(name[len(prefix) :] for prefix in self._prefixes if prefix and name.startswith(prefix))
+        return sorted(found)
+
+    def __repr__(self) -> str:
+        return f"<namespace nd.{self._title}>"

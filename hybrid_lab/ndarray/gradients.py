@@ -1,0 +1,157 @@
+"""Gradient programs: a record's gradient rule, written out once per operator and asked-for inputs as a list of steps.
+
+A program reads only what it needs: inputs that nobody wants a gradient for cost nothing, and the tape keeps only the
+values that some step reads. The same steps run on raw arrays, and on NDArrays for gradients of gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.graph.builder import Builder, Expr
+from hybrid_lab.graph.graph import reachable
+from hybrid_lab.graph.node import Constant, Value, input_node
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.run import run_kernel
+
+#: (op, inputs) -> all outputs (raw arrays) or the visible ones (NDArrays)
+Apply = Callable[[Operator, list[Any]], Sequence[Any]]
+
+
+class GradientProgram:
+    """The gradient of one operator with respect to some of its inputs.
+
+    Slots 0 ... are the operator's inputs, all its outputs, then one output gradient per visible output.
+
+    reads : slots whose values are read
+    shapes_read : slots of which only the shape is
+    """
+
+    __slots__ = ("op", "reads", "results", "shapes_read", "steps", "template")
+
+    def __init__(self, op: Operator, immediates: tuple[Any, ...], needed: tuple[bool, ...], douts: tuple[bool, ...]):
+        self.op = op
+        builder = Builder()
+        values: list[Any] = [
+            Expr(builder, input_node(f"input{index}")) if item is None else item
+            for index, item in enumerate(immediates)
+        ]
+        values += [Expr(builder, input_node(f"output{index}")) for index in range(op.num_outputs)]
+        values += [Expr(builder, input_node(f"dout{index}")) if given else None for index, given in enumerate(douts)]
+        gradients = op.grad(builder, *values)
+        gradients = tuple(gradients) if isinstance(gradients, (tuple, list)) else (gradients,)
+        wanted = [
+            gradient.value if want and isinstance(gradient, Expr) else None
+            for want, gradient in zip(needed, gradients, strict=True)
+        ]
+
+        slots = {expr.value: slot for slot, expr in enumerate(values) if isinstance(expr, Expr)}
+        self.template: list[Any] = [None if isinstance(item, Expr) else item for item in values]
+        self._write_steps([value for value in wanted if value is not None], slots)
+        self.results = tuple(None if value is None else slots[value] for value in wanted)
+        given = len(immediates) + op.num_outputs
+        read, shaped = set(), set()
+        for step, arguments, _, _ in self.steps:
+            only_shape = step.shape_only and {
+                index for index, name in enumerate(step.names()) if name in step.shape_only
+            }
+            for index, slot in enumerate(arguments):
+                if slot < given:
+                    (shaped if only_shape and index in only_shape else read).add(slot)
+        read.update(slot for slot in self.results if slot is not None and slot < given)
+        self.reads = frozenset(slot for slot in read if slot >= len(immediates) or immediates[slot] is None)
+        self.shapes_read = frozenset(shaped - read)
+
+    def _write_steps(self, wanted: list[Value], slots: dict[Value, int]) -> None:
+        template = self.template
+
+        def constant(item: Any) -> int:
+            template.append(item)
+            return len(template) - 1
+
+        nodes = [node for node in reachable(wanted) if node.outputs[0] not in slots]
+        last_read: dict[int, int] = {}
+        steps: list[tuple[Operator, tuple[int, ...], int]] = []
+        for node in nodes:
+            if isinstance(node.op, Constant):
+                slots[node.outputs[0]] = constant(node.op.array)
+                continue
+            arguments = tuple(slots[item] if isinstance(item, Value) else constant(item) for item in node.inputs)
+            first = len(template)
+            for value in node.outputs:
+                slots[value] = len(template)
+                template.append(None)
+            for slot in arguments:
+                last_read[slot] = len(steps)
+            steps.append((node.op, arguments, first))
+        keep = {slots[value] for value in wanted}
+        self.steps = [
+            (
+                op,
+                arguments,
+                first,
+                tuple(slot for slot in set(arguments) if last_read[slot] == number and slot not in keep),
+            )
+            for number, (op, arguments, first) in enumerate(steps)
+        ]
+
+    def run(self, values: Sequence[Any], apply: Apply) -> list[Any]:
+        """One gradient per input of the operator (None where there is none or none was asked for).
+
+        values : the inputs, outputs and output gradients; what is not in `reads` may be a stand-in of the right shape
+        """
+        memory = list(self.template)
+        for slot, value in enumerate(values):
+            if value is not None:
+                memory[slot] = value
+        for op, arguments, first, dead in self.steps:
+            outputs = apply(op, [memory[slot] for slot in arguments])
+            memory[first : first + len(outputs)] = outputs
+            for slot in dead:
+                memory[slot] = None
+        return [None if slot is None else memory[slot] for slot in self.results]
+
+    def __repr__(self) -> str:
+        lines = [f"gradient of {self.op!r}: reads {sorted(self.reads)}"]
+        lines += [
+            f"  %{first} = {op!r}({', '.join(f'%{slot}' for slot in arguments)})"
+            for op, arguments, first, _ in self.steps
+        ]
+        lines.append(f"  -> {', '.join('None' if slot is None else f'%{slot}' for slot in self.results)}")
+        return "\n".join(lines)
+
+
+_programs: dict[Any, GradientProgram] = {}
+
+
+def gradient_program(
+    op: Operator, immediates: tuple[Any, ...], needed: tuple[bool, ...], douts: tuple[bool, ...]
+) -> GradientProgram:
+    """The program, made on first use.
+
+    immediates : per input, the Python scalar, or None for an array
+    needed : per input, whether its gradient is wanted
+    douts : per visible output, whether there is an output gradient
+    """
+    key = (op, immediates, tuple(map(type, immediates)), needed, douts)
+    program = _programs.get(key)
+    if program is None:
+        if len(_programs) > 4096:  # a loop over ever new scalars
+            _programs.clear()
+        program = _programs[key] = GradientProgram(op, immediates, needed, douts)
+    return program
+
+
+def apply_raw(op: Operator, inputs: list[Any]) -> tuple[Any, ...]:
+    """Apply on NumPy arrays."""
+    return run_kernel(op, inputs)
+
+
+@lru_cache(maxsize=512)
+def stand_in(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array without memory (all strides zero) for where only a shape is read."""
+    return np.broadcast_to(np.zeros((), dtype), shape)

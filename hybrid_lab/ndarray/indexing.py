@@ -1,0 +1,221 @@
+"""Indexing arrays, to read and to write, with its steps on the tape.
+
+Basic keys (ints, slices, None, ...) give a view where the result is contiguous in memory, else a copy, as in MXNet; lists and
+arrays of ints gather, boolean arrays mask. A key of ints alone gives an array of shape (1,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import hybrid_lab.ndarray.invoke as calls
+from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.ndarray import tape
+
+if TYPE_CHECKING:
+    from hybrid_lab.ndarray.ndarray import NDArray
+
+
+class ArrayIndexError(HybridLabError, IndexError):
+    """An index out of range, or a key that means nothing."""
+
+
+def getitem(array: NDArray, key: Any) -> NDArray:
+    """`array[key]`. Raises ArrayIndexError."""
+    if type(key) is slice and key == _ALL or type(key) is tuple and not key:
+        return array
+    key, advanced = _normalized(array, key)
+    made = _take(array, key, advanced)
+    if tape.state.recording and tape.link(array) is not None:
+        tape.note(IndexEntry(key, advanced, array), (array,), (made,))
+    return made
+
+
+def setitem(array: NDArray, key: Any, value: Any) -> None:
+    """`array[key] = value`, converting the dtype. Raises ArrayIndexError, ShapeError, AutogradError."""
+    key, advanced = _normalized(array, key)
+    tape.refuse_write(array)
+    raw = _raw_value(value)
+    recorded = tape.state.recording and tape.link(value) is not None
+    if recorded and array.size != array._buffer.host.size:
+        raise AutogradError(
+            f"writing a recorded value into a part of an array (shape {array.shape} of {array._buffer.host.shape}) would lose its "
+            "gradient. Write through the whole array: y[i, j] = value instead of y[i][j] = value"
+        )
+    target = array._data
+    try:
+        target[key] = raw
+    except IndexError as error:
+        raise _index_error(array, error) from None
+    except ValueError:
+        wanted = np.shape(target[key])
+        raise ShapeError(f"cannot write a value of shape {np.shape(raw)} where the array has shape {wanted}") from None
+    array._written()
+    if recorded:
+        tape.note(AssignEntry(key, advanced, value), (value,), (array,))
+
+
+_ALL = slice(None)
+
+
+def _raw_value(value: Any) -> Any:
+    from hybrid_lab.ndarray.ndarray import NDArray
+
+    if isinstance(value, NDArray):
+        return value._data
+    if getattr(value, "_is_symbol", False):
+        raise DTypeError("a traced value cannot be written into an array; keep it as a value of its own")
+    if isinstance(value, (list, tuple)):
+        return np.asarray([_raw_value(item) for item in value])
+    if isinstance(value, (bool, int, float, np.generic, np.ndarray)):
+        return value
+    raise DTypeError(f"an array takes numbers and arrays, not {type(value).__name__}")
+
+
+def _normalized(array: NDArray, key: Any) -> tuple[Any, bool]:
+    """The key as NumPy takes it, and whether it is an advanced one."""
+    kind = type(key)
+    if kind is int or kind is slice:
+        return key, False
+    if kind is not tuple:
+        key = (key,)
+    made, advanced = [], False
+    for item in key:
+        if item is None or item is Ellipsis or type(item) is int:
+            made.append(item)
+        elif isinstance(item, slice):
+            made.append(item)
+        elif isinstance(item, (bool, np.bool_)):
+            raise ArrayIndexError(f"{item} is no index; to mask, use a boolean array")
+        elif isinstance(item, (int, np.integer)):
+            made.append(int(item))
+        else:
+            made.append(_index_array(item))
+            advanced = True
+    return tuple(made), advanced
+
+
+def _index_array(item: Any) -> np.ndarray:
+    """Indices as an integer or boolean NumPy array of their own; float indices (MXNet's default dtype) are whole numbers."""
+    from hybrid_lab.ndarray.ndarray import NDArray
+
+    if isinstance(item, NDArray):
+        item = item._data
+    elif isinstance(item, (list, tuple, range)):
+        item = np.array([int(each) if isinstance(each, NDArray) else each for each in item])
+        if item.size == 0:
+            item = item.astype(np.int64)
+    if not isinstance(item, np.ndarray) or item.dtype.kind not in "biuf":
+        raise ArrayIndexError(f"NDArray does not support slicing with key {item!r} of type {type(item).__name__}")
+    return item.astype(np.int64) if item.dtype.kind == "f" else item.copy()
+
+
+def _index_error(array: NDArray, error: IndexError) -> ArrayIndexError:
+    return ArrayIndexError(f"{error} (the array has shape {array.shape})")
+
+
+def _take(array: NDArray, key: Any, advanced: bool) -> NDArray:
+    from hybrid_lab.ndarray.ndarray import NDArray
+
+    if advanced:
+        try:
+            values = array._data[key]
+        except IndexError as error:
+            raise _index_error(array, error) from None
+        return NDArray._wrap(np.ascontiguousarray(values), array.context)
+    try:
+        view = array._view[key]
+        if type(view) is not np.ndarray:  # ints alone: NumPy gives a scalar, this an array on the same memory
+            view = array._view[(key, ...) if type(key) is not tuple else (*key, ...)]
+    except IndexError as error:
+        raise _index_error(array, error) from None
+    if view.ndim == 0:
+        view = view.reshape(1)
+    if view.flags.c_contiguous:
+        return NDArray._view_of(array._buffer, view)
+    array._data  # noqa: B018  (brings the memory up to date that `view` shows)
+    return NDArray._wrap(view.copy(), array.context)
+
+
+def _scatter(shape: tuple[int, ...], key: Any, advanced: bool, values: np.ndarray) -> np.ndarray:
+    """Zeros of `shape` with `values` added at `key`, repeated indices adding up."""
+    made = np.zeros(shape, values.dtype)
+    if advanced:
+        np.add.at(made, key, values)
+    else:
+        place = made[key]
+        made[key] = values.reshape(np.shape(place))
+    return made
+
+
+class IndexEntry(tape.Entry):
+    """y = x[key]."""
+
+    __slots__ = ("_advanced", "_key", "_shape", "name")
+
+    def __init__(self, key: Any, advanced: bool, array: NDArray):
+        self.name = "an index"
+        self._key, self._advanced, self._shape = key, advanced, array.shape
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return (_scatter(self._shape, self._key, self._advanced, douts[0]),)
+
+    def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        from hybrid_lab.ndarray.ndarray import NDArray
+
+        values = douts[0]
+        made = NDArray._wrap(_scatter(self._shape, self._key, self._advanced, values._data), values.context)
+        tape.note(ScatterEntry(self._key, self._advanced), (values,), (made,))
+        return (made,)
+
+
+class ScatterEntry(tape.Entry):
+    """The gradient of an index: y = zeros, y[key] += x."""
+
+    __slots__ = ("_advanced", "_key", "name")
+
+    def __init__(self, key: Any, advanced: bool):
+        self.name = "the gradient of an index"
+        self._key, self._advanced = key, advanced
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        values = np.ascontiguousarray(douts[0][self._key])
+        return (values if values.ndim else values.reshape(1),)
+
+    def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return (getitem(douts[0], self._key),)
+
+
+class AssignEntry(tape.Entry):
+    """y[key] = x, where y had no history: the gradient of what y held before is nobody's."""
+
+    __slots__ = ("_advanced", "_key", "_like", "name")
+
+    def __init__(self, key: Any, advanced: bool, value: NDArray):
+        self.name = "an assignment"
+        self._key, self._advanced = key, advanced
+        self._like = calls.stand_in(value.shape, value._view.dtype)
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        part = np.asarray(douts[0][self._key])
+        shape = self._like.shape
+        if part.shape != shape:
+            lead = part.ndim - len(shape)
+            if lead > 0:
+                part = part.sum(axis=tuple(range(lead)))
+            part = part.reshape((1,) * (len(shape) - part.ndim) + part.shape)
+            axes = tuple(axis for axis, size in enumerate(shape) if size == 1 and part.shape[axis] != 1)
+            part = part.sum(axis=axes, keepdims=True) if axes else part
+        return (part.astype(self._like.dtype, copy=False),)
+
+    def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        from hybrid_lab.ndarray.ndarray import NDArray
+
+        part = getitem(douts[0], self._key)
+        like = NDArray._wrap(self._like)
+        if part.shape != like.shape:
+            part = calls.N._sum_like(part, like) if part.ndim >= like.ndim else part.reshape(like.shape)
+        return (part.astype(like.dtype, copy=False),)

@@ -1,0 +1,316 @@
+"""Invoke: one operator on NDArrays, from the check of its inputs to the note on the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.context import current_context
+from hybrid_lab.ndarray.gradients import apply_raw, gradient_program, stand_in
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ops.namespace import F, Namespace
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.run import infer, run_kernel
+from hybrid_lab.ops.surface import MISSING
+
+symbol_dispatch: Callable[[Operator, Sequence[Any], str | None], Any] | None = None
+"""Called as symbol_dispatch(op, inputs, name) where an input is a traced value (`_is_symbol`), or where a 2.x-style trace
+(`tape.state.trace`) meets an operator without inputs. Registered by symbol/."""
+
+_PLAIN = frozenset({"out"})
+_ndarray = np.ndarray
+
+
+def invoke(
+    op: Operator, inputs: Sequence[Any], out: Any = None, name: str | None = None, rng: tuple[int, int] | None = None
+) -> Any:
+    """Run `op` on NDArrays and Python scalars (immediates).
+
+    out : None, an NDArray, or a list with one per visible output, to be written in place
+    name : of the node, if a trace is in progress
+    rng : (seed, draw) where a graph has numbered this draw already; None takes the next one
+    Returns an NDArray, or a list of them where there are several visible outputs.
+
+    Raises ShapeError, DTypeError, AttributeSpecError in the terms of the operator; AutogradError for a write to a recorded array.
+    """
+    state = tape.state
+    raw: list[Any] = []
+    shapes: list[Any] = []
+    dtypes: list[Any] = []
+    tracked = False
+    context = None
+    for item in inputs:
+        if type(item) is NDArray:
+            buffer = item._buffer
+            if buffer.host_stale:
+                buffer.pull()
+            view = item._view
+            raw.append(view)
+            shapes.append(view.shape)
+            dtypes.append(view.dtype)
+            if context is None:
+                context = buffer.context
+            if item._tape is not None:
+                tracked = True
+        else:
+            if getattr(item, "_is_symbol", False):
+                return _to_symbol(op, inputs, name)
+            raw.append(_immediate(op, len(raw), item))
+            shapes.append(())
+            dtypes.append(None)
+    if context is None:
+        if raw:
+            raise DTypeError(f"{op.name}: at least one input must be an NDArray; {_listed(inputs)} given")
+        if state.trace is not None:
+            return _to_symbol(op, inputs, name)
+        context = current_context()
+
+    if op.random and rng is None:
+        rng = random_state.next_draws(1)
+    if op.mode_dependent:
+        op = op.bind_mode(state.training)
+    key = (tuple(shapes), tuple(dtypes))
+    inferred = op._inferred.get(key)
+    if inferred is None:
+        _check_count(op, raw)
+        inferred = infer(op, *key)
+
+    recorded = tracked and state.recording
+    if out is None and not recorded and op.num_outputs == 1 and op.run_keywords <= _PLAIN:
+        result = op.numpy(*raw)
+        if type(result) is not _ndarray or op.view or not result.flags.c_contiguous:
+            result = np.array(result, order="C")
+        return NDArray._wrap(result, context)
+    return _invoke_fully(op, inputs, raw, out, rng, inferred, recorded, context)
+
+
+def _invoke_fully(
+    op: Operator,
+    inputs: Sequence[Any],
+    raw: list[Any],
+    out: Any,
+    rng: Any,
+    inferred: Any,
+    recorded: bool,
+    context: Any,
+) -> Any:
+    """The rest of a call that has hidden outputs, `out`, auxiliary states or a tape to write."""
+    visible = op.num_visible
+    outs = _destinations(op, out, visible, inferred) if out is not None else None
+    entry = EagerEntry(op, inputs) if recorded and op.differentiable else None
+    update_aux = bool(op.aux_names) and tape.state.training
+    need = None
+    if op.num_outputs > visible:
+        reads = entry.program.reads if entry is not None else ()
+        first = len(inputs)
+        need = tuple(index < visible or update_aux or first + index in reads for index in range(op.num_outputs))
+    direct = None
+    if outs is not None and not recorded and op.alias_safe and op.num_outputs == 1 and _same_place(outs[0], inputs):
+        direct = (outs[0]._view,)
+    outputs = list(run_kernel(op, raw, rng=rng, need=need, out=direct))
+    for index in range(visible):
+        result = outputs[index]
+        if type(result) is not _ndarray or (op.view and index == 0) or not result.flags.c_contiguous:
+            outputs[index] = np.array(result, order="C")
+
+    links = tuple(map(tape.link, inputs)) if recorded else ()
+    if entry is not None:
+        entry.save_inputs(inputs)
+    if update_aux:
+        _update_aux(op, inputs, raw, outputs)
+    if outs is None:
+        results = [NDArray._wrap(outputs[index], context) for index in range(visible)]
+    else:
+        results = outs
+        for target, value in zip(outs, outputs, strict=False):
+            if direct is None:
+                np.copyto(target._data, value)
+            target._buffer.written()
+    if recorded:
+        if entry is not None:
+            entry.save_outputs(results, outputs)
+        tape.note(entry if entry is not None else ZeroEntry(op), inputs, results, links)
+    if out is not None:
+        return out
+    return results[0] if visible == 1 else results
+
+
+def _to_symbol(op: Operator, inputs: Sequence[Any], name: str | None) -> Any:
+    if symbol_dispatch is None:
+        raise HybridLabError(f"{op.name}: a traced value reached an eager call, and nothing is registered to trace it")
+    return symbol_dispatch(op, inputs, name)
+
+
+_NUMBERS = (int, float)
+
+
+def _immediate(op: Operator, position: int, item: Any) -> Any:
+    """A Python scalar for what is no NDArray. Raises DTypeError, AttributeSpecError."""
+    kind = type(item)
+    if kind is float or kind is int:
+        return item
+    if kind is bool:
+        return int(item)
+    if isinstance(item, np.generic):
+        return item.item()
+    if isinstance(item, _NUMBERS):
+        return float(item) if isinstance(item, float) else int(item)
+    names = op.names()
+    name = names[position] if position < len(names) else f"number {position}"
+    if item is MISSING:
+        raise AttributeSpecError(f"{op.name}: the input {name} is missing")
+    if isinstance(item, np.ndarray):
+        raise DTypeError(f"{op.name}: the input {name} is a NumPy array; turn it into an NDArray with nd.array(x)")
+    raise DTypeError(f"{op.name}: the input {name} must be an NDArray or a number, not {type(item).__name__}")
+
+
+def _check_count(op: Operator, raw: Sequence[Any]) -> None:
+    if not op.variadic and len(raw) != len(op.names()):
+        raise AttributeSpecError(f"{op!r} takes the inputs {', '.join(op.names())}; {len(raw)} were given")
+
+
+def _listed(inputs: Sequence[Any]) -> str:
+    return " and ".join(type(item).__name__ for item in inputs) + (" were" if len(inputs) > 1 else " was")
+
+
+def _destinations(op: Operator, out: Any, visible: int, inferred: Any) -> list[NDArray]:
+    """The arrays to write, checked. Raises ShapeError, DTypeError, AutogradError."""
+    outs = list(out) if isinstance(out, (list, tuple)) else [out]
+    if len(outs) != visible:
+        raise AttributeSpecError(f"{op.name} has {visible} outputs, out= holds {len(outs)} arrays")
+    for target, shape, dtype in zip(outs, *inferred, strict=False):
+        if type(target) is not NDArray:
+            raise DTypeError(f"{op.name}: out= must be an NDArray, not {type(target).__name__}")
+        if target._view.shape != shape:
+            raise ShapeError(f"{op.name}: the result has shape {shape}, out= has {target._view.shape}")
+        if target._view.dtype != dtype:
+            raise DTypeError(f"{op.name}: the result is {dtype.name}, out= is {target._view.dtype.name}")
+        tape.refuse_write(target)
+    return outs
+
+
+def _same_place(target: NDArray, inputs: Sequence[Any]) -> bool:
+    """Whether every input either is the target's very memory or does not touch it."""
+    view = target._data
+    for item in inputs:
+        if type(item) is NDArray and item._buffer is target._buffer and item._view is not view:
+            return False
+    return True
+
+
+def _update_aux(op: Operator, inputs: Sequence[Any], raw: list[Any], outputs: list[Any]) -> None:
+    names = op.names()
+    for name, value in op.aux(F, tuple(raw), tuple(outputs)).items():
+        target = inputs[names.index(name)]
+        np.copyto(target._data, value)
+        target._buffer.written()
+
+
+# -- the tape's entries for operators --------------------------------------------------------------------------------
+
+
+class ZeroEntry(tape.Entry):
+    """An operator without a gradient: it links its output to its inputs, and zeros arrive there."""
+
+    __slots__ = ("name", "op")
+
+    def __init__(self, op: Operator):
+        self.op, self.name = op, op.name
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return (None,) * len(needed)
+
+    backward_recorded = backward
+
+
+class EagerEntry(tape.Entry):
+    """One eager operator call: the bound operator and the values that its gradient reads."""
+
+    __slots__ = ("_immediates", "_saved", "_stand_ins", "name", "op", "program")
+
+    def __init__(self, op: Operator, inputs: Sequence[Any]):
+        self.op, self.name = op, op.name
+        self._immediates = tuple(None if type(item) is NDArray else _immediate(op, 0, item) for item in inputs)
+        needed = tuple(tape.link(item) is not None for item in inputs)
+        self.program = gradient_program(op, self._immediates, needed, (True,) * op.num_visible)
+        self._saved: dict[int, Any] = {}
+        self._stand_ins: dict[int, Any] = {}
+
+    def save_inputs(self, inputs: Sequence[Any]) -> None:
+        names: Sequence[str] | None = None
+        for slot in self.program.reads:
+            if slot < len(inputs):
+                names = names or self.op.names()
+                role = f"its input {names[slot]}" if slot < len(names) else f"its input {slot}"
+                self._saved[slot] = tape.Saved(inputs[slot], role, self.name)
+        for slot in self.program.shapes_read:
+            if slot < len(inputs) and type(inputs[slot]) is NDArray:
+                view = inputs[slot]._view
+                self._stand_ins[slot] = stand_in(view.shape, view.dtype)
+
+    def save_outputs(self, results: Sequence[NDArray], outputs: Sequence[Any]) -> None:
+        first = len(self._immediates)
+        for slot in self.program.reads:
+            if slot >= first:
+                index = slot - first
+                self._saved[slot] = (
+                    tape.Saved(results[index], "its output", self.name) if index < len(results) else outputs[index]
+                )
+        for slot in self.program.shapes_read:
+            if slot >= first and outputs[slot - first] is not None:
+                value = outputs[slot - first]
+                self._stand_ins[slot] = stand_in(value.shape, value.dtype)
+
+    def _program(self, douts: Sequence[Any], needed: tuple[bool, ...]) -> Any:
+        program = gradient_program(self.op, self._immediates, needed, tuple(dout is not None for dout in douts))
+        return program if program.reads <= self.program.reads else None
+
+    def _values(self, douts: list[Any], recorded: bool) -> list[Any]:
+        values: list[Any] = [None] * (len(self._immediates) + self.op.num_outputs)
+        for slot, array in self._stand_ins.items():
+            values[slot] = NDArray._wrap(array) if recorded else array
+        for slot, saved in self._saved.items():
+            if type(saved) is tape.Saved:
+                values[slot] = saved.array() if recorded else saved.value()
+            else:
+                values[slot] = NDArray._wrap(saved) if recorded else saved
+        return values + douts
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return self._run(douts, needed, False)
+
+    def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return self._run(douts, needed, True)
+
+    def _run(self, douts: list[Any], needed: tuple[bool, ...], recorded: bool) -> Sequence[Any]:
+        program = self._program(douts, needed)
+        if program is None:
+            raise AutogradError(f"the gradient of {self.op!r} reads values that were not saved when it was recorded")
+        return program.run(self._values(douts, recorded), apply_nd if recorded else apply_raw)
+
+    def release(self) -> None:
+        self._saved, self._stand_ins = {}, {}
+
+
+def apply_nd(op: Operator, inputs: Sequence[Any]) -> list[NDArray]:
+    """The visible outputs on NDArrays, recorded if the tape records."""
+    result = invoke(op, inputs)
+    return result if isinstance(result, list) else [result]
+
+
+N = Namespace(lambda op, inputs: invoke(op, inputs))
+"""F over NDArrays: `N.softmax(x, axis=1)`, hidden operators included."""
+
+
+def note_operator(op: Operator, inputs: Sequence[Any], outputs: Sequence[NDArray]) -> None:
+    """Record that `outputs` are what `op` gives for `inputs`, for results that were made without running it (views)."""
+    if tape.state.recording and any(tape.link(item) is not None for item in inputs):
+        entry = EagerEntry(op, inputs)
+        entry.save_inputs(inputs)
+        entry.save_outputs(outputs, [output._view for output in outputs])
+        tape.note(entry, inputs, outputs)

@@ -1,0 +1,428 @@
+"""NDArray: a view on a Buffer, with MXNet's API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import hybrid_lab.ndarray.invoke as calls
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.ndarray import indexing, methods, tape
+from hybrid_lab.ndarray.buffer import Buffer, copies
+from hybrid_lab.ndarray.context import CPU, Context, resolve
+from hybrid_lab.ndarray.overloads import Overloads
+from hybrid_lab.ops.attributes import DTYPES
+from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.run import infer
+
+
+class NDArray(Overloads):
+    """An array of numbers on a device. Made by `nd.array(...)`, `nd.zeros(...)` and by operators.
+
+    Every operator whose first input is an array is a method too: `x.softmax(axis=1)` is `nd.softmax(x, axis=1)`.
+    `x.reshape(...)`, and basic indexing whose result is contiguous in memory (`x[0]`, `x[1:3]`), share memory with x as
+    in MXNet; everything else copies.
+    """
+
+    __slots__ = ("__weakref__", "_buffer", "_tape", "_view")
+
+    # NumPy leaves `numpy_scalar * array` to the array.
+    __array_priority__ = 1000.0
+
+    _buffer: Buffer
+    _view: np.ndarray  # always C-contiguous; use _data where the numbers are read
+    _tape: tape.Link
+
+    def __init__(self, source: Any = None, *arguments: Any, **keywords: Any):
+        raise TypeError("arrays are made by nd.array(values), nd.zeros(shape) and the like, not by NDArray(...)")
+
+    # -- construction ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _wrap(cls, host: np.ndarray, context: Context = CPU) -> NDArray:
+        """Take over a C-contiguous NumPy array of a supported dtype, unchecked and uncopied."""
+        array = _new(cls)
+        array._buffer = Buffer(host, context)
+        array._view = host
+        array._tape = None
+        return array
+
+    @classmethod
+    def _wrap_device(cls, tensor: Any, context: Context) -> NDArray:
+        """Take over a contiguous torch tensor on a GPU; the host's copy follows when it is read."""
+        array = _new(cls)
+        array._buffer = buffer = Buffer.on_device(tensor, context)
+        array._view = buffer.host
+        array._tape = None
+        return array
+
+    @classmethod
+    def _view_of(cls, buffer: Buffer, view: np.ndarray, link: tape.Link = None) -> NDArray:
+        """Another array on the same buffer."""
+        array = _new(cls)
+        array._buffer, array._view, array._tape = buffer, view, link
+        return array
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    @property
+    def _data(self) -> np.ndarray:
+        """The host's memory, up to date. Whoever writes to it calls `_written()` afterwards."""
+        buffer = self._buffer
+        if buffer.host_stale:
+            buffer.pull()
+        return self._view
+
+    def _written(self) -> None:
+        """Note that the host's memory was written."""
+        self._buffer.written()
+
+    def _assign(self, values: np.ndarray) -> None:
+        """Overwrite the numbers, past the tape: for optimizers and for the new values of auxiliary states."""
+        np.copyto(self._data, values, casting="same_kind")
+        self._buffer.written()
+
+    @property
+    def version(self) -> int:
+        """How often the memory was written to."""
+        return self._buffer.version
+
+    def raw(self, device: Any = None) -> Any:
+        """What executables take: the NumPy array for the host (None, "cpu"), or a torch tensor on `device` ("cuda:0")."""
+        if device is None or device == "cpu":
+            return self._data
+        buffer, view = self._buffer, self._view
+        flat = buffer.push(device)
+        if view is buffer.host:
+            return flat.view(view.shape)
+        start = (view.__array_interface__["data"][0] - buffer.host.__array_interface__["data"][0]) // view.itemsize
+        return flat[start : start + view.size].view(view.shape)
+
+    # -- attributes --------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._view.shape
+
+    @property
+    def dtype(self) -> Any:
+        """The NumPy type, `numpy.float32`."""
+        return self._view.dtype.type
+
+    @property
+    def size(self) -> int:
+        return self._view.size
+
+    @property
+    def ndim(self) -> int:
+        return self._view.ndim
+
+    @property
+    def context(self) -> Context:
+        return self._buffer.context
+
+    ctx = context
+
+    @property
+    def stype(self) -> str:
+        """Storage type; always 'default' (dense)."""
+        return "default"
+
+    @property
+    def T(self) -> NDArray:
+        """A copy with the axes reversed."""
+        return self.transpose()
+
+    @property
+    def handle(self) -> int:
+        """A number that is equal for arrays that share their memory."""
+        return id(self._buffer)
+
+    @property
+    def writable(self) -> bool:
+        return True
+
+    # -- values out --------------------------------------------------------------------------------------------
+
+    def asnumpy(self) -> np.ndarray:
+        """A copy as a NumPy array."""
+        copies.reads += 1
+        return self._data.copy()
+
+    def asscalar(self) -> Any:
+        """The only element as a NumPy scalar. Raises ShapeError for any other size."""
+        copies.reads += 1
+        if self.size != 1:
+            raise ShapeError(f"The current array is not a scalar: it has shape {self.shape}")
+        return self._data.reshape(-1)[0]
+
+    def item(self) -> Any:
+        """The only element as a Python number. Raises ShapeError for any other size."""
+        return self.asscalar().item()
+
+    def tolist(self) -> Any:
+        """The elements as nested Python lists."""
+        copies.reads += 1
+        return self._data.tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        copies.reads += 1
+        values = self._data
+        if dtype is not None and np.dtype(dtype) != values.dtype:
+            if copy is False:
+                raise ValueError(f"a {values.dtype} array cannot become {np.dtype(dtype)} without a copy")
+            return values.astype(dtype)
+        # A view would let writes go past the version counter.
+        if copy is False:
+            view = values.view()
+            view.flags.writeable = False
+            return view
+        return values.copy()
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        copies.reads += 1
+        return self._data.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._view.__dlpack_device__()
+
+    def to_dlpack_for_read(self) -> Any:
+        """A DLPack capsule of the host's memory; the receiver must not write to it."""
+        return self.__dlpack__()
+
+    def to_dlpack_for_write(self) -> Any:
+        """A DLPack capsule of the host's memory; writes through it are not noticed by the tape."""
+        self._written()
+        return self.__dlpack__()
+
+    def __bool__(self) -> bool:
+        if self.size == 1:
+            return bool(self.asscalar())
+        if self.size == 0:
+            return False
+        raise ShapeError(
+            "The truth value of an NDArray with multiple elements is ambiguous; use (x != 0).sum() or asscalar()"
+        )
+
+    def __float__(self) -> float:
+        return float(self.asscalar())
+
+    def __int__(self) -> int:
+        return int(self.asscalar())
+
+    def __index__(self) -> int:
+        if self.dtype is np.bool_ or self._view.dtype.kind not in "iu" or self.size != 1:
+            raise DTypeError(
+                f"only an integer array with one element can be an index, not {self.dtype.__name__} {self.shape}"
+            )
+        return int(self.asscalar())
+
+    def __len__(self) -> int:
+        if not self._view.ndim:
+            raise ShapeError("an array without dimensions has no length")
+        return self._view.shape[0]
+
+    def __iter__(self) -> Iterator[NDArray]:
+        return (self[index] for index in range(len(self)))
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        return f"\n{self.asnumpy()!s}\n<NDArray {shape} @{self.context}>"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __reduce__(self) -> Any:
+        return _restore, (self.asnumpy(), self.context)
+
+    def __copy__(self) -> NDArray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> NDArray:
+        made = NDArray._wrap(self._data.copy(), self.context)
+        if type(self._tape) is tape.Leaf:
+            made.attach_grad(self._tape.req)
+        return made
+
+    # -- copies and conversions --------------------------------------------------------------------------------
+
+    def copy(self) -> NDArray:
+        """A copy on the same device; recorded."""
+        return calls.invoke(get("identity").bind(), (self,))
+
+    def astype(self, dtype: Any, copy: bool = True) -> NDArray:
+        """The array with another dtype; recorded. `copy=False` returns the array itself where it has that dtype."""
+        if not copy and np.dtype(dtype) == self._view.dtype:
+            return self
+        return calls.invoke(get("Cast").bind(dtype=np.dtype(dtype).name), (self,))
+
+    def copyto(self, other: NDArray | Context) -> NDArray:
+        """Write into another array of the same shape (converting the dtype), or copy to a context; returns the target."""
+        if isinstance(other, Context):
+            made = self.copy()
+            made._buffer.context = resolve(other)
+            return made
+        if not isinstance(other, NDArray):
+            raise DTypeError(f"copyto takes an NDArray or a Context, not {type(other).__name__}")
+        if other.shape != self.shape:
+            raise ShapeError(f"copyto: the array has shape {self.shape}, the target {other.shape}")
+        if other is not self:
+            other[:] = self
+        return other
+
+    def as_in_context(self, context: Context) -> NDArray:
+        """The array itself if it is on `context`, else a copy there."""
+        return self if context == self.context else self.copyto(context)
+
+    as_in_ctx = as_in_context
+    to_device = as_in_context
+
+    def as_nd_ndarray(self) -> NDArray:
+        return self
+
+    def tostype(self, stype: str) -> NDArray:
+        """A copy in another storage type. Only 'default' (dense) exists; anything else raises AttributeSpecError."""
+        if stype != "default":
+            raise AttributeSpecError(f"arrays are dense here; the storage type {stype!r} is not supported")
+        return self.copy()
+
+    def wait_to_read(self) -> None:
+        """Calls are synchronous: nothing to wait for."""
+
+    wait_to_write = wait_to_read
+
+    # -- shape -------------------------------------------------------------------------------------------------
+
+    def reshape(self, *shape: Any, reverse: bool = False, **keywords: Any) -> NDArray:
+        """The same memory in another shape, a view. `x.reshape(0, -1)` or `x.reshape((0, -1))`.
+
+        Codes: 0 keeps the dimension, -1 infers it, -2 keeps all remaining ones, -3 merges two, -4 splits one into the next
+        two numbers. `reverse` applies them from the right. Raises ShapeError.
+        """
+        if "shape" in keywords:
+            if shape:
+                raise AttributeSpecError("reshape: the shape is given twice")
+            shape = keywords.pop("shape")
+            shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        elif len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+            shape = tuple(shape[0])
+        if keywords:
+            raise AttributeSpecError(f"reshape: unknown attribute {next(iter(keywords))}")
+        op = get("Reshape").bind(shape=shape, reverse=reverse)
+        view = self._view
+        if not shape and view.size != 1:
+            raise ShapeError(f"Reshape: an array of shape {view.shape} cannot take the shape ()")
+        wanted = infer(op, (view.shape,), (view.dtype,))[0][0] if shape else ()
+        made = NDArray._view_of(self._buffer, view.reshape(wanted))
+        calls.note_operator(op, (self,), (made,))
+        return made
+
+    def transpose(self, *axes: Any, **keywords: Any) -> NDArray:
+        """A copy with permuted axes, reversed without arguments: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
+        if "axes" in keywords:
+            axes = tuple(keywords.pop("axes"))
+        elif len(axes) == 1 and (isinstance(axes[0], (tuple, list)) or axes[0] is None):
+            axes = tuple(axes[0] or ())
+        return calls.invoke(get("transpose").bind(axes=axes, **keywords), (self,))
+
+    # -- elements ----------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> NDArray:
+        return indexing.getitem(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        indexing.setitem(self, key, value)
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(np.any(self._data == (value._data if isinstance(value, NDArray) else value)))
+
+    # -- autograd ----------------------------------------------------------------------------------------------
+
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
+        """Give the array a gradient (zeros at first) that backward() fills, and cut it off from its history.
+
+        grad_req : "write", "add" (gradients accumulate) or "null" (no gradient)
+        """
+        _check_req(grad_req)
+        if stype not in (None, "default"):
+            raise AttributeSpecError(f"gradients are dense here; the storage type {stype!r} is not supported")
+        if grad_req == "null":
+            self._tape = None
+        else:
+            self._tape = tape.Leaf(NDArray._wrap(np.zeros(self.shape, self._view.dtype), self.context), grad_req)
+
+    def _mark(self, gradient: NDArray, grad_req: str) -> None:
+        """Attach an existing array as the gradient (`autograd.mark_variables`)."""
+        _check_req(grad_req)
+        if gradient.shape != self.shape or gradient.dtype != self.dtype:
+            raise ShapeError(
+                f"the gradient is {gradient.dtype.__name__} {gradient.shape}, its array {self.dtype.__name__} {self.shape}; they must agree"
+            )
+        self._tape = None if grad_req == "null" else tape.Leaf(gradient, grad_req)
+
+    @property
+    def grad(self) -> NDArray | None:
+        """The gradient that the last backward() wrote; None without attach_grad()."""
+        held = self._tape
+        return held.grad if type(held) is tape.Leaf else None
+
+    @property
+    def _fresh_grad(self) -> bool:
+        """Whether backward() wrote the gradient since this was set to False (the Trainer does)."""
+        held = self._tape
+        return type(held) is tape.Leaf and held.fresh
+
+    @_fresh_grad.setter
+    def _fresh_grad(self, value: bool) -> None:
+        if type(self._tape) is tape.Leaf:
+            self._tape.fresh = bool(value)
+
+    def detach(self) -> NDArray:
+        """The same memory without history: a constant for autograd."""
+        return NDArray._view_of(self._buffer, self._view)
+
+    def backward(self, out_grad: NDArray | None = None, retain_graph: bool = False, train_mode: bool = True) -> None:
+        """Fill the gradients of everything this array was computed from. See `autograd.backward`."""
+        tape.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
+
+    # -- operators as methods ----------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        method = methods.find(name)
+        if method is None:
+            raise AttributeError(f"'NDArray' object has no attribute {name!r}")
+        setattr(NDArray, name, method)  # from now on found without coming here
+        return getattr(self, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *methods.names()})
+
+
+_new = object.__new__
+
+
+def _restore(values: np.ndarray, context: Context) -> NDArray:
+    """Unpickle: the numbers, on the CPU if the context cannot be used here."""
+    try:
+        context = resolve(context)
+    except HybridLabError:
+        context = CPU
+    return NDArray._wrap(np.ascontiguousarray(values).reshape(values.shape), context)
+
+
+def _check_req(grad_req: str) -> None:
+    if grad_req not in ("write", "add", "null"):
+        raise AttributeSpecError(f"grad_req is 'write', 'add' or 'null', not {grad_req!r}")
+
+
+def check_dtype(dtype: Any) -> np.dtype:
+    """The NumPy dtype of a dtype argument. Raises DTypeError for what arrays cannot hold."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        raise DTypeError(f"{dtype!r} is not a dtype") from None
+    if found.name not in DTYPES:
+        raise DTypeError(f"arrays of {found.name} are not supported; use one of {', '.join(DTYPES)}")
+    return found

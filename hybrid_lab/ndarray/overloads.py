@@ -1,0 +1,91 @@
+"""Python's operators on NDArrays: `x + 1`, `x += y`, `x > 0`, `x @ y`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hybrid_lab.ndarray.invoke as calls
+from hybrid_lab.ops.operator import Operator, get
+
+
+def _forward(name: str) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        return calls.invoke(_bound(name), (self, other))
+
+    return method
+
+
+def _reflected(name: str) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        return calls.invoke(_bound(name), (other, self))
+
+    return method
+
+
+def _in_place(name: str) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        return calls.invoke(_bound(name), (self, other), out=self)
+
+    return method
+
+
+_operators: dict[str, Operator] = {}
+
+
+def _bound(name: str) -> Operator:
+    try:
+        return _operators[name]
+    except KeyError:
+        return _operators.setdefault(name, get(name).bind())
+
+
+class Overloads:
+    """Base of NDArray. Both operands broadcast; a Python number takes the array's dtype; `x += y` writes into x's memory.
+
+    `@` is `nd.dot`; comparisons and `& | ^ ~` give 0 and 1 in the dtype of the operands.
+    """
+
+    __slots__ = ()
+
+    __add__, __radd__, __iadd__ = _forward("broadcast_add"), _reflected("broadcast_add"), _in_place("broadcast_add")
+    __sub__, __rsub__, __isub__ = _forward("broadcast_sub"), _reflected("broadcast_sub"), _in_place("broadcast_sub")
+    __mul__, __rmul__, __imul__ = _forward("broadcast_mul"), _reflected("broadcast_mul"), _in_place("broadcast_mul")
+    __truediv__, __rtruediv__ = _forward("broadcast_div"), _reflected("broadcast_div")
+    __itruediv__ = _in_place("broadcast_div")
+    __mod__, __rmod__, __imod__ = _forward("broadcast_mod"), _reflected("broadcast_mod"), _in_place("broadcast_mod")
+    __pow__, __rpow__, __ipow__ = (
+        _forward("broadcast_power"),
+        _reflected("broadcast_power"),
+        _in_place("broadcast_power"),
+    )
+
+    __eq__ = _forward("broadcast_equal")
+    __ne__ = _forward("broadcast_not_equal")
+    __lt__ = _forward("broadcast_lesser")
+    __le__ = _forward("broadcast_lesser_equal")
+    __gt__ = _forward("broadcast_greater")
+    __ge__ = _forward("broadcast_greater_equal")
+    __hash__ = object.__hash__
+
+    __and__, __rand__ = _forward("broadcast_logical_and"), _reflected("broadcast_logical_and")
+    __or__, __ror__ = _forward("broadcast_logical_or"), _reflected("broadcast_logical_or")
+    __xor__, __rxor__ = _forward("broadcast_logical_xor"), _reflected("broadcast_logical_xor")
+    __matmul__, __rmatmul__ = _forward("dot"), _reflected("dot")
+
+    def __neg__(self) -> Any:
+        return calls.invoke(_bound("negative"), (self,))
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return calls.invoke(_bound("abs"), (self,))
+
+    def __invert__(self) -> Any:
+        return calls.invoke(_bound("logical_not"), (self,))
+
+    def __floordiv__(self, other: Any) -> Any:
+        return calls.invoke(_bound("floor"), (calls.invoke(_bound("broadcast_div"), (self, other)),))
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return calls.invoke(_bound("floor"), (calls.invoke(_bound("broadcast_div"), (other, self)),))

@@ -1,0 +1,132 @@
+"""nd.random: random arrays, and the random state behind all of them.
+
+The same seed gives the same numbers eagerly, in compiled graphs and on GPUs; they are not MXNet's numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ndarray.context import Context, resolve
+from hybrid_lab.ndarray.functions import find_function
+from hybrid_lab.ndarray.invoke import invoke
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import state
+from hybrid_lab.ops.operator import get
+
+__all__ = ["normal", "randint", "randn", "shuffle", "state", "uniform"]
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    if shape is None:
+        return ()
+    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+
+
+def _draw(
+    name: str, shape: tuple[int, ...], dtype: Any, ctx: Context | None, out: NDArray | None, **attributes: Any
+) -> Any:
+    if dtype is not None:
+        attributes["dtype"] = np.dtype(dtype).name
+    op = get(name).bind(shape=shape, **attributes)
+    made = invoke(op, (), out)
+    if ctx is not None and out is None and isinstance(made, NDArray):
+        made._buffer.context = resolve(ctx)
+    return made
+
+
+def _per_element(
+    name: str, first: Any, second: Any, shape: Any, dtype: Any, ctx: Context | None, out: NDArray | None
+) -> NDArray:
+    """shift + scale * standard numbers, one (shape)-sized block for each element of the parameters."""
+    arrays = [item for item in (first, second) if isinstance(item, NDArray)]
+    lead = arrays[0].shape
+    if any(item.shape != lead for item in arrays):
+        raise ShapeError(f"the parameters have different shapes: {' and '.join(str(item.shape) for item in arrays)}")
+    block = _shape(shape)
+    numbers = _draw(name, lead + block, dtype or arrays[0].dtype, ctx, None)
+    spread = [item.reshape(lead + (1,) * len(block)) if isinstance(item, NDArray) else item for item in (first, second)]
+    made = spread[0] + numbers * spread[1]
+    if out is None:
+        return made
+    out[:] = made
+    return out
+
+
+def uniform(
+    low: Any = 0,
+    high: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+) -> NDArray:
+    """Numbers in [low, high), of `shape` (default one number, shape (1,)).
+
+    low, high : numbers, or NDArrays of one shape: then a block of `shape` for each of their elements
+    """
+    if isinstance(low, NDArray) or isinstance(high, NDArray):
+        return _per_element("_random_uniform", low, high - low, shape, dtype, ctx, out)
+    shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
+    return _draw("_random_uniform", shape, dtype, ctx, out, low=float(low), high=float(high))
+
+
+def normal(
+    loc: Any = 0,
+    scale: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+) -> NDArray:
+    """Normally distributed numbers with mean `loc` and standard deviation `scale`; parameters as for `uniform`."""
+    if isinstance(loc, NDArray) or isinstance(scale, NDArray):
+        return _per_element("_random_normal", loc, scale, shape, dtype, ctx, out)
+    shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
+    return _draw("_random_normal", shape, dtype, ctx, out, loc=float(loc), scale=float(scale))
+
+
+def randn(
+    *shape: int,
+    loc: float = 0,
+    scale: float = 1,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+) -> NDArray:
+    """`randn(2, 3)`: a (2, 3) array of normally distributed numbers."""
+    return normal(loc, scale, shape or None, dtype, ctx, out)
+
+
+def randint(
+    low: int, high: int, shape: Any = None, dtype: Any = None, ctx: Context | None = None, out: NDArray | None = None
+) -> NDArray:
+    """Whole numbers in [low, high), int32 unless dtype says int64."""
+    if high <= low:
+        raise AttributeSpecError(f"randint: high ({high}) must be greater than low ({low})")
+    shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
+    return _draw("_random_randint", shape, dtype or "int32", ctx, out, low=int(low), high=int(high))
+
+
+def shuffle(data: NDArray, out: NDArray | None = None) -> NDArray:
+    """The rows (along the first axis) in random order, as a copy."""
+    keys = _draw("_random_uniform", (len(data),), "float32", None, None)
+    made = data[np.argsort(keys._data, kind="stable")]
+    if out is None:
+        return made
+    out[:] = made
+    return out
+
+
+def __getattr__(name: str) -> Any:
+    """The other operators of the family: `nd.random.exponential` is the operator `_random_exponential`."""
+    if not name.startswith("_"):
+        for prefix in ("_random_", "random_", "_sample_", "sample_", "_"):
+            function = find_function(prefix + name)
+            if function is not None:
+                globals()[name] = function
+                return function
+    raise AttributeError(f"nd.random has no operator {name!r}")

@@ -1,0 +1,87 @@
+"""The random state: a seed and two counters, from which every random number of the process follows.
+
+Operators draw from Philox at (seed, draw, element), draws numbered in program order, so that eager calls, compiled graphs
+and GPUs give the same numbers. Initializers have a stream of their own: when a parameter is initialized never shifts the
+numbers of a Dropout.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError
+
+_MASK = (1 << 64) - 1
+_INITIALIZER_STREAM = 0x9E3779B97F4A7C15  # the golden ratio's bits: far from every seed a person types
+
+
+class RandomState:
+    """Seed and counters; safe to use from several threads."""
+
+    def __init__(self, seed: int = 0):
+        self._lock = threading.Lock()
+        self._seed, self._draws, self._initializer_draws = seed, 0, 0
+
+    def seed(self, seed: int, ctx: Any = "all") -> None:
+        """Start both streams anew. `seed` is any int; its lowest 64 bits count. `ctx` is accepted for MXNet's sake."""
+        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+            raise AttributeSpecError(f"the seed must be an int, not {seed!r}")
+        with self._lock:
+            self._seed = seed.__index__() & _MASK
+            self._draws = self._initializer_draws = 0
+
+    def next_draws(self, count: int = 1) -> tuple[int, int]:
+        """Use up `count` draws; returns (seed, number of the first)."""
+        with self._lock:
+            base = self._draws
+            self._draws = base + count
+            return self._seed, base
+
+    def next_initializer_draw(self) -> tuple[int, int]:
+        """Use up one draw of the initializers' stream; returns (seed of that stream, number)."""
+        with self._lock:
+            number = self._initializer_draws
+            self._initializer_draws = number + 1
+            return self._seed ^ _INITIALIZER_STREAM, number
+
+    @contextmanager
+    def preserved(self) -> Iterator[None]:
+        """Put the operators' draw counter back at the end: what runs inside shifts nobody's numbers."""
+        with self._lock:
+            before = self._seed, self._draws
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._seed == before[0]:
+                    self._draws = before[1]
+
+    def get_state(self) -> dict[str, Any]:
+        """The state as a dict of JSON values."""
+        with self._lock:
+            return {
+                "generator": "philox4x32-10",
+                "seed": str(self._seed),  # as text: JSON readers outside Python keep only 53 bits
+                "draws": self._draws,
+                "initializer_draws": self._initializer_draws,
+            }
+
+    def set_state(self, saved: dict[str, Any]) -> None:
+        """Continue where `get_state()` was called. Raises HybridLabError if `saved` is not such a dict."""
+        try:
+            if saved["generator"] != "philox4x32-10":
+                raise ValueError(f"unknown generator {saved['generator']!r}")
+            seed, draws, initializer_draws = int(saved["seed"]), int(saved["draws"]), int(saved["initializer_draws"])
+            if not (0 <= seed <= _MASK and draws >= 0 and initializer_draws >= 0):
+                raise ValueError("a number is out of range")
+        except (KeyError, TypeError, ValueError) as error:
+            raise HybridLabError(f"this is no saved random state: {error}") from None
+        with self._lock:
+            self._seed, self._draws, self._initializer_draws = seed, draws, initializer_draws
+
+
+state = RandomState()
+"""The state that all operators and initializers of this process use."""

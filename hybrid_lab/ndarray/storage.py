@@ -1,0 +1,54 @@
+"""nd.save and nd.load: arrays in MXNet's `.params` files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError
+from hybrid_lab.ndarray.ndarray import NDArray
+
+Loaded = dict[str, NDArray | None] | list[NDArray | None]
+
+
+def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping[str, NDArray]) -> None:
+    """Write one array, a list of arrays, or a dict of names and arrays. MXNet reads the file. Raises DTypeError."""
+    from hybrid_lab.formats.mxnet.params import write_params
+
+    if isinstance(data, NDArray):
+        data = [data]
+    given = (
+        list(data.values()) if isinstance(data, Mapping) else list(data) if isinstance(data, (list, tuple)) else None
+    )
+    if given is None or not all(isinstance(item, NDArray) for item in given):
+        raise DTypeError("save takes an NDArray, a list of NDArrays, or a dict of names and NDArrays")
+    if isinstance(data, Mapping):
+        write_params(fname, {name: item._data for name, item in data.items()})
+    else:
+        write_params(fname, [item._data for item in given])
+
+
+def load(fname: str | PathLike[str]) -> Loaded:
+    """What `save` (or MXNet) wrote: a list, or a dict where names were given. Raises ArchiveError."""
+    from hybrid_lab.formats.mxnet.params import read_params
+
+    return _wrapped(read_params(fname))
+
+
+def load_frombuffer(buf: bytes) -> Loaded:
+    """As `load`, from the bytes of a file."""
+    from hybrid_lab.formats.mxnet.params import read_params
+
+    return _wrapped(read_params(bytes(buf)))
+
+
+def _wrapped(arrays: Any) -> Loaded:
+    def wrap(values: np.ndarray | None) -> NDArray | None:
+        return None if values is None else NDArray._wrap(np.ascontiguousarray(values).reshape(values.shape))
+
+    if isinstance(arrays, dict):
+        return {name: wrap(values) for name, values in arrays.items()}
+    return [wrap(values) for values in arrays]
