@@ -25,7 +25,11 @@ await build({
   outfile: join(out, 'view.js'),
   loader: { '.css': 'text' }
 });
-await build({ ...common, entryPoints: [join(here, 'src/graphviz/engine.ts')], outfile: join(out, 'graphviz.js') });
+await build({
+  ...common,
+  entryPoints: [join(here, 'src/graphviz/engine.ts')],
+  outfile: join(out, 'graphviz.js')
+});
 
 // JupyterLab's bundle takes the same module as text, in a chunk of its own that is loaded when a graph is first drawn.
 const graphviz = await readFile(join(out, 'graphviz.js'), 'utf8');

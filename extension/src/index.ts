@@ -55,7 +55,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
       return {
         kernel:
           channel && link.answersNow
-            ? async cells => (await channel.request('lint', { cells, only: [] }, { timeout: KERNEL_PATIENCE })).cells
+            ? async cells =>
+                (await channel.request('lint', { cells, only: [] }, { timeout: KERNEL_PATIENCE })).cells
             : null,
         server: askServer
       };
@@ -89,7 +90,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
     if (settings) {
       const load = (registry: ISettingRegistry.ISettings): void => {
-        const value = <T>(key: string, fallback: T): T => (registry.get(key).composite as T | undefined) ?? fallback;
+        const value = <T>(key: string, fallback: T): T =>
+          (registry.get(key).composite as T | undefined) ?? fallback;
         diagnostics.configure({ enabled: value('lint', true), delay: value('lintDelay', 400) });
         panel.refreshSeconds = value('refreshSeconds', 2);
       };

@@ -69,7 +69,9 @@ postMessage({ ready: true });`;
       if (event.data.svg !== undefined) {
         job.resolve(event.data.svg);
       } else {
-        job.reject(new Error(`Graphviz could not lay out this graph: ${event.data.error ?? 'no reason given'}`));
+        job.reject(
+          new Error(`Graphviz could not lay out this graph: ${event.data.error ?? 'no reason given'}`)
+        );
       }
     };
     if (!isNew) {

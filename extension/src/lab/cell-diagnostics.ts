@@ -5,13 +5,7 @@ import type { CodeEditor } from '@jupyterlab/codeeditor';
 import type { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { EditorExtensionRegistry } from '@jupyterlab/codemirror';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
-import {
-  Action,
-  Diagnostic as EditorDiagnostic,
-  lintGutter,
-  linter,
-  setDiagnostics
-} from '@codemirror/lint';
+import { Action, Diagnostic as EditorDiagnostic, lintGutter, linter, setDiagnostics } from '@codemirror/lint';
 import { Compartment, Extension } from '@codemirror/state';
 import { EditorView, ViewPlugin, ViewUpdate } from '@codemirror/view';
 import { ISignal, Signal } from '@lumino/signaling';

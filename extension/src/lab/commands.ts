@@ -75,7 +75,9 @@ export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void
       } else if (count === 0) {
         Notification.success('Hybrid Lab: no findings.', { autoClose: 3000 });
       } else {
-        Notification.info(`Hybrid Lab: ${plural(count, 'finding')}, marked in the cells.`, { autoClose: 5000 });
+        Notification.info(`Hybrid Lab: ${plural(count, 'finding')}, marked in the cells.`, {
+          autoClose: 5000
+        });
       }
     }
   });

@@ -193,7 +193,12 @@ export class KernelLink implements IDisposable {
   }
 
   private onStatus(_: unknown, status: Kernel.Status): void {
-    if (status === 'restarting' || status === 'autorestarting' || status === 'dead' || status === 'terminating') {
+    if (
+      status === 'restarting' ||
+      status === 'autorestarting' ||
+      status === 'dead' ||
+      status === 'terminating'
+    ) {
       this.reset('The kernel was restarted.');
     } else if (status === 'idle' && this.executed) {
       this.executed = false;

@@ -6,7 +6,9 @@ import type { CellDiagnostics } from '../lint/lint-client';
 import { CellSource, lintReply } from '../protocol/messages';
 
 /** A function that asks the server. It rejects where the server cannot answer; a missing endpoint is asked once only. */
-export function serverLint(settings: ServerConnection.ISettings): (cells: CellSource[]) => Promise<CellDiagnostics> {
+export function serverLint(
+  settings: ServerConnection.ISettings
+): (cells: CellSource[]) => Promise<CellDiagnostics> {
   let isMissing = false;
   return async cells => {
     if (isMissing) {

@@ -71,5 +71,7 @@ export class LintClient {
 export function changedCells(before: CellDiagnostics, after: CellDiagnostics): string[] {
   const same = (a: Diagnostic[] | undefined, b: Diagnostic[] | undefined): boolean =>
     JSON.stringify(a ?? []) === JSON.stringify(b ?? []);
-  return [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(id => !same(before[id], after[id]));
+  return [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(
+    id => !same(before[id], after[id])
+  );
 }

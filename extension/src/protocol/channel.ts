@@ -70,7 +70,11 @@ export class Channel implements Requester {
     return this.pending.size;
   }
 
-  request<T extends RequestType>(type: T, body: Requests[T], options: RequestOptions = {}): Promise<Reply<T>> {
+  request<T extends RequestType>(
+    type: T,
+    body: Requests[T],
+    options: RequestOptions = {}
+  ): Promise<Reply<T>> {
     return new Promise((resolve, reject) => {
       if (this.closed !== null) {
         reject(new RequestError('closed', this.closed));
@@ -99,7 +103,8 @@ export class Channel implements Requester {
       });
       if (options.timeout !== undefined) {
         timer = setTimeout(
-          () => this.pending.get(id)?.reject(new RequestError('timeout', 'The kernel did not answer in time.')),
+          () =>
+            this.pending.get(id)?.reject(new RequestError('timeout', 'The kernel did not answer in time.')),
           options.timeout
         );
       }

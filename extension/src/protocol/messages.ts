@@ -122,15 +122,7 @@ function blockNodeAt(depth: number): Check<BlockNode> {
 }
 export const blockNode = blockNodeAt(0);
 
-export const NODE_KINDS = [
-  'operator',
-  'input',
-  'parameter',
-  'aux',
-  'constant',
-  'block',
-  'output'
-] as const;
+export const NODE_KINDS = ['operator', 'input', 'parameter', 'aux', 'constant', 'block', 'output'] as const;
 
 const nodeId: Check<string> = (value, at) => {
   const id = text(value, at);

@@ -41,7 +41,7 @@ export class ActionBar {
     });
     this.undoButton = button('Undo', () => void this.undo(), { title: 'Take the last reload back' });
     this.openButton = button('Open without code', () => void this.showOpenForm(), {
-      title: "Load an archive as a new model; its Python code is not needed",
+      title: 'Load an archive as a new model; its Python code is not needed',
       'aria-expanded': 'false'
     });
     this.fileRow = h('label', { class: 'hl-file' }, h('span', {}, 'File'), this.fileInput, this.archiveNames);
@@ -208,7 +208,12 @@ export class ActionBar {
         );
       })
     );
-    const name = h('input', { class: 'hl-input', type: 'text', spellcheck: 'false', 'aria-label': 'Variable' });
+    const name = h('input', {
+      class: 'hl-input',
+      type: 'text',
+      spellcheck: 'false',
+      'aria-label': 'Variable'
+    });
     const proposeName = (): void => {
       const stem = file.value.replace(/\.hlab$/, '').replace(/[^A-Za-z0-9_]/g, '_');
       name.value = /^[A-Za-z_]/.test(stem) ? stem : `net_${stem}`;
@@ -302,7 +307,8 @@ export class ActionBar {
     // A kernel without subshells, or one that waits for a step boundary: say so instead of seeming dead.
     clearTimeout(this.patience);
     this.patience = setTimeout(
-      () => append(this.results, [h('p', { class: 'hl-empty' }, 'The kernel is busy; this waits for its turn.')]),
+      () =>
+        append(this.results, [h('p', { class: 'hl-empty' }, 'The kernel is busy; this waits for its turn.')]),
       3000
     );
   }
@@ -340,7 +346,12 @@ export class ActionBar {
           'div',
           { class: 'hl-confirm', role: 'group', 'aria-label': 'Please confirm' },
           ...children,
-          h('div', { class: 'hl-buttons' }, go, button('Cancel', () => resolve(false)))
+          h(
+            'div',
+            { class: 'hl-buttons' },
+            go,
+            button('Cancel', () => resolve(false))
+          )
         )
       );
       go.focus();
@@ -398,7 +409,6 @@ interface Undoable {
   token: string;
 }
 
-
 /** An error as the user reads it: what, everything that differs, what to do next. */
 function failure(error: RequestError): Child[] {
   return [
@@ -409,7 +419,9 @@ function failure(error: RequestError): Child[] {
 }
 
 function saved(model: Model, reply: SaveReply): HTMLElement {
-  const graphs = reply.graphs.map(graph => `${graph.path || model.name} (${plural(graph.operators, 'operator')})`);
+  const graphs = reply.graphs.map(
+    graph => `${graph.path || model.name} (${plural(graph.operators, 'operator')})`
+  );
   return h(
     'div',
     { class: 'hl-result' },

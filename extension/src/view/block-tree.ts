@@ -116,13 +116,21 @@ export class BlockTree {
     const hadFocus = this.list.contains(this.list.ownerDocument.activeElement);
     const matches = this.query ? matching(root, this.query) : null;
     this.rows = [];
-    const visit = (node: BlockNode, level: number, position: number, siblings: number, parent: string | null): void => {
+    const visit = (
+      node: BlockNode,
+      level: number,
+      position: number,
+      siblings: number,
+      parent: string | null
+    ): void => {
       if (matches && !matches.shown.has(node.path)) {
         return;
       }
       this.rows.push({ node, level, position, siblings, parent });
       if (matches || this.expanded.has(node.path)) {
-        const children = matches ? node.children.filter(child => matches.shown.has(child.path)) : node.children;
+        const children = matches
+          ? node.children.filter(child => matches.shown.has(child.path))
+          : node.children;
         children.forEach((child, i) => visit(child, level + 1, i + 1, children.length, node.path));
       }
     };
@@ -393,7 +401,9 @@ function matching(root: BlockNode, query: string): { hits: Set<string>; shown: S
   const hits = new Set<string>();
   const shown = new Set<string>();
   const visit = (node: BlockNode): boolean => {
-    const hit = [node.attr, node.name, node.class, node.path].some(text => text.toLowerCase().includes(query));
+    const hit = [node.attr, node.name, node.class, node.path].some(text =>
+      text.toLowerCase().includes(query)
+    );
     const below = node.children.map(visit).some(found => found);
     if (hit) {
       hits.add(node.path);

@@ -12,7 +12,12 @@ export interface DetailsEvents {
 }
 
 export class Details {
-  readonly element = h('div', { class: 'hl-details', role: 'region', 'aria-label': 'Details', 'aria-live': 'polite' });
+  readonly element = h('div', {
+    class: 'hl-details',
+    role: 'region',
+    'aria-label': 'Details',
+    'aria-live': 'polite'
+  });
 
   constructor(private readonly events: DetailsEvents) {}
 
@@ -43,7 +48,11 @@ export class Details {
           h(
             'thead',
             {},
-            h('tr', {}, ...['Parameter', 'Shape', 'Type', 'Gradient'].map(name => h('th', { scope: 'col' }, name)))
+            h(
+              'tr',
+              {},
+              ...['Parameter', 'Shape', 'Type', 'Gradient'].map(name => h('th', { scope: 'col' }, name))
+            )
           ),
           h(
             'tbody',

@@ -31,7 +31,11 @@ export class FindingsList {
     const sorted = [...findings].sort((a, b) => ORDER[a.diagnostic.severity] - ORDER[b.diagnostic.severity]);
     replace(
       this.element,
-      h('ul', { class: 'hl-findings', 'aria-label': 'Findings' }, ...sorted.map(item => this.item(item, open)))
+      h(
+        'ul',
+        { class: 'hl-findings', 'aria-label': 'Findings' },
+        ...sorted.map(item => this.item(item, open))
+      )
     );
   }
 
@@ -44,7 +48,11 @@ export class FindingsList {
       h(
         'div',
         { class: 'hl-finding-line' },
-        h('span', { class: 'hl-finding-mark', title: SEVERITY[diagnostic.severity] }, SEVERITY[diagnostic.severity]),
+        h(
+          'span',
+          { class: 'hl-finding-mark', title: SEVERITY[diagnostic.severity] },
+          SEVERITY[diagnostic.severity]
+        ),
         h('span', { class: 'hl-finding-code', title: diagnostic.name }, diagnostic.code),
         jump
           ? button(place, jump, { class: 'hl-link hl-finding-place', title: 'Go to this line' })

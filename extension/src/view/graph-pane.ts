@@ -177,10 +177,15 @@ export class GraphPane {
       }
       element.classList.add(`hl-kind-${node.kind}`);
       const outputs = node.outputs.map(tensorText).join(', ');
-      const label = [node.label || node.op, outputs, node.group && `fused: ${node.group}`].filter(t => t).join(' — ');
+      const label = [node.label || node.op, outputs, node.group && `fused: ${node.group}`]
+        .filter(t => t)
+        .join(' — ');
       element.setAttribute('tabindex', '0');
       element.setAttribute('role', 'button');
-      element.setAttribute('aria-label', node.kind === 'block' ? `Block ${label}, opens` : `${node.kind} ${label}`);
+      element.setAttribute(
+        'aria-label',
+        node.kind === 'block' ? `Block ${label}, opens` : `${node.kind} ${label}`
+      );
       element.setAttribute('data-key', `node:${node.id}`);
       const title = element.querySelector('title');
       if (title) {

@@ -48,7 +48,10 @@ export class ModelView {
     this.tabs = new Tabs(
       'About the model',
       [
-        { name: 'Graph', content: h('div', { class: 'hl-tab-graph' }, this.graph.element, this.details.element) },
+        {
+          name: 'Graph',
+          content: h('div', { class: 'hl-tab-graph' }, this.graph.element, this.details.element)
+        },
         { name: 'Findings', content: h('div', {}, this.findings.element) },
         { name: 'Report', content: h('div', {}, this.report) }
       ],
@@ -100,7 +103,9 @@ export class ModelView {
     if (isNew) {
       // A plain Block on top has no graph: start where there is something to see.
       const start =
-        (graph && this.tree.node(graph.path)) ?? first(root, node => node.graphs > 0) ?? first(root, node => node.hybrid);
+        (graph && this.tree.node(graph.path)) ??
+        first(root, node => node.graphs > 0) ??
+        first(root, node => node.hybrid);
       this.tree.select(start?.path ?? root.path);
       this.drawnKey = '';
     }
@@ -154,7 +159,11 @@ export class ModelView {
     }
     this.drawnKey = key;
     try {
-      const graph = await requester.request('graph', { model: current.model.id, path: node.path, form: this.form });
+      const graph = await requester.request('graph', {
+        model: current.model.id,
+        path: node.path,
+        form: this.form
+      });
       if (key === this.drawnKey) {
         this.present(graph);
       }

@@ -73,7 +73,14 @@ export class PanelView {
       this.view.element,
       this.looseSection
     );
-    this.update({ key: '', text: 'Open a Python notebook.', kind: 'off', requester: null, hello: null, models: null });
+    this.update({
+      key: '',
+      text: 'Open a Python notebook.',
+      kind: 'off',
+      requester: null,
+      hello: null,
+      models: null
+    });
   }
 
   get models(): readonly Model[] {
@@ -116,10 +123,14 @@ export class PanelView {
       this.lastPush = push;
       this.allNotes = [...this.allNotes, ...push.notes].slice(-3);
     }
-    const clear = button('×', () => {
-      this.allNotes = [];
-      this.notes.hidden = true;
-    }, { class: 'hl-link', 'aria-label': 'Dismiss the notes' });
+    const clear = button(
+      '×',
+      () => {
+        this.allNotes = [];
+        this.notes.hidden = true;
+      },
+      { class: 'hl-link', 'aria-label': 'Dismiss the notes' }
+    );
     this.notes.hidden = this.allNotes.length === 0;
     replace(this.notes, h('div', {}, ...this.allNotes.map(note => h('p', {}, note))), clear);
   }

@@ -2,7 +2,20 @@
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-const ELEMENTS = new Set(['svg', 'g', 'title', 'path', 'polygon', 'polyline', 'ellipse', 'circle', 'rect', 'line', 'text', 'tspan']);
+const ELEMENTS = new Set([
+  'svg',
+  'g',
+  'title',
+  'path',
+  'polygon',
+  'polyline',
+  'ellipse',
+  'circle',
+  'rect',
+  'line',
+  'text',
+  'tspan'
+]);
 
 const ATTRIBUTES = new Set(
   (

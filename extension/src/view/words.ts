@@ -54,7 +54,10 @@ export function agoText(then: number, now: number): string {
 
 /** One word for a Block's state, and what the word means. */
 export const STATE_TEXT: Record<BlockNode['state'], { word: string; meaning: string }> = {
-  plain: { word: 'plain', meaning: 'A Block that always runs eagerly; HybridBlocks below it can be hybridized.' },
+  plain: {
+    word: 'plain',
+    meaning: 'A Block that always runs eagerly; HybridBlocks below it can be hybridized.'
+  },
   eager: { word: 'eager', meaning: 'A HybridBlock that was not hybridized.' },
   waiting: { word: 'waiting', meaning: 'Hybridized; the graph is made at the first call.' },
   active: { word: 'hybrid', meaning: 'Hybridized; runs as a compiled graph.' },

@@ -5,7 +5,15 @@ import styles from '../../style/base.css';
 import { workerLayout } from '../graphviz/layout';
 import { Channel, Envelope, asRequestError } from '../protocol/channel';
 import { ProtocolError } from '../protocol/check';
-import { FindingsReply, GraphReply, PROTOCOL, TreeReply, findingsReply, graphReply, treeReply } from '../protocol/messages';
+import {
+  FindingsReply,
+  GraphReply,
+  PROTOCOL,
+  TreeReply,
+  findingsReply,
+  graphReply,
+  treeReply
+} from '../protocol/messages';
 import { mismatch } from '../protocol/versions';
 import { VERSION } from '../version';
 import { ActionBar } from '../view/action-bar';
@@ -65,13 +73,20 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const actions = new ActionBar({ withOpen: false, onChanged: () => void refresh() });
 
   const showFindings = (): void => {
-    const findings = read(model, 'findings', (value, at): FindingsReply => findingsReply(value, at), complain);
+    const findings = read(
+      model,
+      'findings',
+      (value, at): FindingsReply => findingsReply(value, at),
+      complain
+    );
     view.showFindings(listed(findings?.findings ?? [], undefined));
   };
   const showTree = (withGraph: boolean): void => {
     const tree = read(model, 'tree', (value, at): TreeReply => treeReply(value, at), complain);
     if (tree) {
-      const graph = withGraph ? read(model, 'graph', (value, at): GraphReply => graphReply(value, at), complain) : null;
+      const graph = withGraph
+        ? read(model, 'graph', (value, at): GraphReply => graphReply(value, at), complain)
+        : null;
       actions.setModel(tree.model);
       view.showTree(tree, graph);
     }
@@ -82,7 +97,14 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   model.on('change:findings', showFindings);
   model.on('change:selected', onSelected);
 
-  const root = h('div', { class: 'hl-root hl-wide' }, h('style', {}, styles), problem, actions.element, view.element);
+  const root = h(
+    'div',
+    { class: 'hl-root hl-wide' },
+    h('style', {}, styles),
+    problem,
+    actions.element,
+    view.element
+  );
   el.append(root);
 
   const versions = mismatch(VERSION, { kernel: model.get('version'), protocol: model.get('protocol') });
@@ -97,7 +119,9 @@ function render({ model, el }: RenderProps<Traits>): () => void {
       if (svg) {
         view.showPicture(svg);
       }
-      complain('Shown as last saved: the kernel is busy or gone. If it is gone, run the cell again to use this view.');
+      complain(
+        'Shown as last saved: the kernel is busy or gone. If it is gone, run the cell again to use this view.'
+      );
     }, PATIENCE);
     actions.connect(null, 'The kernel has not answered yet.');
     channel.request('tree', { model: model.get('model') }).then(
@@ -142,7 +166,9 @@ function read<T>(
     return check(value, trait);
   } catch (error) {
     if (error instanceof ProtocolError) {
-      complain(`The kernel's ${error.message} (protocol ${PROTOCOL}). Upgrade hybrid-lab in the kernel and in Jupyter to one version.`);
+      complain(
+        `The kernel's ${error.message} (protocol ${PROTOCOL}). Upgrade hybrid-lab in the kernel and in Jupyter to one version.`
+      );
       return null;
     }
     throw error;

@@ -1,0 +1,76 @@
+// Lint: who is asked, how often, and where a finding stands in the editor.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Text } from '@codemirror/state';
+import { CellDiagnostics, LintClient, changedCells } from '../src/lint/lint-client';
+import { offsetAt, rangeOf } from '../src/lint/positions';
+import { diagnostic } from './records';
+
+const cells = [{ id: 'a', source: 'x.shape' }];
+const found = (message: string): CellDiagnostics => ({ a: [diagnostic({ message })] });
+
+test('the kernel answers first', async () => {
+  const client = new LintClient(() => ({
+    kernel: async () => found('kernel'),
+    server: async () => found('server')
+  }));
+  assert.equal((await client.lint(cells))?.a[0].message, 'kernel');
+});
+
+test('the server answers where the kernel cannot', async () => {
+  const late = new LintClient(() => ({
+    kernel: () => Promise.reject(new Error('timeout')),
+    server: async () => found('server')
+  }));
+  assert.equal((await late.lint(cells))?.a[0].message, 'server');
+  const none = new LintClient(() => ({ kernel: null, server: async () => found('server') }));
+  assert.equal((await none.lint(cells))?.a[0].message, 'server');
+});
+
+test('nobody answers: null, so that what is shown stays', async () => {
+  const client = new LintClient(() => ({ kernel: null, server: () => Promise.reject(new Error('404')) }));
+  assert.equal(await client.lint(cells), null);
+});
+
+test('equal questions are asked once, until answers are forgotten', async () => {
+  let asked = 0;
+  const kernel = async (): Promise<CellDiagnostics> => {
+    asked++;
+    return found('kernel');
+  };
+  const client = new LintClient(() => ({ kernel, server: null }));
+  await Promise.all([client.lint(cells), client.lint(cells)]);
+  await client.lint(cells);
+  assert.equal(asked, 1);
+  client.forget();
+  await client.lint(cells);
+  await client.lint([{ id: 'a', source: 'other' }]);
+  assert.equal(asked, 3);
+});
+
+test('changed cells are those whose findings differ', () => {
+  const before = { a: [diagnostic()], b: [], c: [diagnostic()] };
+  const after = { a: [diagnostic()], b: [diagnostic()] };
+  assert.deepEqual(changedCells(before, after), ['b', 'c']);
+});
+
+const doc = Text.of(['def f(x):', '    é = "😀😀"; x.shape', '', 'end']);
+
+test('columns count characters, offsets count UTF-16 units', () => {
+  const col = [...doc.line(2).text].indexOf('x');
+  assert.equal(doc.sliceString(offsetAt(doc, 2, col), offsetAt(doc, 2, col + 7)), 'x.shape');
+});
+
+test('ranges are clamped to the text', () => {
+  const place = (line: number, col: number, end_line: number, end_col: number): string => {
+    const { from, to } = rangeOf(doc, { line, col, end_line, end_col });
+    return doc.sliceString(from, to);
+  };
+  assert.equal(place(1, 4, 1, 5), 'f');
+  assert.equal(place(1, 4, 1, 4), 'f(x):'); // an empty range underlines the rest of its line
+  assert.equal(place(4, 0, 99, 99), 'end');
+  assert.equal(place(99, 0, 99, 5), 'end');
+  assert.equal(place(-3, -1, 1, 3), 'def');
+  assert.equal(place(3, 5, 3, 9), '');
+});

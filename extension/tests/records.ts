@@ -1,0 +1,173 @@
+// Small valid records of the protocol, and a kernel that answers from a table.
+
+import { RequestError, RequestOptions, Requester } from '../src/protocol/channel';
+import type {
+  BlockNode,
+  Diagnostic,
+  GraphReply,
+  Model,
+  Reply,
+  RequestType,
+  Requests,
+  SaveReply
+} from '../src/protocol/messages';
+
+export function model(changes: Partial<Model> = {}): Model {
+  return {
+    id: 'm1',
+    name: 'net',
+    block: 'net0',
+    class: 'Net',
+    hybrid: true,
+    hybridized: true,
+    blocks: 3,
+    graphs: 1,
+    findings: 0,
+    parameters: 61706,
+    engine: 'onnxruntime',
+    file: 'net.hlab',
+    undo: '',
+    revision: 1,
+    summary: '',
+    ...changes
+  };
+}
+
+export function block(path: string, changes: Partial<BlockNode> = {}): BlockNode {
+  const attr = path.split('.').pop() ?? '';
+  return {
+    path,
+    attr: attr || 'net',
+    name: attr || 'net0',
+    class: 'Dense',
+    hybrid: true,
+    state: 'inlined',
+    why: '',
+    repr: '',
+    parameters: [],
+    parameter_count: 0,
+    output: [],
+    graphs: 0,
+    engine: '',
+    findings: 0,
+    shared_with: null,
+    location: null,
+    children: [],
+    ...changes
+  };
+}
+
+/** net with a features container of two layers, and an output layer. */
+export function network(): BlockNode {
+  return block('', {
+    class: 'Net',
+    state: 'active',
+    graphs: 1,
+    children: [
+      block('features', {
+        class: 'HybridSequential',
+        children: [block('features.0', { class: 'Conv2D' }), block('features.1', { class: 'MaxPool2D' })]
+      }),
+      block('output', { output: [{ shape: [null, 10], dtype: 'float32' }], parameter_count: 850 })
+    ]
+  });
+}
+
+export function diagnostic(changes: Partial<Diagnostic> = {}): Diagnostic {
+  return {
+    code: 'HL101',
+    name: 'shape-read',
+    severity: 'error',
+    message: 'reads the shape of `x`',
+    help: 'A Symbol has **no** shape.\n\n```python\nx.reshape((0, -1))\n```',
+    rewrite: 'x.reshape((0, -1))',
+    tensor: 'x',
+    block: '',
+    line: 2,
+    col: 4,
+    end_line: 2,
+    end_col: 11,
+    location: null,
+    fix: null,
+    ...changes
+  };
+}
+
+export function graph(changes: Partial<GraphReply> = {}): GraphReply {
+  return {
+    path: '',
+    form: 'neutral',
+    forms: ['neutral'],
+    dot: 'digraph { n1 -> n2 }',
+    missing: '',
+    nodes: [
+      {
+        id: 'n1',
+        kind: 'operator',
+        label: 'fc1',
+        op: 'FullyConnected',
+        attributes: { num_hidden: '10' },
+        inputs: [],
+        outputs: [{ shape: [null, 10], dtype: 'float32' }],
+        scope: 'output',
+        block: null,
+        location: null,
+        group: '',
+        engine: ''
+      },
+      {
+        id: 'n2',
+        kind: 'block',
+        label: 'features',
+        op: '',
+        attributes: {},
+        inputs: ['n1'],
+        outputs: [],
+        scope: '',
+        block: 'features',
+        location: null,
+        group: '',
+        engine: ''
+      }
+    ],
+    text: '%1 = FullyConnected(%0)',
+    summary: '2 operators',
+    variants: 1,
+    ...changes
+  };
+}
+
+export const SVG =
+  '<svg xmlns="http://www.w3.org/2000/svg" width="90pt" height="60pt"><g class="graph"><title>g</title>' +
+  '<g id="n1" class="node operator"><title>n1</title><polygon points="0,0 1,1"/><text>fc1</text></g>' +
+  '<g id="n2" class="node block"><title>n2</title><text>features</text></g></g></svg>';
+
+export const saved: SaveReply = {
+  path: '/home/ada/work/net.hlab',
+  file: 'net.hlab',
+  host: 'lab-host',
+  bytes: 250_000,
+  graphs: [{ path: '', operators: 11 }],
+  blocks: 3,
+  parameters: 4,
+  seconds: 0.12,
+  note: ''
+};
+
+type Answer = { [T in RequestType]?: (body: Requests[T]) => Reply<T> };
+
+/** A kernel that answers at once; requests without an entry fail. `asked` notes all of them. */
+export class TableKernel implements Requester {
+  readonly asked: { type: RequestType; body: unknown }[] = [];
+
+  constructor(readonly answers: Answer) {}
+
+  async request<T extends RequestType>(type: T, body: Requests[T], _?: RequestOptions): Promise<Reply<T>> {
+    this.asked.push({ type, body });
+    const answer = this.answers[type] as ((body: Requests[T]) => Reply<T>) | undefined;
+    if (!answer) {
+      throw new RequestError('failed', `nothing known about ${type}`);
+    }
+    return answer(body);
+  }
+}

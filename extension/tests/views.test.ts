@@ -1,0 +1,404 @@
+// The views, without Lab: tree, graph, findings, actions, panel.
+
+import { buttonOf, click, mount, press, settle } from './page';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { RequestError } from '../src/protocol/channel';
+import type { BlockNode, Model } from '../src/protocol/messages';
+import { ActionBar } from '../src/view/action-bar';
+import { BlockTree } from '../src/view/block-tree';
+import { FindingsList, listed } from '../src/view/findings-list';
+import { GraphPane } from '../src/view/graph-pane';
+import { renderMarkdown } from '../src/view/markdown';
+import { KernelState, PanelView } from '../src/view/panel-view';
+import { safeSvg } from '../src/view/safe-svg';
+import { accessPath, countText, shapeText } from '../src/view/words';
+import { SVG, TableKernel, block, diagnostic, graph, model, network, saved } from './records';
+
+const rows = (root: Element): string[] =>
+  [...root.querySelectorAll('[role=treeitem]')].map(row => row.getAttribute('data-path') ?? '');
+const focused = (): string | null => document.activeElement?.getAttribute('data-path') ?? null;
+
+function tree(): { tree: BlockTree; selected: string[]; opened: string[] } {
+  const selected: string[] = [];
+  const opened: string[] = [];
+  const view = new BlockTree({
+    onSelect: node => selected.push(node.path),
+    onOpen: node => opened.push(node.path)
+  });
+  mount(view.element);
+  view.show(network(), 'm1');
+  return { tree: view, selected, opened };
+}
+
+const item = (root: Element, path: string): HTMLElement => {
+  const found = [...root.querySelectorAll<HTMLElement>('[role=treeitem]')].find(
+    row => row.dataset.path === path
+  );
+  assert.ok(found, `row ${path}`);
+  return found;
+};
+
+test('the tree has ARIA levels, positions and one tab stop', () => {
+  const { tree: view } = tree();
+  assert.deepEqual(rows(view.element), ['', 'features', 'features.0', 'features.1', 'output']);
+  const pool = item(view.element, 'features.1');
+  const aria = (name: string): string | null => pool.getAttribute(`aria-${name}`);
+  assert.deepEqual(['level', 'posinset', 'setsize', 'expanded', 'selected'].map(aria), [
+    '3',
+    '2',
+    '2',
+    null,
+    'false'
+  ]);
+  assert.equal(item(view.element, 'features').getAttribute('aria-expanded'), 'true');
+  assert.equal(view.element.querySelectorAll('[role=treeitem][tabindex="0"]').length, 1);
+  assert.match(item(view.element, 'output').textContent ?? '', /Dense.*\(\?, 10\).*850/);
+});
+
+test('arrow keys walk, fold and unfold; Enter opens; letters find', () => {
+  const { tree: view, selected, opened } = tree();
+  item(view.element, '').focus();
+  const key = (name: string): void => press(document.activeElement as Element, name);
+  key('ArrowDown');
+  assert.equal(focused(), 'features');
+  key('ArrowLeft');
+  assert.deepEqual(rows(view.element), ['', 'features', 'output']);
+  key('ArrowRight');
+  key('ArrowRight');
+  assert.equal(focused(), 'features.0');
+  key('ArrowLeft');
+  assert.equal(focused(), 'features');
+  key('End');
+  assert.equal(focused(), 'output');
+  key('Home');
+  assert.equal(focused(), '');
+  key('o');
+  assert.equal(focused(), 'output');
+  key('Enter');
+  assert.deepEqual(opened, ['output']);
+  assert.equal(selected[selected.length - 1], 'output');
+});
+
+test('the filter shows matches and what leads to them', () => {
+  const big = network();
+  big.children.push(block('head', { children: [block('head.0')] }));
+  const view = new BlockTree({ onSelect: () => undefined });
+  mount(view.element);
+  view.show(big, 'm2');
+  const search = view.element.querySelector('input');
+  assert.ok(search);
+  search.value = 'conv';
+  search.dispatchEvent(new Event('input'));
+  assert.deepEqual(rows(view.element), ['', 'features', 'features.0']);
+  assert.equal(view.element.querySelector('[role=status]')?.textContent, '1 match');
+});
+
+test('a new snapshot of the same model keeps what was folded and selected', () => {
+  const { tree: view } = tree();
+  view.select('features.1');
+  click(item(view.element, 'features').querySelector('.hl-twisty'));
+  view.show(network(), 'm1');
+  assert.deepEqual(rows(view.element), ['', 'features', 'output']);
+  assert.equal(view.selected, 'features.1');
+});
+
+test('names from the model are text, never markup', () => {
+  const view = new BlockTree({ onSelect: () => undefined });
+  mount(view.element);
+  view.show(block('', { attr: '<img src=x onerror=alert(1)>', class: '<b>' }), 'evil');
+  assert.equal(view.element.querySelector('img, b'), null);
+  assert.match(view.element.textContent ?? '', /<img src=x/);
+});
+
+test('SVG loses scripts, links, styles and event attributes', () => {
+  const evil =
+    '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" onload="x()" width="9">' +
+    '<script>x()</script><style>*{}</style><a xlink:href="javascript:x()"><text onclick="x()">kept</text></a>' +
+    '<foreignObject><p xmlns="http://www.w3.org/1999/xhtml">x</p></foreignObject><image href="http://x/"/>' +
+    '<path d="M0 0" fill="url(http://x/)"/><use href="#a"/></svg>';
+  const clean = new XMLSerializer().serializeToString(safeSvg(evil));
+  assert.match(clean, /kept/);
+  assert.doesNotMatch(clean, /script|style|href|onload|onclick|foreignObject|image|url\(|<use|<a[ >]/);
+  assert.throws(() => safeSvg('<html>'), /SVG/);
+});
+
+test('graph nodes are named buttons; a click selects, Enter on a selected Block opens it', async () => {
+  const nodes: string[] = [];
+  const blocks: string[] = [];
+  const pictures: string[] = [];
+  const pane = new GraphPane(async () => SVG, {
+    onNode: node => nodes.push(node.id),
+    onBlock: path => blocks.push(path),
+    onForm: () => undefined,
+    onPicture: svg => pictures.push(svg)
+  });
+  mount(pane.element);
+  await pane.show(graph());
+  const node = pane.element.querySelector('g.node[id=n1]');
+  assert.equal(node?.getAttribute('aria-label'), 'operator fc1 — float32 (?, 10)');
+  click(node);
+  assert.ok(node?.classList.contains('hl-selected'));
+  const features = pane.element.querySelector('g.node[id=n2]');
+  assert.ok(features);
+  press(features, 'Enter');
+  press(features, 'Enter');
+  assert.deepEqual([nodes, blocks, pictures.length], [['n1', 'n2'], ['features'], 1]);
+});
+
+test('a graph that is missing or cannot be drawn says why, and its text is shown', async () => {
+  const events = { onNode: () => undefined, onBlock: () => undefined, onForm: () => undefined };
+  const pane = new GraphPane(() => Promise.reject(new Error('too large')), events);
+  mount(pane.element);
+  await pane.show(graph({ dot: '', text: '', missing: 'net is a plain Block: select a child.' }));
+  assert.match(pane.element.textContent ?? '', /select a child/);
+  await pane.show(graph());
+  assert.equal(pane.element.querySelector('[role=alert]')?.textContent, 'too large');
+  assert.equal(pane.element.querySelector<HTMLElement>('.hl-graph-text')?.hidden, false);
+});
+
+test('only the newest graph is drawn', async () => {
+  const waiting: ((svg: string) => void)[] = [];
+  const pane = new GraphPane(() => new Promise(resolve => waiting.push(resolve)), {
+    onNode: () => undefined,
+    onBlock: () => undefined,
+    onForm: () => undefined
+  });
+  const older = pane.show(graph());
+  const newer = pane.show(graph());
+  waiting[1](SVG.replace('fc1', 'newer'));
+  waiting[0](SVG.replace('fc1', 'older'));
+  await Promise.all([older, newer]);
+  assert.match(pane.element.querySelector('svg')?.textContent ?? '', /newer/);
+});
+
+test('findings are sorted by severity; a place that can be reached is a button', () => {
+  const list = new FindingsList();
+  const jumps: string[] = [];
+  const place = { file: '', cell: 3, cell_id: 'c3', line: 2, col: 4, end_line: 2, end_col: 11 };
+  const items = [
+    diagnostic({ severity: 'note', code: 'HL131' }),
+    diagnostic({ location: { ...place, label: 'cell 3, line 2' } })
+  ];
+  list.show(
+    listed(items, location => jumps.push(location.cell_id)),
+    'none'
+  );
+  const codes = [...list.element.querySelectorAll('.hl-finding-code')].map(code => code.textContent);
+  assert.deepEqual(codes, ['HL101', 'HL131']);
+  click(buttonOf(list.element, 'cell 3, line 2'));
+  assert.deepEqual(jumps, ['c3']);
+});
+
+test('rule texts: code, bold, lists; links and HTML stay text', () => {
+  const element = renderMarkdown(
+    'Why: **no** `shape`, see [it](javascript:x).\n\n- one\n- <b>two</b>\n\n    indented\n\n```\nfenced\n```'
+  );
+  assert.equal(element.querySelectorAll('pre').length, 2);
+  assert.equal(element.querySelector('strong')?.textContent, 'no');
+  assert.equal(element.querySelector('a, b'), null);
+  assert.deepEqual(
+    [...element.querySelectorAll('li')].map(li => li.textContent),
+    ['one', '<b>two</b>']
+  );
+});
+
+test('words', () => {
+  assert.deepEqual(
+    [shapeText([]), shapeText([3]), shapeText([null, 4]), shapeText(null)],
+    ['()', '(3,)', '(?, 4)', '?']
+  );
+  assert.deepEqual(
+    [countText(0), countText(61706), countText(2.5e8), countText(null)],
+    ['0', '61.7 k', '250 M', '?']
+  );
+  assert.equal(accessPath('net', 'features.0.body'), 'net.features[0].body');
+});
+
+function actionBar(kernel: TableKernel, shown: Model = model()): ActionBar {
+  const bar = new ActionBar({ withOpen: true, onChanged: () => undefined });
+  mount(bar.element);
+  bar.connect(kernel);
+  bar.setModel(shown);
+  return bar;
+}
+
+test('Save all shows the absolute path and the host', async () => {
+  const kernel = new TableKernel({ save: () => saved });
+  const bar = actionBar(kernel);
+  await bar.save();
+  assert.deepEqual(kernel.asked[0].body, { model: 'm1', file: 'net.hlab', overwrite: false });
+  const status = bar.element.querySelector('[role=status].hl-results')?.textContent ?? '';
+  assert.match(status, /\/home\/ada\/work\/net\.hlab on lab-host/);
+});
+
+test('an existing file is replaced only after a yes', async () => {
+  const kernel = new TableKernel({
+    save: body => {
+      if (!body.overwrite) {
+        throw new RequestError('exists', 'net.hlab exists');
+      }
+      return saved;
+    }
+  });
+  const bar = actionBar(kernel);
+  const refused = bar.save();
+  await settle();
+  click(buttonOf(bar.element, 'Cancel'));
+  await refused;
+  assert.equal(kernel.asked.length, 1);
+  const accepted = bar.save();
+  await settle();
+  click(buttonOf(bar.element, 'Replace it'));
+  await accepted;
+  assert.equal((kernel.asked[2].body as { overwrite: boolean }).overwrite, true);
+});
+
+test('a file that differs lists everything, and can win', async () => {
+  const kernel = new TableKernel({
+    reload: body => {
+      if (body.graphs === 'code') {
+        throw new RequestError('differs', 'net.hlab does not fit net.', '', ['fc1: renamed', 'fc2: missing']);
+      }
+      return {
+        path: '/p/net.hlab',
+        file: 'net.hlab',
+        host: 'h',
+        summary: '',
+        graphs: 1,
+        parameters: 2,
+        diff: [],
+        undo: 'u1',
+        seconds: 0
+      };
+    },
+    undo: () => ({ summary: 'net is back.' })
+  });
+  const bar = actionBar(kernel);
+  const reload = bar.reload();
+  await settle();
+  assert.deepEqual(
+    [...bar.element.querySelectorAll('.hl-confirm li')].map(li => li.textContent),
+    ['fc1: renamed', 'fc2: missing']
+  );
+  click(buttonOf(bar.element, "Use the file's graphs"));
+  await reload;
+  assert.equal(buttonOf(bar.element, 'Undo').disabled, false);
+  await bar.undo();
+  assert.deepEqual(kernel.asked[2], { type: 'undo', body: { model: 'm1', undo: 'u1' } });
+  assert.match(bar.element.textContent ?? '', /net is back/);
+});
+
+test('a failed save is an alert with the next step', async () => {
+  const kernel = new TableKernel({
+    save: () => {
+      throw new RequestError('bad-file-name', '../x is not a file name.', 'Give a name without /.');
+    }
+  });
+  const bar = actionBar(kernel);
+  await bar.save();
+  assert.match(bar.element.querySelector('[role=alert]')?.textContent ?? '', /not a file name\.Give a name/);
+  assert.equal(buttonOf(bar.element, 'Save all').disabled, false);
+});
+
+test('Open without code lists archives and binds a variable', async () => {
+  const archive = { bytes: 10, modified: 0, class: 'Net', blocks: 3, graphs: 1, problem: '' };
+  const kernel = new TableKernel({
+    archives: () => ({ folder: '/p', host: 'h', archives: [{ ...archive, file: 'my net.hlab' }] }),
+    open: body => ({ model: model({ name: body.name }), path: '/p/my net.hlab', summary: '1 graph.' })
+  });
+  const bar = actionBar(kernel);
+  await bar.showOpenForm();
+  click(buttonOf(bar.element, 'Open'));
+  await settle();
+  assert.deepEqual(kernel.asked[1].body, { file: 'my net.hlab', name: 'my_net', replace: false });
+  assert.match(bar.element.textContent ?? '', /Opened as my_net/);
+});
+
+function panelState(kernel: TableKernel | null, models: Model[], root: BlockNode = network()): KernelState {
+  if (kernel) {
+    kernel.answers.tree ??= body => ({ model: models.find(m => m.id === body.model) ?? models[0], root });
+    kernel.answers.findings ??= () => ({ findings: [diagnostic()] });
+    kernel.answers.graph ??= body => graph({ path: body.path });
+  }
+  return {
+    key: 'k1',
+    text: 'hybrid_lab 0.1.0',
+    kind: 'ready',
+    requester: kernel,
+    hello: kernel && {
+      kernel: '0.1.0',
+      protocol: 1,
+      python: '3.12',
+      host: 'h',
+      folder: '/p',
+      engine: '',
+      subshells: true
+    },
+    models: kernel && { models, busy: false, notes: [] }
+  };
+}
+
+function panel(): PanelView {
+  const view = new PanelView({
+    layout: async () => SVG,
+    onLocation: () => undefined,
+    onConnect: () => undefined
+  });
+  mount(view.element);
+  return view;
+}
+
+test('the panel shows a model: tree, graph and findings', async () => {
+  const view = panel();
+  view.update(panelState(new TableKernel({}), [model()]));
+  await settle(200);
+  assert.deepEqual(rows(view.element).length, 5);
+  assert.ok(view.element.querySelector('svg g.node'));
+  assert.match(view.element.textContent ?? '', /Findings \(1\)/);
+});
+
+test('the panel asks again only when the revision grew', async () => {
+  const view = panel();
+  const kernel = new TableKernel({});
+  const trees = (): number => kernel.asked.filter(request => request.type === 'tree').length;
+  view.update(panelState(kernel, [model()]));
+  await settle(20);
+  view.update(panelState(kernel, [model()]));
+  await settle(20);
+  assert.equal(trees(), 1);
+  view.update(panelState(kernel, [model({ revision: 2 })]));
+  await settle(20);
+  assert.equal(trees(), 2);
+});
+
+test('without a kernel, without hybrid_lab, without a model: the panel says what to do', () => {
+  const view = panel();
+  assert.match(view.element.textContent ?? '', /Open a Python notebook/);
+  view.update({ ...panelState(null, []), text: 'hybrid_lab is not imported', kind: 'off' });
+  assert.equal(buttonOf(view.element, 'Connect').hidden, false);
+  view.update(panelState(new TableKernel({}), []));
+  assert.match(view.element.querySelector('.hl-hint')?.textContent ?? '', /No model in this kernel yet/);
+  assert.equal(buttonOf(view.element, 'Open without code').disabled, false);
+  assert.equal(buttonOf(view.element, 'Save all').disabled, true);
+});
+
+test('a finding of linter and trace at one place is listed once', async () => {
+  const view = panel();
+  const place = {
+    file: '',
+    label: 'cell 3, line 2',
+    cell: 3,
+    cell_id: 'c3',
+    line: 2,
+    col: 4,
+    end_line: 2,
+    end_col: 11
+  };
+  const found = diagnostic({ location: place });
+  const kernel = new TableKernel({ findings: () => ({ findings: [found] }) });
+  view.update(panelState(kernel, [model()]));
+  view.setCellFindings([{ diagnostic: found, place: 'cell 3, line 2', jump: () => undefined }]);
+  await settle(20);
+  assert.match(view.element.textContent ?? '', /Findings \(1\)/);
+});
