@@ -34,12 +34,13 @@ class _Work:
 class StepBoundary:
     """One per process.
 
+    lock : held while parameters change and while such work runs
     busy : set by the lab while a cell runs; outside cells work runs at once
     steps : how many boundaries were passed
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._waiting: deque[_Work] = deque()
         self.busy = False
         self.steps = 0
@@ -50,11 +51,11 @@ class StepBoundary:
         while self._waiting:
             work = self._take()
             if work is not None:
-                with self._lock:
+                with self.lock:
                     work.run()
 
     def _take(self, wanted: _Work | None = None) -> _Work | None:
-        with self._lock:
+        with self.lock:
             if wanted is None:
                 wanted = self._waiting[0] if self._waiting else None
             if wanted is None or wanted.taken:
@@ -70,16 +71,16 @@ class StepBoundary:
         `patience` seconds. Raises what `action` raises.
         """
         if not self.busy or threading.current_thread() is threading.main_thread():
-            with self._lock:
+            with self.lock:
                 return action(), "idle"
         work = _Work(action)
-        with self._lock:
+        with self.lock:
             self._waiting.append(work)
         how = "boundary"
         if not work.done.wait(patience):
             if self._take(work) is not None:
                 how = "unsynchronized"
-                with self._lock:
+                with self.lock:
                     work.run()
             else:
                 work.done.wait()

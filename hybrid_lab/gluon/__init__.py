@@ -1,0 +1,40 @@
+"""Models as trees of Blocks: layers, parameters, losses, training."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from . import data, loss, nn, utils
+from .block import Block
+from .hybrid import HybridBlock
+from .parameter import Constant, DeferredInitializationError, Parameter
+from .parameter_dict import ParameterDict
+from .symbol_block import SymbolBlock
+from .trainer import Trainer
+
+__all__ = [
+    "Block",
+    "Constant",
+    "DeferredInitializationError",
+    "HybridBlock",
+    "Parameter",
+    "ParameterDict",
+    "SymbolBlock",
+    "Trainer",
+    "data",
+    "load",
+    "loss",
+    "nn",
+    "utils",
+]
+
+
+def load(path: str | PathLike[str], **options: Any) -> Block:
+    """The model in an archive (`.hlab`), without the code that made it: a tree of Blocks that run the saved graphs.
+
+    Raises ArchiveError for a damaged file.
+    """
+    from hybrid_lab.formats import archive
+
+    return archive.load(path, **options)

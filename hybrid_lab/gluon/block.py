@@ -1,0 +1,387 @@
+"""Block: a tree of layers with named parameters."""
+
+from __future__ import annotations
+
+import re
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from hybrid_lab.diagnostics import rules
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import Context
+
+from .hooks import HookHandle
+from .naming import NameScope, name_block
+from .parameter import Parameter
+from .parameter_dict import ParameterDict
+
+__all__ = ["Block"]
+
+_OWN_CONTAINERS = frozenset({"_children", "_reg_params", "_forward_hooks", "_forward_pre_hooks", "_name_counts", "_parents"})
+
+
+class Block:
+    """Base of all layers and models. A subclass defines `forward(*args)`.
+
+    Blocks and Parameters assigned to attributes are registered:
+
+        class Model(gluon.Block):
+            def __init__(self, **kwargs):
+                super().__init__(**kwargs)
+                with self.name_scope():
+                    self.hidden = nn.Dense(20)
+                    self.out = nn.Dense(10)
+
+            def forward(self, x):
+                return self.out(nd.relu(self.hidden(x)))
+
+    prefix : put before the names of parameters and children; by default the class's name in lower case with a number
+    params : a ParameterDict to share weights with, `other.params`
+    """
+
+    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        set_plain = object.__setattr__
+        set_plain(self, "_children", OrderedDict())
+        set_plain(self, "_reg_params", {})
+        set_plain(self, "_parents", [])
+        self._structure_version = 0
+        self._empty_prefix = prefix == ""
+        self._prefix, self._params = name_block(prefix, params, self._alias())
+        self._name = self._prefix.removesuffix("_")
+        self._name_counts: dict[str, int] = {}
+        self._forward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+        self._forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+        self._warned_containers: frozenset[str] = frozenset()
+
+    _children: OrderedDict[str, Block]
+    _reg_params: dict[str, Parameter]
+    _parents: list[weakref.ref[Block]]
+
+    def _alias(self) -> str:
+        """The name that is numbered: `dense` gives dense0, dense1 ..."""
+        return type(self).__name__.lower()
+
+    def __repr__(self) -> str:
+        lines = (f"  ({key}): {_indent(repr(block), 2)}" for key, block in self._children.items())
+        return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
+
+    # -- attributes, children, structure -----------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, (Block, Parameter)) and "_children" not in self.__dict__:
+            raise RuntimeError(f"{type(self).__name__}.__init__ must call super().__init__() before it assigns {name!r}")
+        existing = self.__dict__.get(name)
+        if isinstance(existing, Block) and not isinstance(value, Block) and name in self._children:
+            raise TypeError(
+                f"{name!r} is a child block ({type(existing).__name__}) and cannot become a {type(value).__name__}; "
+                f"another Block may take its place, `del net.{name}` removes it"
+            )
+        if isinstance(existing, Parameter) and name in self._reg_params and value is not existing:
+            raise TypeError(
+                f"{name!r} is a parameter already; give it values with set_data(), or share one with "
+                "params=other.params when the block is made"
+            )
+        if isinstance(value, Block):
+            self.register_child(value, name)
+        elif isinstance(value, Parameter):
+            self._register_parameter(value, name)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__.get("_children", ()):
+            del self._children[name]
+            self._structure_changed()
+        elif name in self.__dict__.get("_reg_params", ()):
+            parameter = self._reg_params.pop(name)
+            self._params._params.pop(parameter.name, None)
+            self._structure_changed()
+        object.__delattr__(self, name)
+
+    def _register_parameter(self, parameter: Parameter, name: str) -> None:
+        if not any(each is parameter for each in self._params.values()) and not parameter.registered:
+            # Made with Parameter(...) rather than self.params.get(...): it takes its full name here.
+            if not parameter.name.startswith(self._prefix):
+                parameter.name = self._prefix + parameter.name
+            if parameter.name in self._params:
+                parameter.name = self._prefix + name
+        if parameter.name not in self._params:
+            self._params._add(parameter)
+        self._reg_params[name] = parameter
+        self._structure_changed()
+
+    def register_child(self, block: Block, name: str | None = None) -> None:
+        """Make `block` a child, under `name` (default: its number). A child of that name is replaced, in its place."""
+        if name is None:
+            name = str(len(self._children))
+        before = self._children.get(name)
+        self._children[name] = block
+        if not any(parent() is self for parent in block._parents):
+            block._parents[:] = [parent for parent in block._parents if parent() is not None]
+            block._parents.append(weakref.ref(self))
+        if before is not block:
+            self._structure_changed()
+
+    def _structure_changed(self) -> None:
+        """Tell this block and all above it that graphs traced before are stale."""
+        pending: list[Block] = [self]
+        seen: set[int] = set()
+        while pending:
+            block = pending.pop()
+            if id(block) in seen:
+                continue
+            seen.add(id(block))
+            object.__setattr__(block, "_structure_version", block._structure_version + 1)
+            block._clear_cached_op()
+            for reference in block._parents:
+                parent = reference()
+                if parent is not None and any(child is block for child in parent._children.values()):
+                    pending.append(parent)
+
+    def _clear_cached_op(self) -> None:
+        """Drop cached graphs; only a HybridBlock has some."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_parents"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__dict__["_parents"] = []
+        for child in self._children.values():
+            child._parents.append(weakref.ref(self))
+
+    def _warn_of_hidden_children(self) -> None:
+        """Blocks in lists and dicts are not registered (HL182): say so, once per attribute."""
+        registered = {id(child) for child in self._children.values()}
+        for name, value in self.__dict__.items():
+            if name in _OWN_CONTAINERS or name in self._warned_containers or not isinstance(value, (list, tuple, dict)):
+                continue
+            if any(id(block) not in registered for block in _blocks_in(value)):
+                self._warned_containers |= {name}
+                rule = rules.get("HL182")
+                facts = {"attribute": f"self.{name}", "container": type(value).__name__}
+                warnings.warn(
+                    f"HL182: {type(self).__name__}: {rule.format(rule.message, **facts)} "
+                    f"Instead: {rule.format(rule.rewrite, **facts)}",
+                    stacklevel=3,
+                )
+
+    # -- names -------------------------------------------------------------------------------------------------
+
+    @property
+    def prefix(self) -> str:
+        """What the names of parameters and children start with."""
+        return self._prefix
+
+    @property
+    def name(self) -> str:
+        """The prefix without its last underscore."""
+        return self._name
+
+    def name_scope(self) -> NameScope:
+        """`with self.name_scope():` - blocks and symbols made inside get this block's prefix."""
+        return NameScope(self)
+
+    # -- parameters --------------------------------------------------------------------------------------------
+
+    @property
+    def params(self) -> ParameterDict:
+        """This block's own parameters, without its children's."""
+        return self._params
+
+    def collect_params(self, select: str | None = None) -> ParameterDict:
+        """The parameters of this block and everything below it.
+
+        select : a regular expression matched at the start of the full names, '.*weight|.*bias'
+        """
+        pattern = re.compile(select) if select else None
+        found = ParameterDict(self._params.prefix)
+        self._collect(found, pattern)
+        return found
+
+    def _collect(self, found: ParameterDict, pattern: re.Pattern[str] | None) -> None:
+        self._warn_of_hidden_children()
+        own: Mapping[str, Parameter] | ParameterDict = self._params
+        if pattern is not None:
+            own = {name: parameter for name, parameter in self._params.items() if pattern.match(name)}
+        found.update(own)
+        for child in self._children.values():
+            child._collect(found, pattern)
+
+    def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
+        """Parameters by attribute path, '0.weight'; a shared one stands under each of its paths."""
+        start = prefix + "." if prefix else ""
+        found = {start + name: parameter for name, parameter in self._reg_params.items()}
+        for name, child in self._children.items():
+            found.update(child._collect_params_with_prefix(start + name))
+        return found
+
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Context | Sequence[Context] | None = None,
+        verbose: bool = False,
+        force_reinit: bool = False,
+    ) -> None:
+        """Initialize all parameters; those whose shape is not known yet wait for the first forward pass.
+
+        init : for parameters without an initializer of their own; default Uniform(0.07)
+        ctx : one context or a list; verbose : log each; force_reinit : also those that have values
+        """
+        self.collect_params().initialize(init, ctx, verbose, force_reinit)
+
+    def zero_grad(self) -> None:
+        """Set the gradients of all parameters to zero."""
+        self.collect_params().zero_grad()
+
+    def cast(self, dtype: Any) -> None:
+        """Change the element type of all parameters."""
+        for child in self._children.values():
+            child.cast(dtype)
+        for parameter in self._params.values():
+            parameter.cast(dtype)
+        self._structure_changed()
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def save_parameters(self, filename: str | PathLike[str], deduplicate: bool = False) -> None:
+        """Write all parameters by attribute path in MXNet's `.params` form.
+
+        deduplicate : write shared parameters once. Raises UninitializedError where one has no values; no file is left.
+        """
+        from hybrid_lab.formats.mxnet import write_params
+
+        parameters = self._collect_params_with_prefix()
+        if deduplicate:
+            first: dict[int, str] = {}
+            for name, parameter in parameters.items():
+                first.setdefault(id(parameter), name)
+            parameters = {name: parameter for name, parameter in parameters.items() if first[id(parameter)] == name}
+        write_params(filename, {name: parameter._reduce().asnumpy() for name, parameter in parameters.items()})
+
+    def load_parameters(
+        self,
+        filename: str | PathLike[str],
+        ctx: Context | Sequence[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """Load a `.params` file: by attribute path as `save_parameters` writes it, or by parameter name as `export` does.
+
+        cast_dtype : convert to the model's dtype (dtype_source 'current') or take over the file's ('saved').
+        All or nothing: raises LoadMismatchError listing everything missing, extra or of another shape or dtype.
+        """
+        from .loading import load_parameters, read_arrays
+
+        targets: dict[str, list[tuple[str, Parameter]]] = {}
+        for path, parameter in self._collect_params_with_prefix().items():
+            targets[path] = [(path, parameter)]
+        for name, parameter in self.collect_params().items():
+            targets.setdefault(name, [(name, parameter)])
+            if self._prefix and name.startswith(self._prefix):
+                targets.setdefault(name[len(self._prefix) :], [(name, parameter)])
+        arrays = {}
+        for name, array in read_arrays(filename).items():
+            known = name not in targets and name[:4] in ("arg:", "aux:")
+            arrays[name[4:] if known else name] = array
+        load_parameters(targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
+
+    def save(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
+        """Write the tree, all cached graphs and all parameters to one `.hlab` archive. As `mx.save_cached_graphs`."""
+        from hybrid_lab.formats import archive
+
+        return archive.save_cached_graphs(self, path, **options)
+
+    def load(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
+        """Load an archive into this model and return the report. As `mx.load_cached_graphs`."""
+        from hybrid_lab.formats import archive
+
+        return archive.load_cached_graphs(self, path, **options)
+
+    def save_states(self, path: str | PathLike[str], aux_states: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """As `save`, with a dictionary of the user's own values (numbers, texts, lists, arrays)."""
+        from hybrid_lab.formats import archive
+
+        return archive.save_cached_graphs(self, path, aux=dict(aux_states or {}), **options)
+
+    def load_states(self, path: str | PathLike[str], **options: Any) -> dict[str, Any]:
+        """As `load`; returns the dictionary that `save_states` got."""
+        from hybrid_lab.formats import archive
+
+        return archive.load_cached_graphs(self, path, **options).aux
+
+    # -- calling -----------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the pre-hooks, `forward`, and the hooks."""
+        for hook in self._forward_pre_hooks.values():
+            hook(self, args)
+        outputs = self.forward(*args, **kwargs)
+        self._note_outputs(outputs)
+        for hook in self._forward_hooks.values():
+            hook(self, args, outputs)
+        return outputs
+
+    _last_outputs: tuple[tuple[Any, Any], ...] = ()
+    """(shape, dtype) of each output of the last call, for the lab's tree."""
+
+    def _note_outputs(self, outputs: Any) -> None:
+        if type(outputs) is NDArray:
+            found: tuple[tuple[Any, Any], ...] = ((outputs._view.shape, outputs._view.dtype),)
+        elif isinstance(outputs, (tuple, list)):
+            found = tuple((item._view.shape, item._view.dtype) for item in outputs if type(item) is NDArray)
+        else:
+            return
+        self.__dict__["_last_outputs"] = found
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The computation; subclasses define it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward()")
+
+    def register_forward_pre_hook(self, hook: Callable[[Block, tuple[Any, ...]], Any]) -> HookHandle:
+        """Call `hook(block, inputs)` before each forward; `handle.detach()` ends that."""
+        return HookHandle().attach(self._forward_pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Callable[[Block, tuple[Any, ...], Any], Any]) -> HookHandle:
+        """Call `hook(block, inputs, outputs)` after each forward; `handle.detach()` ends that."""
+        return HookHandle().attach(self._forward_hooks, hook)
+
+    def apply(self, fn: Callable[[Block], Any]) -> Block:
+        """Call `fn(block)` for every block below, then for this one. Returns this block."""
+        for child in self._children.values():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
+        """Hybridize the HybridBlocks below; a plain Block itself runs as Python. See `HybridBlock.hybridize`."""
+        for child in self._children.values():
+            child.hybridize(active, **kwargs)
+
+    def summary(self, *inputs: Any) -> None:
+        """Print a table of the layers with output shapes and numbers of parameters, from one call on `inputs`."""
+        from .layer_table import layer_table
+
+        print(layer_table(self, inputs))
+
+
+def _blocks_in(value: Any) -> Iterator[Block]:
+    """The Blocks in nested lists, tuples and dicts."""
+    if isinstance(value, Block):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _blocks_in(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _blocks_in(each)
+
+
+def _indent(text: str, spaces: int) -> str:
+    first, *rest = text.split("\n")
+    return "\n".join([first, *(" " * spaces + line for line in rest)])

@@ -1,0 +1,23 @@
+"""Data sets, samplers and the loader that makes batches of them."""
+
+from . import vision
+from .batchify import default_batchify_fn, default_mp_batchify_fn
+from .dataloader import DataLoader
+from .dataset import ArrayDataset, Dataset, SimpleDataset
+from .sampler import BatchSampler, FilterSampler, IntervalSampler, RandomSampler, Sampler, SequentialSampler
+
+__all__ = [
+    "ArrayDataset",
+    "BatchSampler",
+    "DataLoader",
+    "Dataset",
+    "FilterSampler",
+    "IntervalSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SimpleDataset",
+    "default_batchify_fn",
+    "default_mp_batchify_fn",
+    "vision",
+]

@@ -1,0 +1,5 @@
+"""Data sets of images and their transforms."""
+
+from . import transforms
+
+__all__ = ["transforms"]

@@ -1,0 +1,40 @@
+"""Handles of forward hooks: what `register_forward_hook` returns, to take the hook off again."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+_numbers = itertools.count()
+
+
+class HookHandle:
+    """One registered hook. `handle.detach()` removes it; so does leaving `with handle:`."""
+
+    def __init__(self) -> None:
+        self._hooks: weakref.ref[OrderedDict[int, Callable[..., Any]]] | None = None
+        self._number = -1
+
+    def attach(self, hooks: OrderedDict[int, Callable[..., Any]], hook: Callable[..., Any]) -> HookHandle:
+        """Add `hook` to `hooks`. Raises RuntimeError if this handle has one already."""
+        if self._hooks is not None:
+            raise RuntimeError("this handle belongs to a hook already")
+        self._number = next(_numbers)
+        hooks[self._number] = hook
+        self._hooks = weakref.ref(hooks)
+        return self
+
+    def detach(self) -> None:
+        """Remove the hook; a second time does nothing."""
+        hooks = self._hooks() if self._hooks is not None else None
+        if hooks is not None:
+            hooks.pop(self._number, None)
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.detach()

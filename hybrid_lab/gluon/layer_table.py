@@ -1,0 +1,105 @@
+"""The table that `net.summary(x)` prints: one line per layer with its output shape and its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.ndarray import NDArray
+
+if TYPE_CHECKING:
+    from .block import Block
+
+_LINE = "{:>20}  {:>42} {:>15}"
+
+
+@dataclass
+class LayerTable:
+    """The lines of a summary and their totals. `str(table)` is the text MXNet prints."""
+
+    rows: list[tuple[str, str, int]] = field(default_factory=list)
+    total: int = 0
+    trainable: int = 0
+    shared: int = 0
+
+    def __str__(self) -> str:
+        lines = ["-" * 80, _LINE.format("Layer (type)", "Output Shape", "Param #"), "=" * 80]
+        lines += [_LINE.format(*row) for row in self.rows]
+        lines += [
+            "=" * 80,
+            "Parameters in forward computation graph, duplicate included",
+            f"   Total params: {self.total}",
+            f"   Trainable params: {self.trainable}",
+            f"   Non-trainable params: {self.total - self.trainable}",
+            f"Shared params in forward computation graph: {self.shared}",
+            f"Unique parameters in model: {self.total - self.shared}",
+            "-" * 80,
+        ]
+        return "\n".join(lines)
+
+
+def layer_table(net: Block, inputs: tuple[Any, ...]) -> LayerTable:
+    """Call `net(*inputs)` eagerly and note every layer, in the order in which they finish.
+
+    Containers (Sequential, HybridSequential) have no line. Hybridized blocks keep their graphs.
+    """
+    from .nn import HybridSequential, Sequential
+
+    table = LayerTable([("Input", _shapes(inputs), 0)])
+    seen: set[int] = set()
+
+    def note(block: Block, _inputs: Any, outputs: Any) -> None:
+        count = 0
+        for parameter in block.params.values():
+            size = parameter.data().size
+            count += size
+            table.trainable += 0 if parameter.grad_req == "null" else size
+            table.shared += size if id(parameter) in seen else 0
+            seen.add(id(parameter))
+        table.total += count
+        table.rows.append((f"{type(block).__name__}-{len(table.rows)}", _shapes(outputs), count))
+
+    blocks = list(dict.fromkeys(_walk(net)))
+    layers = [block for block in blocks if not isinstance(block, (Sequential, HybridSequential))]
+    handles = [block.register_forward_hook(note) for block in layers]
+    try:
+        with _eager(blocks):
+            net(*inputs)
+    finally:
+        for handle in handles:
+            handle.detach()
+    return table
+
+
+@contextmanager
+def _eager(blocks: list[Block]) -> Iterator[None]:
+    """Run hybridized blocks layer by layer, so that the inner hooks fire."""
+    active = [block for block in blocks if getattr(block, "_active", False)]
+    for block in active:
+        object.__setattr__(block, "_active", False)
+    try:
+        yield
+    finally:
+        for block in active:
+            object.__setattr__(block, "_active", True)
+
+
+def _walk(block: Block) -> Iterator[Block]:
+    yield block
+    for child in block._children.values():
+        yield from _walk(child)
+
+
+def _shapes(values: Any) -> str:
+    if isinstance(values, (list, tuple)):
+        shapes = [_shape(value) for value in values]
+        return str(shapes[0]) if len(shapes) == 1 else str(shapes)[1:-1]
+    return str(_shape(values))
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_shape(each) for each in value]
+    return value.shape if isinstance(value, NDArray) else value

@@ -1,0 +1,116 @@
+"""Loading arrays into live parameters: everything is checked first, then everything is applied, or nothing is."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
+from hybrid_lab.ndarray import array as nd_array
+from hybrid_lab.ndarray.context import Context
+
+from .parameter import Parameter, _contexts, _merge
+
+Targets = Mapping[str, Sequence[tuple[str, Parameter]]]
+"""For each name a file may use: the names it stands for in the model, with their parameters."""
+
+
+def read_arrays(filename: str | PathLike[str]) -> dict[str, np.ndarray]:
+    """The named arrays of a `.params` file. Raises ArchiveError for an unnamed list of arrays."""
+    from hybrid_lab.formats.mxnet import read_params
+
+    arrays = read_params(filename)
+    if isinstance(arrays, list):
+        if not arrays:
+            return {}
+        raise ArchiveError(f"{len(arrays)} arrays without names; nd.load reads them", path=filename)
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def load_parameters(
+    targets: Targets,
+    arrays: Mapping[str, np.ndarray],
+    source: str | PathLike[str] | None = None,
+    ctx: Context | Sequence[Context] | None = None,
+    allow_missing: bool = False,
+    ignore_extra: bool = False,
+    cast_dtype: bool = False,
+    dtype_source: str = "current",
+) -> None:
+    """Put `arrays` into the parameters that `targets` names.
+
+    A parameter with several names (shared weights) is found if the file has one of them. cast_dtype : convert values of
+    another dtype to the parameter's ('current'), or the parameter to the file's ('saved').
+    Raises LoadMismatchError listing every missing and extra name and every shape, dtype or context that does not fit;
+    the parameters are untouched then.
+    """
+    if dtype_source not in ("current", "saved"):
+        raise ValueError(f"dtype_source is 'current' or 'saved', not {dtype_source!r}")
+    differences: list[str] = []
+    chosen: dict[int, tuple[Parameter, np.ndarray]] = {}
+    names_of: dict[int, list[str]] = {}
+    known: dict[int, Parameter] = {}
+    for name, entries in targets.items():
+        for _, parameter in entries:
+            known[id(parameter)] = parameter
+            names_of.setdefault(id(parameter), []).append(name)
+    unused = [name for name in arrays if name not in targets]
+    for name, array in arrays.items():
+        for model_name, parameter in targets.get(name, ()):
+            problem = _mismatch(model_name, parameter, array, ctx, cast_dtype)
+            if problem:
+                differences.append(problem)
+            else:
+                chosen[id(parameter)] = (parameter, array)
+    if not allow_missing:
+        missing = [each for each in known if not any(name in arrays for name in names_of[each])]
+        for each in missing:
+            name = names_of[each][0]
+            differences.append(f"missing: {name} {known[each].shape}{_nearest(name, unused, 'the file has')}")
+    if not ignore_extra:
+        for name in unused:
+            differences.append(f"extra: {name} {arrays[name].shape}{_nearest(name, targets, 'the model has')}")
+    if differences:
+        hints = []
+        if any(each.startswith("missing") for each in differences):
+            hints.append("allow_missing=True keeps what is missing as it is")
+        if any(each.startswith("extra") for each in differences):
+            hints.append("ignore_extra=True skips what is extra")
+        if any(each.startswith("dtype") for each in differences):
+            hints.append("cast_dtype=True converts")
+        where = "the file" if source is not None else "the dictionary"
+        count = f"{len(differences)} difference{'s' if len(differences) > 1 else ''}"
+        note = f" ({'; '.join(hints)})" if hints else ""
+        path = None if source is None else fspath(source)
+        raise LoadMismatchError(
+            f"{where} does not fit the model: {count}; nothing was loaded{note}", differences, path=path
+        )
+    for parameter, array in chosen.values():
+        if np.dtype(parameter.dtype) != array.dtype:
+            if dtype_source == "saved":
+                parameter.cast(array.dtype)
+            else:
+                array = array.astype(parameter.dtype)
+        parameter._load_init(nd_array(array, dtype=array.dtype), ctx)
+
+
+def _mismatch(name: str, parameter: Parameter, array: np.ndarray, ctx: Any, cast_dtype: bool) -> str | None:
+    """What keeps `array` from becoming the parameter's value, or None."""
+    if _merge(parameter.partial_shape, array.shape) is None:
+        return f"shape: {name} is {parameter.shape} in the model, {array.shape} in the file"
+    if np.dtype(parameter.dtype) != array.dtype and not cast_dtype:
+        return f"dtype: {name} is {np.dtype(parameter.dtype).name} in the model, {array.dtype.name} in the file"
+    if ctx is not None and (parameter._data is not None or parameter._deferred_init is not None):
+        where = parameter.list_ctx()
+        if set(_contexts(ctx)) != set(where):
+            return f"context: {name} is on {', '.join(map(str, where))}; reset_ctx() moves it"
+    return None
+
+
+def _nearest(name: str, others: Iterable[str], says: str) -> str:
+    near = difflib.get_close_matches(name, list(others), n=1, cutoff=0.7)
+    return f"; {says} {near[0]}" if near else ""

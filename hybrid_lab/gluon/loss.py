@@ -1,0 +1,320 @@
+"""Losses: HybridBlocks from predictions and labels to one number per sample."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .hybrid import HybridBlock
+from .nn.registry import layer
+
+__all__ = [
+    "CosineEmbeddingLoss",
+    "HingeLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "L2Loss",
+    "LogisticLoss",
+    "Loss",
+    "PoissonNLLLoss",
+    "SigmoidBCELoss",
+    "SigmoidBinaryCrossEntropyLoss",
+    "SoftmaxCELoss",
+    "SoftmaxCrossEntropyLoss",
+    "SquaredHingeLoss",
+    "TripletLoss",
+]
+
+
+def _apply_weighting(F: Any, loss: Any, weight: float | None = None, sample_weight: Any = None) -> Any:
+    """Multiply by `sample_weight` (broadcast) and by the number `weight`."""
+    if sample_weight is not None:
+        loss = F.broadcast_mul(loss, sample_weight)
+    if weight is not None:
+        if not isinstance(weight, (int, float)):
+            raise TypeError(f"the weight of a loss is a number, not {weight!r}; sample_weight takes arrays")
+        loss = loss * weight
+    return loss
+
+
+def _reshape_like(F: Any, x: Any, y: Any) -> Any:
+    """`x` in the shape of `y`."""
+    return F.reshape_like(x, y)
+
+
+class Loss(HybridBlock):
+    """Base of the losses.
+
+    weight : a number the loss is multiplied by, or None
+    batch_axis : the axis of the samples; the loss is averaged over the others
+
+    Subclasses define `hybrid_forward(F, pred, label, sample_weight=None)`; `sample_weight` must broadcast against the loss,
+    (batch, 1) for example.
+    """
+
+    def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._weight = weight
+        self._batch_axis = batch_axis
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
+
+    def _mean(self, F: Any, loss: Any, sample_weight: Any) -> Any:
+        """The weighted loss, averaged over all axes but the samples'."""
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return F.mean(loss, axis=self._batch_axis, exclude=True)
+
+
+@layer
+class L2Loss(Loss):
+    """weight / 2 * (label - pred)^2, averaged per sample. pred : (batch, ...); label : as many elements -> (batch,)."""
+
+    def __init__(self, weight: float = 1.0, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        loss = F.square(label - pred)
+        loss = _apply_weighting(F, loss, self._weight / 2, sample_weight)
+        return F.mean(loss, axis=self._batch_axis, exclude=True)
+
+
+@layer
+class L1Loss(Loss):
+    """|label - pred|, averaged per sample. pred : (batch, ...); label : as many elements -> (batch,)."""
+
+    def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        return self._mean(F, F.abs(label - pred), sample_weight)
+
+
+@layer
+class SigmoidBinaryCrossEntropyLoss(Loss):
+    """-(label * log(p) + (1 - label) * log(1 - p)) with p = sigmoid(pred), averaged per sample.
+
+    from_sigmoid : pred is p already
+    pos_weight : an optional input, factors of the positive part
+
+    pred : (batch, ...); label in [0, 1] : as many elements -> (batch,)
+    """
+
+    def __init__(self, from_sigmoid: bool = False, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_sigmoid = from_sigmoid
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        if self._from_sigmoid:
+            loss = self._from_probabilities(F, pred, label, pos_weight)
+        elif pos_weight is None:
+            # log(1 + exp(-|x|)) does not overflow.
+            loss = F.relu(pred) - pred * label + F.Activation(-F.abs(pred), act_type="softrelu")
+        else:
+            log_weight = 1 + F.broadcast_mul(pos_weight - 1, label)
+            softplus = F.Activation(-F.abs(pred), act_type="softrelu") + F.relu(-pred)
+            loss = pred - pred * label + log_weight * softplus
+        return self._mean(F, loss, sample_weight)
+
+    @staticmethod
+    def _from_probabilities(F: Any, pred: Any, label: Any, pos_weight: Any) -> Any:
+        positive = F.log(pred + 1e-12) * label
+        if pos_weight is not None:
+            positive = F.broadcast_mul(positive, pos_weight)
+        return -(positive + F.log(1.0 - pred + 1e-12) * (1.0 - label))
+
+
+SigmoidBCELoss = SigmoidBinaryCrossEntropyLoss
+
+
+@layer
+class SoftmaxCrossEntropyLoss(Loss):
+    """-log of the softmax's probability of the label.
+
+    axis : the classes' axis
+    sparse_label : label holds class numbers, shaped as pred without that axis; else probabilities shaped as pred
+    from_logits : pred holds log probabilities already
+
+    pred : (batch, classes) -> (batch,)
+    """
+
+    def __init__(
+        self,
+        axis: int = -1,
+        sparse_label: bool = True,
+        from_logits: bool = False,
+        weight: float | None = None,
+        batch_axis: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._axis = axis
+        self._sparse_label = sparse_label
+        self._from_logits = from_logits
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        if not self._from_logits:
+            pred = F.log_softmax(pred, axis=self._axis)
+        if self._sparse_label:
+            loss = -F.pick(pred, label, axis=self._axis, keepdims=True)
+        else:
+            label = _reshape_like(F, label, pred)
+            loss = -F.sum(pred * label, axis=self._axis, keepdims=True)
+        return self._mean(F, loss, sample_weight)
+
+
+SoftmaxCELoss = SoftmaxCrossEntropyLoss
+
+
+@layer
+class KLDivLoss(Loss):
+    """label * (log(label) - pred), averaged per sample. label : probabilities, shaped as pred.
+
+    from_logits : pred holds log probabilities; False applies log_softmax along `axis`
+    """
+
+    def __init__(
+        self, from_logits: bool = True, axis: int = -1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_logits = from_logits
+        self._axis = axis
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        if not self._from_logits:
+            pred = F.log_softmax(pred, axis=self._axis)
+        loss = label * (F.log(label + 1e-12) - pred)
+        return self._mean(F, loss, sample_weight)
+
+
+@layer
+class HuberLoss(Loss):
+    """0.5 / rho * d^2 for d = |label - pred| <= rho, d - rho / 2 beyond, averaged per sample."""
+
+    def __init__(self, rho: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._rho = rho
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        loss = F.abs(label - pred)
+        loss = F.where(loss > self._rho, loss - 0.5 * self._rho, (0.5 / self._rho) * F.square(loss))
+        return self._mean(F, loss, sample_weight)
+
+
+@layer
+class HingeLoss(Loss):
+    """max(0, margin - pred * label), label in {-1, 1}, averaged per sample."""
+
+    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        return self._mean(F, F.relu(self._margin - pred * label), sample_weight)
+
+
+@layer
+class SquaredHingeLoss(Loss):
+    """max(0, margin - pred * label)^2, label in {-1, 1}, averaged per sample."""
+
+    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        return self._mean(F, F.square(F.relu(self._margin - pred * label)), sample_weight)
+
+
+@layer
+class LogisticLoss(Loss):
+    """log(1 + exp(-pred * label)), averaged per sample. label_format : 'signed' (-1, 1) or 'binary' (0, 1)."""
+
+    def __init__(
+        self, weight: float | None = None, batch_axis: int = 0, label_format: str = "signed", **kwargs: Any
+    ) -> None:
+        if label_format not in ("signed", "binary"):
+            raise ValueError(f"label_format is 'signed' or 'binary', not {label_format!r}")
+        super().__init__(weight, batch_axis, **kwargs)
+        self._label_format = label_format
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        if self._label_format == "signed":
+            label = (label + 1.0) / 2.0
+        loss = F.relu(pred) - pred * label + F.Activation(-F.abs(pred), act_type="softrelu")
+        return self._mean(F, loss, sample_weight)
+
+
+@layer
+class TripletLoss(Loss):
+    """max(0, |pred - positive|^2 - |pred - negative|^2 + margin), squares summed per sample. Three inputs of one shape."""
+
+    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, pred: Any, positive: Any, negative: Any) -> Any:
+        positive = _reshape_like(F, positive, pred)
+        negative = _reshape_like(F, negative, pred)
+        squares = F.square(positive - pred) - F.square(negative - pred)
+        loss = F.relu(F.sum(squares, axis=self._batch_axis, exclude=True) + self._margin)
+        return _apply_weighting(F, loss, self._weight, None)
+
+
+@layer
+class PoissonNLLLoss(Loss):
+    """exp(pred) - target * pred, or pred - target * log(pred) where not from_logits; the mean over everything.
+
+    compute_full : add Stirling's formula for log(target!) where target > 1
+    """
+
+    def __init__(
+        self,
+        weight: float | None = None,
+        from_logits: bool = True,
+        batch_axis: int = 0,
+        compute_full: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_logits = from_logits
+        self._compute_full = compute_full
+
+    def hybrid_forward(self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-8) -> Any:
+        target = _reshape_like(F, target, pred)
+        loss = F.exp(pred) - target * pred if self._from_logits else pred - target * F.log(pred + epsilon)
+        if self._compute_full:
+            stirling = target * F.log(target) - target + 0.5 * F.log(2 * math.pi * target)
+            loss = loss + F.where(target > 1, stirling, F.zeros_like(stirling))
+        return F.mean(_apply_weighting(F, loss, self._weight, sample_weight))
+
+
+@layer
+class CosineEmbeddingLoss(Loss):
+    """1 - cos(input1, input2) where label is 1, max(0, cos - margin) where it is -1.
+
+    input1, input2 : (batch, n); label : (batch,) -> (batch, 1)
+    """
+
+    def __init__(self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, input1: Any, input2: Any, label: Any, sample_weight: Any = None) -> Any:
+        input1 = _reshape_like(F, input1, input2)
+        label = F.reshape(label, shape=(-1, 1))
+        norms = F.sqrt(_row_sum(F, input1 * input1)) * F.sqrt(_row_sum(F, input2 * input2))
+        cosine = _row_sum(F, input1 * input2) / F.clip(norms, a_min=1e-12, a_max=3.4e38)
+        loss = (1 - cosine) * (label == 1) + F.relu((label == -1) * (cosine - self._margin))
+        return _apply_weighting(F, loss, self._weight, sample_weight)
+
+
+def _row_sum(F: Any, x: Any) -> Any:
+    return F.sum(x, axis=-1, keepdims=True)

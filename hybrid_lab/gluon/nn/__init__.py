@@ -1,0 +1,62 @@
+"""Layers of neural networks, with MXNet's names and arguments."""
+
+from . import registry
+from .activation import ELU, GELU, SELU, Activation, LeakyReLU, PReLU, Swish
+from .container import HybridSequential, Sequential
+from .conv import Conv1D, Conv2D, Conv3D
+from .dense import Dense
+from .dropout import Dropout
+from .embedding import Embedding
+from .function import HybridLambda, Lambda
+from .norm import BatchNorm, LayerNorm
+from .pool import (
+    AvgPool1D,
+    AvgPool2D,
+    AvgPool3D,
+    GlobalAvgPool1D,
+    GlobalAvgPool2D,
+    GlobalAvgPool3D,
+    GlobalMaxPool1D,
+    GlobalMaxPool2D,
+    GlobalMaxPool3D,
+    MaxPool1D,
+    MaxPool2D,
+    MaxPool3D,
+)
+from .shape import Flatten
+
+__all__ = [
+    "ELU",
+    "GELU",
+    "SELU",
+    "Activation",
+    "AvgPool1D",
+    "AvgPool2D",
+    "AvgPool3D",
+    "BatchNorm",
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
+    "Dense",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "GlobalAvgPool1D",
+    "GlobalAvgPool2D",
+    "GlobalAvgPool3D",
+    "GlobalMaxPool1D",
+    "GlobalMaxPool2D",
+    "GlobalMaxPool3D",
+    "HybridLambda",
+    "HybridSequential",
+    "Lambda",
+    "LayerNorm",
+    "LeakyReLU",
+    "MaxPool1D",
+    "MaxPool2D",
+    "MaxPool3D",
+    "PReLU",
+    "Sequential",
+    "Swish",
+    "registry",
+]

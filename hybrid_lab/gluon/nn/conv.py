@@ -1,0 +1,207 @@
+"""Convolution layers in one, two and three dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab.diagnostics import ShapeError
+
+from ..hybrid import HybridBlock
+from .activation import Activation
+from .registry import layer
+
+Size = int | Sequence[int]
+
+
+def window(size: Size, dims: int, name: str) -> tuple[int, ...]:
+    """One number per spatial dimension. Raises ShapeError where their count is another."""
+    sizes = (size,) * dims if isinstance(size, int) else tuple(size)
+    if len(sizes) != dims:
+        raise ShapeError(f"{name} is a number or {dims} of them, not {size}")
+    return sizes
+
+
+class _Conv(HybridBlock):
+    """What the convolutions share; `dims` is the number of spatial dimensions."""
+
+    dims: int
+    layouts: tuple[str, ...]
+
+    def _set_up(
+        self,
+        channels: int,
+        kernel_size: Size,
+        strides: Size,
+        padding: Size,
+        dilation: Size,
+        groups: int,
+        layout: str,
+        activation: str | None,
+        use_bias: bool,
+        weight_initializer: Any,
+        bias_initializer: Any,
+        in_channels: int,
+    ) -> None:
+        if layout not in self.layouts:
+            raise ValueError(f"the layout of {type(self).__name__} is {' or '.join(self.layouts)}, not {layout!r}")
+        if groups < 1 or channels % groups or in_channels % groups:
+            raise ShapeError(
+                f"{type(self).__name__}: channels={channels} and in_channels={in_channels} must be multiples of groups={groups}"
+            )
+        kernel = window(kernel_size, self.dims, "kernel_size")
+        self._channels = channels
+        self._in_channels = in_channels
+        self._kwargs = {
+            "kernel": kernel,
+            "stride": window(strides, self.dims, "strides"),
+            "dilate": window(dilation, self.dims, "dilation"),
+            "pad": window(padding, self.dims, "padding"),
+            "num_filter": channels,
+            "num_group": groups,
+            "no_bias": not use_bias,
+            "layout": layout,
+        }
+        inputs = in_channels // groups
+        shape = (channels, inputs, *kernel) if layout[1] == "C" else (channels, *kernel, inputs)
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=shape, init=weight_initializer, allow_deferred_init=True)
+            self.bias = None
+            if use_bias:
+                self.bias = self.params.get("bias", shape=(channels,), init=bias_initializer, allow_deferred_init=True)
+            self.act = None if activation is None else Activation(activation, prefix=activation + "_")
+
+    def _alias(self) -> str:
+        return "conv"
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+        y = F.Convolution(x, weight, bias, name="fwd", **self._kwargs)
+        return y if self.act is None else self.act(y)
+
+    def __repr__(self) -> str:
+        kwargs = self._kwargs
+        shape = self.weight.shape
+        inputs = shape[1] if kwargs["layout"][1] == "C" else shape[-1]
+        parts = [f"{inputs or None} -> {shape[0]}", f"kernel_size={kwargs['kernel']}", f"stride={kwargs['stride']}"]
+        if any(kwargs["pad"]):
+            parts.append(f"padding={kwargs['pad']}")
+        if any(size != 1 for size in kwargs["dilate"]):
+            parts.append(f"dilation={kwargs['dilate']}")
+        if kwargs["num_group"] != 1:
+            parts.append(f"groups={kwargs['num_group']}")
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.act is not None:
+            parts.append(repr(self.act))
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+@layer
+class Conv1D(_Conv):
+    """Convolution over one spatial dimension.
+
+    channels : number of outputs; kernel_size, strides, padding, dilation : a number or one per dimension
+    groups : inputs and outputs are split into so many independent convolutions
+    activation : a name as `Activation` takes it, or None
+    in_channels : number of inputs; 0 takes it from the first batch
+    weight : (channels, in_channels // groups, kernel); bias : (channels,)
+
+    x : (batch, in_channels, width) -> (batch, channels, out),
+    out = (width + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1
+    """
+
+    dims = 1
+    layouts = ("NCW",)
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Size,
+        strides: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        layout: str = "NCW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._set_up(
+            channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
+            weight_initializer, bias_initializer, in_channels,
+        )  # fmt: skip
+
+
+@layer
+class Conv2D(_Conv):
+    """Convolution over two spatial dimensions; arguments as `Conv1D`.
+
+    layout : 'NCHW', or 'NHWC' with channels last
+    weight : (channels, in_channels // groups, height, width), or (channels, height, width, in_channels // groups)
+
+    x : (batch, in_channels, height, width) -> (batch, channels, out_height, out_width), or channels last
+    """
+
+    dims = 2
+    layouts = ("NCHW", "NHWC")
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Size,
+        strides: Size = (1, 1),
+        padding: Size = (0, 0),
+        dilation: Size = (1, 1),
+        groups: int = 1,
+        layout: str = "NCHW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._set_up(
+            channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
+            weight_initializer, bias_initializer, in_channels,
+        )  # fmt: skip
+
+
+@layer
+class Conv3D(_Conv):
+    """Convolution over three spatial dimensions; arguments as `Conv1D`.
+
+    layout : 'NCDHW', or 'NDHWC' with channels last
+
+    x : (batch, in_channels, depth, height, width) -> (batch, channels, out_depth, out_height, out_width)
+    """
+
+    dims = 3
+    layouts = ("NCDHW", "NDHWC")
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Size,
+        strides: Size = (1, 1, 1),
+        padding: Size = (0, 0, 0),
+        dilation: Size = (1, 1, 1),
+        groups: int = 1,
+        layout: str = "NCDHW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._set_up(
+            channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
+            weight_initializer, bias_initializer, in_channels,
+        )  # fmt: skip

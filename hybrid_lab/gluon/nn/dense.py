@@ -1,0 +1,60 @@
+"""Dense: the fully connected layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..hybrid import HybridBlock
+from .activation import Activation
+from .registry import layer
+
+
+@layer
+class Dense(HybridBlock):
+    """y = activation(x weight^T + bias).
+
+    units : size of the output's last axis
+    activation : a name as `Activation` takes it, or None
+    flatten : x is seen as (batch, rest); False applies the layer to the last axis only
+    in_units : size of the input; 0 takes it from the first batch
+    weight : (units, in_units); bias : (units,)
+
+    x : (batch, ...) -> (batch, units), or (..., in_units) -> (..., units) where not flattened
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: str | None = None,
+        use_bias: bool = True,
+        flatten: bool = True,
+        dtype: Any = "float32",
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        in_units: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._units = units
+        self._in_units = in_units
+        self._flatten = flatten
+        with self.name_scope():
+            self.weight = self.params.get(
+                "weight", shape=(units, in_units), init=weight_initializer, dtype=dtype, allow_deferred_init=True
+            )
+            self.bias = None
+            if use_bias:
+                self.bias = self.params.get(
+                    "bias", shape=(units,), init=bias_initializer, dtype=dtype, allow_deferred_init=True
+                )
+            self.act = None if activation is None else Activation(activation, prefix=activation + "_")
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+        y = F.FullyConnected(
+            x, weight, bias, no_bias=bias is None, num_hidden=self._units, flatten=self._flatten, name="fwd"
+        )
+        return y if self.act is None else self.act(y)
+
+    def __repr__(self) -> str:
+        units, in_units = self.weight.shape
+        return f"{type(self).__name__}({in_units or None} -> {units}, {self.act or 'linear'})"

@@ -1,0 +1,30 @@
+"""Dropout: zeroes random elements while training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..hybrid import HybridBlock
+from .registry import layer
+
+
+@layer
+class Dropout(HybridBlock):
+    """In train mode each element is 0 with probability `rate`, the others are divided by 1 - rate. Else nothing happens.
+
+    axes : axes along which one mask is shared
+    x : any shape -> the same
+    """
+
+    def __init__(self, rate: float, axes: tuple[int, ...] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._rate = rate
+        self._axes = tuple(axes)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        if self._rate > 0:
+            return F.Dropout(x, p=self._rate, axes=self._axes, name="fwd")
+        return F.identity(x)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(p = {self._rate}, axes={self._axes})"

@@ -1,0 +1,43 @@
+"""Embedding: rows of a table by their indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..hybrid import HybridBlock
+from .registry import layer
+
+
+@layer
+class Embedding(HybridBlock):
+    """Vectors for indices: y[i] = weight[x[i]].
+
+    input_dim : number of rows (the vocabulary); output_dim : size of a row
+    sparse_grad : accepted for MXNet's sake; gradients are dense
+    weight : (input_dim, output_dim)
+
+    x : (...) indices, of any dtype -> (..., output_dim)
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        dtype: Any = "float32",
+        weight_initializer: Any = None,
+        sparse_grad: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._kwargs = {"input_dim": input_dim, "output_dim": output_dim, "dtype": np.dtype(dtype).name}
+        self.weight = self.params.get(
+            "weight", shape=(input_dim, output_dim), init=weight_initializer, dtype=dtype, allow_deferred_init=True
+        )
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
+        return F.Embedding(x, weight, name="fwd", **self._kwargs)
+
+    def __repr__(self) -> str:
+        return "{name}({input_dim} -> {output_dim}, {dtype})".format(name=type(self).__name__, **self._kwargs)

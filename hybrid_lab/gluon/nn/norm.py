@@ -1,0 +1,124 @@
+"""Normalization layers: BatchNorm and LayerNorm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..hybrid import HybridBlock
+from .registry import layer
+
+
+@layer
+class BatchNorm(HybridBlock):
+    """y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, per channel (arXiv 1502.03167).
+
+    In train mode mean and variance are the batch's, and the running ones move towards them:
+    running = momentum * running + (1 - momentum) * batch. In predict mode the running ones are used.
+
+    axis : the channels' axis
+    center, scale : whether beta and gamma are learned; fixed at 0 and 1 otherwise
+    use_global_stats : the running statistics also in train mode
+    in_channels : number of channels; 0 takes it from the first batch
+    gamma, beta, running_mean, running_var : (in_channels,)
+
+    x : any shape with that axis -> the same
+    """
+
+    def __init__(
+        self,
+        axis: int = 1,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        use_global_stats: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        running_mean_initializer: Any = "zeros",
+        running_variance_initializer: Any = "ones",
+        in_channels: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._kwargs = {
+            "axis": axis,
+            "eps": epsilon,
+            "momentum": momentum,
+            "fix_gamma": not scale,
+            "use_global_stats": use_global_stats,
+        }
+        if in_channels:
+            self.in_channels = in_channels
+        for name, init, learned in (
+            ("gamma", gamma_initializer, scale),
+            ("beta", beta_initializer, center),
+            ("running_mean", running_mean_initializer, False),
+            ("running_var", running_variance_initializer, False),
+        ):
+            parameter = self.params.get(
+                name,
+                grad_req="write" if learned else "null",
+                shape=(in_channels,),
+                init=init,
+                allow_deferred_init=True,
+                differentiable=learned,
+            )
+            setattr(self, name, parameter)
+
+    def cast(self, dtype: Any) -> None:
+        """Statistics stay float32 where the model becomes float16."""
+        super().cast("float32" if np.dtype(dtype) == np.float16 else dtype)
+
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
+        return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
+        return f"{type(self).__name__}({shown}, in_channels={self.gamma.shape[0] or None})"
+
+
+@layer
+class LayerNorm(HybridBlock):
+    """y = (x - mean) / sqrt(variance + epsilon) * gamma + beta along one axis (arXiv 1607.06450).
+
+    center, scale : whether beta and gamma are learned
+    in_channels : size of the axis; 0 takes it from the first batch
+    gamma, beta : (in_channels,)
+
+    x : any shape -> the same
+    """
+
+    def __init__(
+        self,
+        axis: int = -1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        in_channels: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+    ) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        self._axis = axis
+        self._epsilon = epsilon
+        for name, init, learned in (("gamma", gamma_initializer, scale), ("beta", beta_initializer, center)):
+            parameter = self.params.get(
+                name,
+                grad_req="write" if learned else "null",
+                shape=(in_channels,),
+                init=init,
+                allow_deferred_init=True,
+            )
+            setattr(self, name, parameter)
+
+    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
+        return F.LayerNorm(data, gamma=gamma, beta=beta, axis=self._axis, eps=self._epsilon)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
+        return f"{type(self).__name__}({shown}, in_channels={self.gamma.shape[0]})"

@@ -1,0 +1,90 @@
+"""The layers that can be rebuilt from data: class name -> class, and a layer's constructor arguments as JSON-able values.
+
+An archive names a layer by its class and gives its arguments; `build` makes it again. Nothing is imported by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.initializer import Initializer
+
+__all__ = ["build", "classes", "layer"]
+
+_classes: dict[str, type] = {}
+_NOT_CONFIG = ("prefix", "params")
+
+BlockClass = TypeVar("BlockClass", bound=type)
+
+
+class NotData(HybridLabError, TypeError):
+    """A constructor argument, such as a function, that cannot be written as data."""
+
+
+def layer(cls: BlockClass) -> BlockClass:
+    """Class decorator: register a layer under its class name and let its instances remember their arguments.
+
+    The arguments are kept on instances of exactly this class: a subclass has other constructors and code.
+    """
+    original = cls.__init__
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if type(self) is cls:
+            given = signature.bind(self, *args, **kwargs).arguments
+            given.update(given.pop("kwargs", {}))
+            del given["self"]
+            self._arguments = {name: value for name, value in given.items() if name not in _NOT_CONFIG}
+
+    def _config(self: Any) -> dict[str, Any] | None:
+        """The constructor's arguments as JSON-able data; None where one is not data (a function), or for a subclass."""
+        if type(self) is not cls:
+            return None
+        try:
+            return {name: _as_data(value) for name, value in self._arguments.items()}
+        except NotData:
+            return None
+
+    cls.__init__ = __init__
+    cls._config = _config
+    _classes[cls.__name__] = cls
+    return cls
+
+
+def classes() -> Mapping[str, type]:
+    """All registered layers by class name."""
+    return dict(_classes)
+
+
+def build(name: str, config: Mapping[str, Any], prefix: str | None = None) -> Any:
+    """The layer `name` with the arguments that `_config()` gave. Raises HybridLabError for an unknown name or argument."""
+    cls = _classes.get(name)
+    if cls is None:
+        raise HybridLabError(f"there is no registered layer {name!r}")
+    allowed = set(inspect.signature(cls.__init__).parameters) - {"self", "kwargs", *_NOT_CONFIG}
+    unknown = [argument for argument in config if argument not in allowed]
+    if unknown:
+        raise HybridLabError(f"{name} takes no argument {', '.join(unknown)}")
+    return cls(**config, **({} if prefix is None else {"prefix": prefix}))
+
+
+def _as_data(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_as_data(each) for each in value]
+    if isinstance(value, Initializer):
+        return value.dumps()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return np.dtype(value).name
+    raise NotData(f"{value!r} is not data")

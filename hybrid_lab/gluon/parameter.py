@@ -1,0 +1,472 @@
+"""Parameter and Constant: a named array of a Block, with its initialization, its gradient and its copies per context."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hybrid_lab import autograd, initializer
+from hybrid_lab.diagnostics import DeferredInitializationError, HybridLabError, ShapeError, UninitializedError
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray import array as nd_array
+from hybrid_lab.ndarray import zeros as nd_zeros
+from hybrid_lab.ndarray.context import Context, cpu, current_context
+from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.symbol import tracing
+
+__all__ = ["Constant", "DeferredInitializationError", "Parameter"]
+
+Shape = tuple[int, ...]
+
+
+class DeferredInit(NamedTuple):
+    """What `initialize()` decided, kept until the shape is known."""
+
+    init: Any
+    ctx: list[Context]
+    default_init: Any
+    data: Any  # a value that `set_data` gave in the meantime, or None
+    draw: tuple[int, int]  # (seed, number) of the generator for random values
+
+
+class Parameter:
+    """A named array that belongs to a Block: the weights, or a state like a running mean.
+
+    name : with the block's prefix, 'net0_dense0_weight'
+    grad_req : 'write', 'add' (gradients accumulate until `zero_grad()`) or 'null' (none is kept)
+    shape : a tuple; 0, -1 or None stands for a dimension that the first forward pass completes
+    dtype : of the values and of the gradient
+    lr_mult, wd_mult : multiply the Trainer's learning rate and weight decay for this parameter
+    init : its own initializer (a name or an Initializer); None takes the one given to `initialize()`
+    allow_deferred_init : whether `initialize()` may wait for the shape
+    differentiable : False fixes grad_req to 'null'
+    stype, grad_stype : accepted for MXNet's sake; arrays are dense
+
+    The object stays the same when values are loaded, cast or moved, so a Trainer that holds it stays valid.
+    """
+
+    def __init__(
+        self,
+        name: str = "weight",
+        grad_req: str = "write",
+        shape: int | Sequence[int | None] | None = None,
+        dtype: Any = "float32",
+        lr_mult: float = 1.0,
+        wd_mult: float = 1.0,
+        init: Any = None,
+        allow_deferred_init: bool = False,
+        differentiable: bool = True,
+        stype: str = "default",
+        grad_stype: str = "default",
+    ) -> None:
+        for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
+            if value not in ("default", "row_sparse", "csr"):
+                raise ValueError(f"{kind} of {name!r} is 'default', 'row_sparse' or 'csr', not {value!r}")
+        self.name = name
+        self.lr_mult = lr_mult
+        self.wd_mult = wd_mult
+        self.init = init
+        self._array: NDArray | None = None  # the copy on the first context; compiled calls read it every time
+        self._data: list[NDArray] | None = None
+        self._grad: list[NDArray] | None = None
+        self._deferred_init: DeferredInit | None = None
+        self._differentiable = differentiable
+        self._allow_deferred_init = allow_deferred_init
+        self._shape = None if shape is None else _normalized(shape)
+        self._dtype = dtype
+        self._grad_req = "null"
+        self._stype = stype
+        self._grad_stype = grad_stype
+        self._var: Any = None
+        self.registered = False  # whether a Block has it; until then its name is without the Block's prefix
+        self.grad_req = grad_req
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} {self.name} (shape={self.shape}, dtype={np.dtype(self.dtype).name})"
+
+    # -- attributes --------------------------------------------------------------------------------------------
+
+    @property
+    def grad_req(self) -> str:
+        """'write', 'add' or 'null'; may be changed at any time."""
+        return self._grad_req
+
+    @grad_req.setter
+    def grad_req(self, req: str) -> None:
+        if req not in ("write", "add", "null"):
+            raise ValueError(f"grad_req of {self.name!r} is 'write', 'add' or 'null', not {req!r}")
+        if not self._differentiable:
+            req = "null"
+        if req == self._grad_req:
+            return
+        self._grad_req = req
+        if self._data is None:
+            return
+        if req == "null":
+            self._grad = None
+            self._set_arrays([array.detach() for array in self._data])
+        else:
+            self._init_grad()
+
+    @property
+    def dtype(self) -> Any:
+        """The element type; assigning casts the values."""
+        return self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        self.cast(dtype)
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shape, 0 for a dimension that is not known yet; None if not even their number is.
+
+        Assigning completes unknown dimensions. Raises ShapeError where a known one would change.
+        """
+        return None if self._shape is None else tuple(0 if size is None else size for size in self._shape)
+
+    @shape.setter
+    def shape(self, shape: int | Sequence[int | None]) -> None:
+        wanted = _normalized(shape)
+        merged = _merge(self._shape, wanted)
+        if merged is None:
+            raise ShapeError(
+                f"Parameter {self.name!r} has shape {self.shape}, which does not fit {tuple(shape)}. "
+                "Was a layer's size (units, in_units, channels ...) changed after it was used, or is the input another one?"
+            )
+        if merged != self._shape:
+            self._var = None
+            self._shape = merged
+
+    @property
+    def partial_shape(self) -> tuple[int | None, ...] | None:
+        """The shape with None for unknown dimensions, as shape inference takes it."""
+        return self._shape
+
+    @property
+    def shape_is_known(self) -> bool:
+        """Whether every dimension is known."""
+        return self._shape is not None and None not in self._shape
+
+    # -- initialization ----------------------------------------------------------------------------------------
+
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Context | Sequence[Context] | None = None,
+        default_init: Any = None,
+        force_reinit: bool = False,
+    ) -> None:
+        """Give the parameter its first values, now or, if the shape is not known and may be deferred, when it is.
+
+        init : overrides the parameter's own initializer; default_init is taken where there is neither
+        ctx : one context or a list of them; each gets a copy. Default: the current context
+        force_reinit : initialize again; without it an initialized parameter is left alone, with a warning
+
+        Raises ValueError if the shape is unknown and must not be.
+        """
+        if self._data is not None and not force_reinit:
+            warnings.warn(
+                f"Parameter {self.name!r} is already initialized, nothing is done; force_reinit=True initializes it again",
+                stacklevel=2,
+            )
+            return
+        if not self.shape_is_known and not self._allow_deferred_init:
+            raise ValueError(f"Parameter {self.name!r} cannot be initialized: its shape {self.shape} is not known")
+        default_init = initializer.Uniform() if default_init is None else initializer.create(default_init)
+        if init is None:
+            init = default_init if self.init is None else self.init
+        self._set_arrays(None)
+        self._grad = None
+        draw = random_state.next_initializer_draw()
+        self._deferred_init = DeferredInit(init, _contexts(ctx), default_init, None, draw)
+        if self.shape_is_known:
+            self._finish_deferred_init()
+
+    def _finish_deferred_init(self, shape: Sequence[int] | None = None) -> None:
+        """Make the arrays of a deferred parameter; `shape` completes its own first. Does nothing if it has arrays."""
+        if shape is not None:
+            self.shape = shape
+        deferred = self._deferred_init
+        if deferred is None:
+            return
+        if not self.shape_is_known:
+            raise DeferredInitializationError(
+                f"Parameter {self.name!r} cannot be initialized yet: its shape {self.shape} is not known. "
+                "Give the layer its input size (in_units, in_channels ...)"
+            )
+        with autograd.pause():
+            data = deferred.data
+            if data is None:
+                data = nd_zeros(self.shape, ctx=cpu(), dtype=self._dtype)
+                self._fill(data, deferred)
+            self._init_impl(data, deferred.ctx)
+        self._deferred_init = None
+
+    def _fill(self, data: NDArray, deferred: DeferredInit) -> None:
+        own = deferred.init
+        # Mixed, Load and plain functions choose by the name, which an `__init__` attribute would override.
+        by_name = own is deferred.default_init and not isinstance(own, (str, initializer.Initializer))
+        desc = initializer.InitDesc(self.name, {} if by_name else {"__init__": own})
+        with initializer.drawing(*deferred.draw), random_state.preserved():
+            deferred.default_init(desc, data)
+
+    def _init_impl(self, data: NDArray, ctx: Sequence[Context]) -> None:
+        self._set_arrays([nd_array(data, ctx=each, dtype=data.dtype) for each in ctx])
+        self._init_grad()
+
+    def _init_grad(self) -> None:
+        if self._grad_req == "null" or self._data is None:
+            self._grad = None
+            return
+        self._grad = [nd_zeros(array.shape, ctx=array.ctx, dtype=array.dtype) for array in self._data]
+        autograd.mark_variables(self._data, self._grad, self._grad_req)
+
+    def _set_arrays(self, arrays: list[NDArray] | None) -> None:
+        self._data = arrays
+        self._array = arrays[0] if arrays else None
+
+    def _load_init(self, data: NDArray, ctx: Context | Sequence[Context] | None = None) -> None:
+        """Take `data` (already of the right dtype) as the values, initializing the parameter if need be."""
+        self.shape = data.shape
+        if self._data is not None:
+            self.set_data(data)
+        else:
+            if self._deferred_init is not None:
+                where = self._deferred_init.ctx
+            else:
+                where = [cpu()] if ctx is None else _contexts(ctx)
+            with autograd.pause():
+                self._init_impl(data, where)
+        self._deferred_init = None
+
+    def reset_ctx(self, ctx: Context | Sequence[Context] | None) -> None:
+        """Move to other contexts. Raises UninitializedError before `initialize()`."""
+        where = _contexts(ctx)
+        if self._data is not None:
+            with autograd.pause():
+                self._init_impl(self._reduce(), where)
+        elif self._deferred_init is not None:
+            self._deferred_init = self._deferred_init._replace(ctx=where)
+        else:
+            raise self._uninitialized()
+
+    # -- values ------------------------------------------------------------------------------------------------
+
+    def _uninitialized(self) -> UninitializedError:
+        if self._deferred_init is not None:
+            return DeferredInitializationError(
+                f"Parameter {self.name!r} has no values yet: its shape {self.shape} is completed by the first forward pass. "
+                "Call the network once with data, or give the layer its input size (in_units, in_channels ...)"
+            )
+        return UninitializedError(
+            f"Parameter {self.name!r} has not been initialized: net.initialize() is missing. "
+            "(net.params holds a block's own parameters only; net.collect_params() those of its children too.)"
+        )
+
+    def _on(self, arrays: list[NDArray] | None, ctx: Context | None) -> NDArray:
+        if arrays is None:
+            raise self._uninitialized()
+        if len(arrays) == 1 and ctx is None:
+            return arrays[0]
+        wanted = current_context() if ctx is None else ctx
+        for array in arrays:
+            if array.ctx == wanted:
+                return array
+        where = ", ".join(str(array.ctx) for array in arrays)
+        raise UninitializedError(
+            f"Parameter {self.name!r} was not initialized on {wanted}, only on {where}. "
+            f"net.collect_params().reset_ctx({wanted}) moves it"
+        )
+
+    def data(self, ctx: Context | None = None) -> Any:
+        """The values on one context, an NDArray (not a copy). Inside a trace: the variable that stands for it.
+
+        Raises UninitializedError before `initialize()`, DeferredInitializationError before the shape is known.
+        """
+        trace = tracing.current()
+        if trace is not None:
+            return trace.parameter(self)
+        return self._on(self._data, ctx)
+
+    def list_data(self) -> list[NDArray]:
+        """The values on every context."""
+        if self._data is None:
+            raise self._uninitialized()
+        return self._data
+
+    def set_data(self, data: Any) -> None:
+        """Overwrite the values on every context, in place.
+
+        data : NDArray or NumPy array of the parameter's shape. Raises ShapeError, UninitializedError.
+        """
+        self.shape = data.shape
+        if self._data is not None:
+            with autograd.pause():
+                for array in self._data:
+                    array[:] = data
+        elif self._deferred_init is not None:
+            value = data if isinstance(data, NDArray) else nd_array(data, dtype=self._dtype)
+            self._deferred_init = self._deferred_init._replace(data=value)
+        else:
+            raise self._uninitialized()
+
+    def grad(self, ctx: Context | None = None) -> NDArray:
+        """The gradient on one context, an NDArray of the values' shape and dtype.
+
+        Raises HybridLabError where grad_req is 'null', UninitializedError before `initialize()`.
+        """
+        self._check_has_grad()
+        return self._on(self._grad, ctx)
+
+    def list_grad(self) -> list[NDArray]:
+        """The gradient on every context."""
+        self._check_has_grad()
+        if self._grad is None:
+            raise self._uninitialized()
+        return self._grad
+
+    def _check_has_grad(self) -> None:
+        if self._data is not None and self._grad is None:
+            raise NoGradientError(f"Parameter {self.name!r} has no gradient: its grad_req is 'null'")
+
+    def list_ctx(self) -> list[Context]:
+        """The contexts it is, or will be, initialized on."""
+        if self._data is not None:
+            return [array.ctx for array in self._data]
+        if self._deferred_init is not None:
+            return list(self._deferred_init.ctx)
+        raise self._uninitialized()
+
+    def zero_grad(self) -> None:
+        """Set the gradient to zero on every context; nothing happens where there is none."""
+        for array in self._grad or ():
+            array._data.fill(0)
+            array._written()
+
+    def cast(self, dtype: Any) -> None:
+        """Change the element type of values and gradient."""
+        self._dtype = dtype
+        self._var = None
+        if self._data is None:
+            return
+        with autograd.pause():
+            self._set_arrays([array.astype(dtype) for array in self._data])
+            if self._grad is not None:
+                self._grad = [array.astype(dtype) for array in self._grad]
+                autograd.mark_variables(self._data, self._grad, self._grad_req)
+
+    def _reduce(self) -> NDArray:
+        """The values on the CPU: the mean over the contexts."""
+        arrays = self.list_data()
+        if len(arrays) == 1:
+            return nd_array(arrays[0], ctx=cpu(), dtype=arrays[0].dtype)
+        total = np.mean([array._data for array in arrays], axis=0)
+        return nd_array(total, ctx=cpu(), dtype=self._dtype)
+
+    def var(self) -> Any:
+        """A Symbol variable of this name, carrying shape, dtype, multipliers and initializer."""
+        if self._var is None:
+            from hybrid_lab import symbol
+
+            self._var = symbol.var(
+                self.name,
+                shape=self.shape,
+                dtype=self._dtype,
+                lr_mult=self.lr_mult,
+                wd_mult=self.wd_mult,
+                init=self.init,
+                role="param",
+            )
+        return self._var
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        """An independent parameter with copies of the arrays."""
+        import copy
+
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        for key, value in vars(self).items():
+            setattr_plain = object.__setattr__
+            if key in ("_data", "_grad", "_array", "_var"):
+                setattr_plain(twin, key, None)
+            else:
+                setattr_plain(twin, key, copy.deepcopy(value, memo))
+        if self._data is not None:
+            with autograd.pause():
+                twin._set_arrays([nd_array(array, ctx=array.ctx, dtype=array.dtype) for array in self._data])
+                twin._init_grad()
+        return twin
+
+
+class NoGradientError(HybridLabError, RuntimeError):
+    """The gradient of a parameter that keeps none was asked for."""
+
+
+class Constant(Parameter):
+    """A parameter that is never trained: an array that belongs to the model, saved and moved with it.
+
+    value : NDArray, NumPy array or nested lists; `set_data` may change it later
+    """
+
+    def __init__(self, name: str, value: Any) -> None:
+        if not isinstance(value, NDArray):
+            value = nd_array(value)
+        self.value = value
+        super().__init__(
+            name,
+            grad_req="null",
+            shape=value.shape,
+            dtype=value.dtype,
+            init=_Value(value),
+            differentiable=False,
+        )
+
+    @property
+    def grad_req(self) -> str:
+        """Always 'null'."""
+        return "null"
+
+    @grad_req.setter
+    def grad_req(self, req: str) -> None:
+        if req != "null":
+            warnings.warn(f"Constant {self.name!r} takes no gradient; grad_req={req!r} is ignored", stacklevel=2)
+
+
+class _Value(initializer.Initializer):
+    """The initializer of a Constant. It is not written into symbol files: the value stands in the parameters' file."""
+
+    dumps = None  # type: ignore[assignment]
+
+    def __init__(self, value: NDArray) -> None:
+        super().__init__()
+        self.value = value
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        arr[:] = self.value
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+def _normalized(shape: int | Iterable[int | None]) -> tuple[int | None, ...]:
+    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    return tuple(None if size is None or size in (0, -1) else int(size) for size in sizes)
+
+
+def _merge(known: tuple[int | None, ...] | None, wanted: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
+    """Both shapes in one, or None where they contradict each other."""
+    if known is None:
+        return wanted
+    if len(known) != len(wanted) or any(a != b for a, b in zip(known, wanted, strict=True) if a is not None and b is not None):
+        return None
+    return tuple(b if a is None else a for a, b in zip(known, wanted, strict=True))
+
+
+def _contexts(ctx: Context | Sequence[Context] | None) -> list[Context]:
+    if ctx is None:
+        return [current_context()]
+    return [ctx] if isinstance(ctx, Context) else list(ctx)

@@ -1,0 +1,242 @@
+"""ParameterDict: the parameters of a Block by name, and what is done to all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab import initializer
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import Context
+
+from .parameter import Constant, Parameter, _merge, _normalized
+
+__all__ = ["ParameterDict"]
+
+
+class ParameterDict:
+    """Parameters by their full names, in order.
+
+    prefix : put before the names given to `get`
+    shared : another dictionary; `get` takes a parameter from there if it has the name (shared weights)
+    """
+
+    def __init__(self, prefix: str = "", shared: ParameterDict | None = None) -> None:
+        self._prefix = prefix
+        self._shared = shared
+        self._params: dict[str, Parameter] = {}
+
+    def __repr__(self) -> str:
+        head = f"{self._prefix} " if self._prefix else ""
+        return "\n".join([f"{head}(", *(f"  {parameter!r}" for parameter in self.values()), ")"])
+
+    def __getitem__(self, name: str) -> Parameter:
+        try:
+            return self._params[name]
+        except KeyError:
+            import difflib
+
+            near = difflib.get_close_matches(name, self._params, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise KeyError(f"there is no parameter {name!r}{hint}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._params)
+
+    def __len__(self) -> int:
+        return len(self._params)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._params
+
+    def items(self) -> ItemsView[str, Parameter]:
+        """Pairs of name and parameter."""
+        return self._params.items()
+
+    def keys(self) -> KeysView[str]:
+        """The full names."""
+        return self._params.keys()
+
+    def values(self) -> ValuesView[Parameter]:
+        """The parameters."""
+        return self._params.values()
+
+    @property
+    def prefix(self) -> str:
+        """What is put before names given to `get`."""
+        return self._prefix
+
+    # -- getting and adding ------------------------------------------------------------------------------------
+
+    def _find(self, name: str) -> Parameter | None:
+        found = self._params.get(name)
+        if found is None and self._shared is not None:
+            found = self._shared._params.get(name)
+            if found is not None:
+                self._params[name] = found
+        return found
+
+    def get(self, name: str, **kwargs: Any) -> Parameter:
+        """The parameter `prefix + name`: an existing or shared one, else a new `Parameter(..., **kwargs)`.
+
+        Raises ValueError where an existing parameter differs from what is asked for (unknown dimensions are completed).
+        """
+        name = self._prefix + name
+        found = self._find(name)
+        if found is None:
+            found = Parameter(name, **kwargs)
+            self._add(found)
+            return found
+        for key, wanted in kwargs.items():
+            _agree(found, key, wanted)
+        return found
+
+    def get_constant(self, name: str, value: Any = None) -> Constant:
+        """The Constant `prefix + name`; `value` is needed for a new one and must be equal to an existing one's."""
+        name = self._prefix + name
+        found = self._find(name)
+        if found is None:
+            if value is None:
+                raise KeyError(f"there is no constant {name!r}, and no value to make it of")
+            found = Constant(name, value)
+            self._add(found)
+        elif not isinstance(found, Constant):
+            raise ValueError(f"{name!r} is a Parameter already, not a Constant")
+        elif value is not None:
+            given = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+            if not np.array_equal(found.value.asnumpy(), given):
+                raise ValueError(f"Constant {name!r} exists already, with another value")
+        assert isinstance(found, Constant)
+        return found
+
+    def update(self, other: ParameterDict | Mapping[str, Parameter]) -> None:
+        """Take over all parameters of `other`. Raises ValueError where a name stands for two different parameters."""
+        for name, parameter in other.items():
+            if self._params.get(name, parameter) is not parameter:
+                raise ValueError(
+                    f"two different parameters are named {name!r}; make the blocks inside `with self.name_scope():`, "
+                    "or give them a prefix"
+                )
+        self._params.update(other.items())
+
+    def _add(self, parameter: Parameter) -> None:
+        self._params[parameter.name] = parameter
+        parameter.registered = True
+
+    # -- on all of them ----------------------------------------------------------------------------------------
+
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Context | Sequence[Context] | None = None,
+        verbose: bool = False,
+        force_reinit: bool = False,
+    ) -> None:
+        """Initialize every parameter; `init` (default Uniform(0.07)) where it has no initializer of its own."""
+        default = initializer.Uniform() if init is None else initializer.create(init)
+        if verbose and hasattr(default, "set_verbosity"):
+            default.set_verbosity(verbose=True)
+        for parameter in self.values():
+            parameter.initialize(None, ctx, default, force_reinit=force_reinit)
+
+    def zero_grad(self) -> None:
+        """Set all gradients to zero."""
+        for parameter in self.values():
+            parameter.zero_grad()
+
+    def reset_ctx(self, ctx: Context | Sequence[Context] | None) -> None:
+        """Move all parameters to other contexts."""
+        for parameter in self.values():
+            parameter.reset_ctx(ctx)
+
+    def list_ctx(self) -> list[Context]:
+        """All contexts the parameters are on."""
+        return list(dict.fromkeys(ctx for parameter in self.values() for ctx in parameter.list_ctx()))
+
+    def setattr(self, name: str, value: Any) -> None:
+        """Set an attribute of every parameter: `setattr('grad_req', 'null')` freezes them."""
+        for parameter in self.values():
+            setattr(parameter, name, value)
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def save(self, filename: str | PathLike[str], strip_prefix: str = "") -> None:
+        """Write a `.params` file with the parameters' names, less `strip_prefix`. Raises ValueError where one lacks it."""
+        from hybrid_lab.formats.mxnet import write_params
+
+        for name in self.keys():
+            if not name.startswith(strip_prefix):
+                raise ValueError(
+                    f"the parameter {name!r} does not start with the prefix {strip_prefix!r} that is to be stripped: "
+                    "it is shared from another block, or its block was made outside `with self.name_scope():`"
+                )
+        write_params(filename, {name[len(strip_prefix) :]: each._reduce().asnumpy() for name, each in self.items()})
+
+    def load(
+        self,
+        filename: str | PathLike[str],
+        ctx: Context | Sequence[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        restore_prefix: str = "",
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """Load a `.params` file by names, `restore_prefix` put before them; `arg:` and `aux:` are dropped.
+
+        All or nothing: raises LoadMismatchError listing everything that does not fit.
+        """
+        from .loading import load_parameters, read_arrays
+
+        targets = {name: [(name, parameter)] for name, parameter in self.items()}
+        arrays = {_plain(name, restore_prefix): array for name, array in read_arrays(filename).items()}
+        load_parameters(targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
+
+    def load_dict(
+        self,
+        param_dict: Mapping[str, Any],
+        ctx: Context | Sequence[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        restore_prefix: str = "",
+        filename: str | None = None,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """As `load`, from a dict of name -> NDArray or NumPy array."""
+        from .loading import load_parameters
+
+        targets = {name: [(name, parameter)] for name, parameter in self.items()}
+        arrays = {
+            _plain(name, restore_prefix): value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+            for name, value in param_dict.items()
+        }
+        load_parameters(targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
+
+
+def _plain(name: str, restore_prefix: str) -> str:
+    return restore_prefix + (name[4:] if name[:4] in ("arg:", "aux:") else name)
+
+
+def _agree(parameter: Parameter, key: str, wanted: Any) -> None:
+    """Check one wanted attribute against an existing parameter, completing what it leaves open."""
+    existing = getattr(parameter, key, None)
+    if existing is None:
+        setattr(parameter, key, wanted)
+        return
+    if wanted is None:
+        return
+    if key == "shape":
+        merged = _merge(parameter.partial_shape, _normalized(wanted))
+        if merged is not None:
+            parameter.shape = merged
+            return
+    elif key == "dtype":
+        if np.dtype(wanted) == np.dtype(existing):
+            return
+    elif wanted == existing:
+        return
+    raise ValueError(f"the parameter {parameter.name!r} exists already with {key}={existing!r}, {wanted!r} is wanted")

@@ -1,0 +1,147 @@
+"""SymbolBlock: a HybridBlock made from a graph instead of code, such as one that a file brought."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.symbol import Group, Symbol
+
+from .hybrid import HybridBlock
+from .loading import load_parameters, read_arrays
+from .neutral import NeutralGraph
+from .parameter import Parameter
+from .parameter_dict import ParameterDict
+from .structure import LEAF
+
+__all__ = ["SymbolBlock"]
+
+
+class SymbolBlock(HybridBlock):
+    """A block that computes `outputs` from `inputs`; the other variables of the graph become its parameters.
+
+        data = sym.var("data")
+        features = net(data).get_internals()["dense0_fwd_output"]
+        block = gluon.SymbolBlock(features, data, params=net.collect_params())
+
+    outputs : a Symbol, or a list of them (the block then returns a list)
+    inputs : the Symbol of a variable, or a list of them
+    params : a ParameterDict whose parameters are shared where names agree; others are made, uninitialized
+    """
+
+    def __init__(self, outputs: Any, inputs: Any, params: ParameterDict | Mapping[str, Parameter] | None = None) -> None:
+        super().__init__(prefix=None, params=None)
+        several = isinstance(outputs, (list, tuple))
+        whole = Group(list(outputs)) if several else outputs
+        inputs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+        data = [_variable(symbol) for symbol in inputs]
+        self._prefix = ""
+        self._params = ParameterDict("", _as_dict(params))
+        names = {value.node.name for value in data}
+        if len(names) != len(data):
+            raise HybridLabError(f"the inputs of a SymbolBlock have different names, not {[value.node.name for value in data]}")
+        graph = whole._graph()
+        by_name = {value.node.name: value for value in graph.inputs}
+        states = set(whole.list_auxiliary_states())
+        parameters = tuple(
+            self._make_parameter(value, name in states) for name, value in by_name.items() if name not in names
+        )
+        # An input that the outputs do not depend on stays an argument.
+        ordered = [by_name.get(value.node.name, value) for value in data]
+        ordered += [value for name, value in by_name.items() if name not in names]
+        graph = whole._graph(ordered)
+        prefix = os.path.commonprefix(list(self._params.keys()))
+        prefix = prefix[: prefix.rfind("_") + 1]
+        for name, parameter in self._params.items():
+            self._reg_params[name[len(prefix) :]] = parameter
+        out_spec = ("list", (LEAF,) * len(whole._values)) if several or len(whole._values) > 1 else LEAF
+        in_spec = ("tuple", (LEAF,) * len(data))
+        self._graphs.pin([NeutralGraph(graph, in_spec, out_spec, parameters, source="file")])
+
+    def _make_parameter(self, value: Any, state: bool) -> Parameter:
+        attrs = value.node.attrs or {}
+        options: dict[str, Any] = {"allow_deferred_init": True, "grad_req": "null" if state else "write"}
+        if value.shape is not None:
+            options["shape"] = value.shape
+        if value.dtype is not None:
+            options["dtype"] = np.dtype(value.dtype).name
+        if attrs.get("__init__"):
+            options["init"] = attrs["__init__"]
+        for key in ("lr_mult", "wd_mult"):
+            if f"__{key}__" in attrs:
+                options[key] = float(attrs[f"__{key}__"])
+        existing = self._params._find(value.node.name)
+        return existing if existing is not None else self._params.get(value.node.name, **options)
+
+    @staticmethod
+    def imports(
+        symbol_file: str,
+        input_names: str | Sequence[str],
+        param_file: str | None = None,
+        ctx: Any = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+    ) -> SymbolBlock:
+        """The block in MXNet's two files, as `HybridBlock.export` or MXNet itself wrote them.
+
+        symbol_file : `net-symbol.json`; input_names : its inputs, 'data' or ['data0', 'data1']
+        param_file : `net-0000.params`, or None for uninitialized parameters
+        Raises ArchiveError for damaged files, LoadMismatchError listing all parameters that do not fit.
+        """
+        from hybrid_lab import symbol
+
+        outputs = symbol.load(symbol_file)
+        names = [input_names] if isinstance(input_names, str) else list(input_names)
+        known = outputs.list_inputs()
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise HybridLabError(
+                f"{symbol_file!r} has no input {', '.join(map(repr, unknown))}; its variables are {', '.join(known)}"
+            )
+        block = SymbolBlock(outputs, [_input_named(outputs, name) for name in names])
+        if param_file is not None:
+            arrays = {
+                name[4:] if name[:4] in ("arg:", "aux:") else name: array for name, array in read_arrays(param_file).items()
+            }
+            targets = {name: [(name, parameter)] for name, parameter in block.params.items()}
+            load_parameters(targets, arrays, param_file, ctx, allow_missing, ignore_extra, True, "saved")
+        return block
+
+    def _clear_cached_op(self) -> None:
+        """The graph is the block; only compiled programs are dropped."""
+        self._graphs.forget_programs()
+
+    def __repr__(self) -> str:
+        neutral = self._graphs.first()
+        if neutral is None:
+            return f"{type(self).__name__}()"
+        inputs = [value.node.name for value in neutral.graph.inputs[: neutral.num_data]]
+        outputs = [value.node.name for value in neutral.graph.outputs]
+        return f"{type(self).__name__}(\n  {', '.join(inputs)} -> {', '.join(outputs)}\n)"
+
+
+def _variable(symbol: Symbol) -> Any:
+    values = getattr(symbol, "_values", ())
+    if len(values) != 1 or not values[0].is_input:
+        raise HybridLabError(f"an input of a SymbolBlock is a variable, made by sym.var('data'), not {symbol!r}")
+    return values[0]
+
+
+def _input_named(outputs: Symbol, name: str) -> Symbol:
+    for value in outputs._graph().inputs:
+        if value.node.name == name:
+            return Symbol((value,))
+    raise HybridLabError(f"there is no input {name!r}")
+
+
+def _as_dict(params: Any) -> ParameterDict | None:
+    if params is None or isinstance(params, ParameterDict):
+        return params
+    shared = ParameterDict()
+    for name, parameter in params.items():
+        shared._params[name] = parameter
+    return shared

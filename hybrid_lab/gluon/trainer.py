@@ -1,0 +1,309 @@
+"""Trainer: applies an optimizer to a set of Parameters after each backward pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab import optimizer as optimizers
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+
+from .parameter import Parameter
+from .parameter_dict import ParameterDict
+from .step import boundary
+
+__all__ = ["StaleGradientError", "Trainer"]
+
+_FORMAT = "hybrid_lab.trainer"
+_VERSION = 1
+
+
+class StaleGradientError(HybridLabError, UserWarning):
+    """`step` met a parameter whose gradient no backward pass has written since the last step."""
+
+
+class Trainer:
+    """Updates parameters from their gradients.
+
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+        with autograd.record():
+            loss = loss_function(net(x), y)
+        loss.backward()
+        trainer.step(batch_size)
+
+    params : what `net.collect_params()` gives, or a list of Parameters; they must be initialized (shapes may be deferred)
+    optimizer : a name with `optimizer_params` (learning_rate, wd, momentum, lr_scheduler ...), or an Optimizer
+    kvstore, compression_params, update_on_kvstore : accepted for MXNet's sake. Gradients of several contexts are summed
+        in this process and every context is updated here.
+    """
+
+    def __init__(
+        self,
+        params: ParameterDict | Mapping[str, Parameter] | Sequence[Parameter],
+        optimizer: str | optimizers.Optimizer,
+        optimizer_params: Mapping[str, Any] | None = None,
+        kvstore: Any = "device",
+        compression_params: Mapping[str, Any] | None = None,
+        update_on_kvstore: bool | None = None,
+    ) -> None:
+        if isinstance(params, (ParameterDict, Mapping)):
+            params = [params[name] for name in sorted(params.keys())]
+        if not isinstance(params, (list, tuple)) or not all(isinstance(each, Parameter) for each in params):
+            raise TypeError("a Trainer takes net.collect_params() or a list of Parameters")
+        self._params: list[Parameter] = list(params)
+        self._contexts = self._common_contexts()
+        self._optimizer = self._make_optimizer(optimizer, optimizer_params or {})
+        self._scale = self._optimizer.rescale_grad
+        self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
+        self._kvstore = kvstore
+
+    def _common_contexts(self) -> list[Any]:
+        contexts: list[Any] | None = None
+        for parameter in self._params:
+            found = parameter.list_ctx()
+            if contexts is not None and found != contexts:
+                raise ValueError(
+                    f"all parameters must be on the same contexts: {parameter.name!r} is on {found}, those before it on {contexts}"
+                )
+            contexts = found
+        return contexts or []
+
+    def _make_optimizer(self, optimizer: Any, options: Mapping[str, Any]) -> optimizers.Optimizer:
+        by_index = dict(enumerate(self._params))
+        if isinstance(optimizer, optimizers.Optimizer):
+            if options:
+                raise ValueError("optimizer_params belong to an optimizer given by name; this one is made already")
+            optimizer.param_dict = by_index
+            return optimizer
+        return optimizers.create(optimizer, param_dict=by_index, **options)
+
+    def __repr__(self) -> str:
+        return f"Trainer({len(self._params)} parameters, {self._optimizer!r})"
+
+    # -- the optimizer -----------------------------------------------------------------------------------------
+
+    @property
+    def optimizer(self) -> optimizers.Optimizer:
+        """The optimizer."""
+        return self._optimizer
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate now."""
+        return self._optimizer.learning_rate
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Set the learning rate. Raises ScheduledRateError where the optimizer has an lr_scheduler."""
+        self._optimizer.set_learning_rate(lr)
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """Update all parameters, gradients divided by `batch_size`. Call it after backward(), outside record().
+
+        ignore_stale_grad : leave parameters alone whose gradient is from an earlier step.
+        Raises StaleGradientError for such a parameter otherwise; parameters before it in the list are not updated either.
+        """
+        self._optimizer.rescale_grad = self._scale / batch_size
+        self._check_fresh(ignore_stale_grad)
+        self._allreduce_grads()
+        with boundary.lock:
+            self._update(ignore_stale_grad)
+        boundary.passed()
+
+    def allreduce_grads(self) -> None:
+        """Sum the gradients of every parameter over its contexts. `step` does it; call it to change gradients before `update`."""
+        self._allreduce_grads()
+
+    def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """As `step`, without summing gradients over contexts."""
+        self._optimizer.rescale_grad = self._scale / batch_size
+        self._check_fresh(ignore_stale_grad)
+        with boundary.lock:
+            self._update(ignore_stale_grad)
+        boundary.passed()
+
+    def _check_fresh(self, ignore_stale_grad: bool) -> None:
+        if ignore_stale_grad:
+            return
+        for parameter in self._params:
+            if parameter.grad_req == "null":
+                continue
+            for array in parameter.list_data():
+                if not array._fresh_grad:
+                    raise StaleGradientError(
+                        f"the gradient of Parameter {parameter.name!r} on {array.ctx} was not written by a backward pass since the "
+                        "last step: this iteration did not use it. If that is meant, step(batch_size, ignore_stale_grad=True) "
+                        "leaves such parameters as they are"
+                    )
+
+    def _allreduce_grads(self) -> None:
+        if len(self._contexts) < 2:
+            return
+        for parameter in self._params:
+            if parameter.grad_req == "null" or parameter._data is None:
+                continue
+            gradients = parameter.list_grad()
+            total = gradients[0]._data.copy()
+            for each in gradients[1:]:
+                total += each._data
+            for each in gradients:
+                np.copyto(each._data, total)
+                each._written()
+
+    def _update(self, ignore_stale_grad: bool) -> None:
+        for place, updater in enumerate(self._updaters):
+            indices, gradients, weights = [], [], []
+            for index, parameter in enumerate(self._params):
+                if parameter.grad_req == "null" or (parameter._data is None and ignore_stale_grad):
+                    continue
+                weight = parameter.list_data()[place]
+                if ignore_stale_grad and not weight._fresh_grad:
+                    continue
+                indices.append(index)
+                gradients.append(parameter.list_grad()[place])
+                weights.append(weight)
+                weight._fresh_grad = False
+            updater(indices, gradients, weights)
+
+    # -- saving ------------------------------------------------------------------------------------------------
+
+    def get_states(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The optimizer's settings and counters as JSON-able data, and its states as arrays by `<parameter index>.<place>`."""
+        optimizer = self._optimizer
+        scheduler = optimizer.lr_scheduler
+        data = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "optimizer": type(optimizer).__name__,
+            "hyperparameters": optimizer.hyperparameters(),
+            "scheduler": None if scheduler is None else {"name": type(scheduler).__name__, **_plain(vars(scheduler))},
+            "num_update": optimizer.num_update,
+            "counts": {str(index): count for index, count in optimizer._index_update_count.items()},
+            "parameters": [{"name": each.name, "shape": list(each.shape or ())} for each in self._params],
+        }
+        return data, self._updaters[0].get_arrays() if self._updaters else {}
+
+    def set_states(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray], source: str | None = None) -> None:
+        """Continue from what `get_states` gave. All or nothing: raises LoadMismatchError listing what does not fit."""
+        differences = self._differences(data, arrays)
+        if differences:
+            raise LoadMismatchError("these states belong to another Trainer; nothing was loaded", differences, path=source)
+        optimizer = self._optimizer
+        seen = {int(name.split(".")[0]) for name in arrays}
+        for place, updater in enumerate(self._updaters):
+            weights = {index: self._params[index].list_data()[place] for index in sorted(seen)}
+            updater.set_arrays(arrays, weights)
+        for key, value in data["hyperparameters"].items():
+            setattr(optimizer, key, value)
+        scheduler = data.get("scheduler")
+        if scheduler is not None and optimizer.lr_scheduler is not None:
+            vars(optimizer.lr_scheduler).update({key: value for key, value in scheduler.items() if key != "name"})
+        optimizer.num_update = data["num_update"]
+        counts = {int(index): count for index, count in data["counts"].items()}
+        optimizer._all_index_update_counts = {ctx.device_id: dict(counts) for ctx in self._contexts} or {0: counts}
+        optimizer._index_update_count = next(iter(optimizer._all_index_update_counts.values()))
+
+    def _differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
+        if data.get("format") != _FORMAT or data.get("version") != _VERSION:
+            return [f"not the states of a Trainer: format {data.get('format')!r}, version {data.get('version')!r}"]
+        found = []
+        optimizer = self._optimizer
+        if data.get("optimizer") != type(optimizer).__name__:
+            found.append(f"optimizer: {type(optimizer).__name__} here, {data.get('optimizer')} in the file")
+            return found
+        unknown = set(data.get("hyperparameters", {})) - set(optimizer.hyperparameters())
+        found += [f"setting: {name} is not one of {type(optimizer).__name__}" for name in sorted(unknown)]
+        saved = (data.get("scheduler") or {}).get("name")
+        current = None if optimizer.lr_scheduler is None else type(optimizer.lr_scheduler).__name__
+        if saved != current:
+            found.append(f"lr_scheduler: {current} here, {saved} in the file")
+        shapes = [tuple(each["shape"]) for each in data.get("parameters", ())]
+        if len(shapes) != len(self._params):
+            found.append(f"parameters: {len(self._params)} here, {len(shapes)} in the file")
+            return found
+        for parameter, shape in zip(self._params, shapes, strict=True):
+            if parameter.shape != shape:
+                found.append(f"shape: {parameter.name} is {parameter.shape} here, {shape} in the file")
+        if not found:
+            found += self._array_differences(data, arrays)
+        return found
+
+    def _array_differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
+        found = []
+        for name, array in arrays.items():
+            index = name.split(".")[0]
+            if not index.isdigit() or int(index) >= len(self._params):
+                found.append(f"state: {name} belongs to no parameter")
+            elif self._params[int(index)]._data is None:
+                found.append(f"state: {self._params[int(index)].name} has no values yet; load the model's parameters first")
+            elif tuple(array.shape) != self._params[int(index)].shape:
+                found.append(f"state: {name} is {tuple(array.shape)}, its parameter {self._params[int(index)].shape}")
+        if found:
+            return found
+        twin = optimizers.create(type(self._optimizer).__name__, **self._settings(data["hyperparameters"]))
+        for index in sorted({int(name.split(".")[0]) for name in arrays}):
+            updater = optimizers.get_updater(twin)
+            weight = self._params[index].list_data()[0]
+            updater.states[index] = twin.create_state_multi_precision(index, weight)
+            missing = updater.get_arrays().keys() - arrays.keys()
+            found += [f"state: {name} of {self._params[index].name} is missing" for name in sorted(missing)]
+        return found
+
+    def _settings(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The saved settings that decide which states there are, as constructor arguments."""
+        return {key: hyperparameters[key] for key in ("momentum", "centered", "multi_precision") if key in hyperparameters}
+
+    def save_states(self, fname: str | PathLike[str]) -> None:
+        """Write the optimizer's settings, counters and states: a safetensors file with the settings as JSON in its header."""
+        from safetensors.numpy import save
+
+        from hybrid_lab.formats.atomic import atomic_write
+
+        data, arrays = self.get_states()
+        contents = save(
+            {name: np.ascontiguousarray(array) for name, array in arrays.items()},
+            metadata={_FORMAT: json.dumps(data, sort_keys=True)},
+        )
+        with atomic_write(fname) as file:
+            file.write(contents)
+
+    def load_states(self, fname: str | PathLike[str]) -> None:
+        """Continue from a file that `save_states` wrote.
+
+        Raises ArchiveError for a damaged file, LoadMismatchError for one of another model or optimizer; then nothing changes.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        path = fspath(fname)
+        try:
+            with safe_open(path, framework="numpy") as file:
+                text = (file.metadata() or {}).get(_FORMAT)
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        except FileNotFoundError:
+            raise
+        except SafetensorError as error:
+            raise ArchiveError(f"not a readable file of Trainer states: {error}", path=path) from None
+        if text is None:
+            raise ArchiveError("a safetensors file, but not of Trainer states", path=path)
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ArchiveError(f"the settings in the file are damaged: {error}", path=path) from None
+        self.set_states(data, arrays, path)
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON-able ones."""
+    found = {}
+    for key, value in values.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            continue
+        found[key] = value
+    return found

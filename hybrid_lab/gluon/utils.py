@@ -1,0 +1,67 @@
+"""Splitting batches over contexts and clipping gradients, under the name MXNet gives this module."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab import nd
+from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import Context
+
+from .hooks import HookHandle
+
+__all__ = ["HookHandle", "clip_global_norm", "split_and_load", "split_data"]
+
+
+def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list[NDArray]:
+    """Cut an array into `num_slice` parts along `batch_axis`.
+
+    Raises ShapeError where it has too few elements, or where parts would differ in size and even_split is True.
+    """
+    size = data.shape[batch_axis]
+    if size < num_slice:
+        raise ShapeError(f"an array of shape {data.shape} cannot be cut into {num_slice} parts along axis {batch_axis}")
+    if even_split and size % num_slice:
+        raise ShapeError(
+            f"an array of shape {data.shape} cannot be cut into {num_slice} equal parts along axis {batch_axis}; "
+            f"even_split=False lets them differ, a batch size divisible by {num_slice} avoids it"
+        )
+    if num_slice == 1:
+        return [data]
+    step = size // num_slice
+    ends = [(place * size // num_slice) if not even_split else place * step for place in range(num_slice + 1)]
+    return [nd.slice_axis(data, axis=batch_axis, begin=start, end=end) for start, end in zip(ends, ends[1:], strict=False)]
+
+
+def split_and_load(data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True) -> list[NDArray]:
+    """As `split_data`, one part for each context, loaded there."""
+    if not isinstance(data, NDArray):
+        data = nd.array(data, ctx=ctx_list[0])
+    parts = split_data(data, len(ctx_list), batch_axis, even_split)
+    return [part.as_in_context(ctx) for part, ctx in zip(parts, ctx_list, strict=True)]
+
+
+def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite: bool = True) -> float:
+    """Scale all arrays in place so that the norm of all their elements together is at most `max_norm`. Returns the norm before.
+
+    check_isfinite : warn where the norm is nan or infinite; the arrays stay as they are then
+    """
+    if not arrays:
+        raise ValueError("there are no arrays to clip")
+    total = math.sqrt(sum(float(np.vdot(array._data, array._data)) for array in arrays))
+    if not math.isfinite(total):
+        if check_isfinite:
+            warnings.warn("nan or inf in the gradients: clip_global_norm leaves them as they are", stacklevel=2)
+        return total
+    scale = max_norm / (total + 1e-8)
+    if scale < 1.0:
+        for array in arrays:
+            np.multiply(array._data, scale, out=array._data, casting="unsafe")
+            array._written()
+    return total

@@ -1,0 +1,465 @@
+"""Initializers: how a parameter gets its first values.
+
+Random initializers draw from a generator of their own per parameter (`drawing`), numbered when `initialize()` was called.
+The values therefore depend on the seed and on the parameter's place in `collect_params()` only, not on when its shape
+becomes known, and never shift the numbers of a Dropout.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import math
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import ShapeError
+
+__all__ = [
+    "Bilinear",
+    "Constant",
+    "InitDesc",
+    "Initializer",
+    "LSTMBias",
+    "Load",
+    "MSRAPrelu",
+    "Mixed",
+    "Normal",
+    "One",
+    "Orthogonal",
+    "Uniform",
+    "Xavier",
+    "Zero",
+    "alias",
+    "create",
+    "drawing",
+    "register",
+]
+
+_logger = logging.getLogger("hybrid_lab")
+_registry: dict[str, type[Initializer]] = {}
+
+_RULES: tuple[tuple[str, str], ...] = (
+    ("weight", "_init_weight"),
+    ("bias", "_init_bias"),
+    ("gamma", "_init_gamma"),
+    ("beta", "_init_beta"),
+    ("moving_mean", "_init_zero"),
+    ("running_mean", "_init_zero"),
+    ("moving_var", "_init_one"),
+    ("running_var", "_init_one"),
+    ("min", "_init_zero"),
+    ("max", "_init_one"),
+)
+"""The end of a parameter's name and the rule that applies to it; the first match counts."""
+
+
+class InitDesc(str):
+    """A parameter's name with its attributes; `attrs['__init__']` overrides the rule its name would choose."""
+
+    attrs: dict[str, Any]
+    global_init: Any
+
+    def __new__(cls, name: str, attrs: Mapping[str, Any] | None = None, global_init: Any = None) -> InitDesc:
+        desc = super().__new__(cls, name)
+        desc.attrs = dict(attrs or {})
+        desc.global_init = global_init
+        return desc
+
+
+# -- random numbers ------------------------------------------------------------------------------------------------
+
+
+class _Current(threading.local):
+    generator: np.random.Generator | None = None
+
+
+_current = _Current()
+
+
+@contextmanager
+def drawing(seed: int, draw: int) -> Iterator[None]:
+    """Within this block, random initializers use the generator numbered (seed, draw)."""
+    before = _current.generator
+    _current.generator = np.random.Generator(np.random.Philox(key=[seed & 0xFFFFFFFFFFFFFFFF, draw]))
+    try:
+        yield
+    finally:
+        _current.generator = before
+
+
+def _generator() -> np.random.Generator:
+    if _current.generator is not None:
+        return _current.generator
+    from hybrid_lab.ndarray.random_state import state
+
+    seed, draw = state.next_initializer_draw()
+    return np.random.Generator(np.random.Philox(key=[seed & 0xFFFFFFFFFFFFFFFF, draw]))
+
+
+# -- the base ------------------------------------------------------------------------------------------------------
+
+
+class Initializer:
+    """Base of all initializers. Keyword arguments given here are what `dumps()` writes.
+
+    A custom initializer overrides `_init_weight(self, name, arr)` and writes `arr[:] = values`; one that is to be found
+    by its name is decorated with `@init.register`.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._kwargs = kwargs
+        self._verbose = False
+        self._print_func: Callable[[Any], str] | None = None
+
+    def set_verbosity(self, verbose: bool = False, print_func: Callable[[Any], str] | None = None) -> Initializer:
+        """Log a line for every array that is initialized; `print_func(array)` says what the line shows."""
+        self._verbose = verbose
+        self._print_func = print_func
+        return self
+
+    def dumps(self) -> str:
+        """The initializer as JSON text, `["xavier", {"magnitude": 3}]`, which `create` reads."""
+        return json.dumps([type(self).__name__.lower(), self._kwargs])
+
+    def __call__(self, desc: str, arr: Any) -> None:
+        """Fill `arr` in place, by `desc.attrs['__init__']` if there is one, else by the name's ending.
+
+        Raises ValueError for a name that no rule covers.
+        """
+        attrs = getattr(desc, "attrs", {})
+        if isinstance(desc, InitDesc) and desc.global_init is None:
+            desc.global_init = self
+        chosen = attrs.get("__init__")
+        if chosen:
+            initializer = create(chosen)
+            # Mixed, Load and plain functions choose by name themselves.
+            getattr(initializer, "_init_weight", initializer)(desc, arr)
+            self._log(desc, chosen, arr)
+            return
+        for ending, rule in _RULES:
+            if desc.endswith(ending):
+                getattr(self, rule)(desc, arr)
+                self._log(desc, ending, arr)
+                return
+        self._init_default(desc, arr)
+
+    def _log(self, desc: str, rule: Any, arr: Any) -> None:
+        if self._verbose:
+            shown = self._print_func(arr) if self._print_func else f"norm {np.linalg.norm(arr.asnumpy()):.4g}"
+            _logger.info("Initialized %s as %s: %s", desc, rule, shown)
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not override _init_weight(name, arr)")
+
+    def _init_zero(self, name: str, arr: Any) -> None:
+        arr[:] = 0.0
+
+    def _init_one(self, name: str, arr: Any) -> None:
+        arr[:] = 1.0
+
+    def _init_bias(self, name: str, arr: Any) -> None:
+        arr[:] = 0.0
+
+    def _init_gamma(self, name: str, arr: Any) -> None:
+        arr[:] = 1.0
+
+    def _init_beta(self, name: str, arr: Any) -> None:
+        arr[:] = 0.0
+
+    def _init_default(self, name: str, arr: Any) -> None:
+        endings = ", ".join(ending for ending, _ in _RULES)
+        raise ValueError(
+            f"no initialization rule for the name {str(name)!r}: names ending with {endings} have one. "
+            "Give the parameter an initializer of its own: init=mx.init.Normal()"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Initializer):
+            return NotImplemented
+        return type(self) is type(other) and self.dumps() == other.dumps()
+
+    def __hash__(self) -> int:
+        return hash(self.dumps())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self._kwargs.items())})"
+
+
+# -- the registry --------------------------------------------------------------------------------------------------
+
+
+def register(klass: type[Initializer]) -> type[Initializer]:
+    """Class decorator: the initializer can be named by its class name in lower case."""
+    _registry[klass.__name__.lower()] = klass
+    return klass
+
+
+def alias(*names: str) -> Callable[[type[Initializer]], type[Initializer]]:
+    """Class decorator: further names of an initializer."""
+
+    def add(klass: type[Initializer]) -> type[Initializer]:
+        _registry.update((name.lower(), klass) for name in names)
+        return klass
+
+    return add
+
+
+def create(initializer: Any, **kwargs: Any) -> Any:
+    """The initializer for a name ('xavier'), for JSON text as `dumps()` writes it, or the given one itself.
+
+    Raises ValueError for a name that is not registered.
+    """
+    if not isinstance(initializer, str):
+        return initializer
+    name = initializer
+    if name.startswith("["):
+        try:
+            name, kwargs = json.loads(name)
+        except ValueError as error:
+            raise ValueError(f"not an initializer's text: {initializer!r} ({error})") from None
+    klass = _registry.get(name.lower())
+    if klass is None:
+        near = difflib.get_close_matches(name.lower(), _registry, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_registry))}"
+        raise ValueError(f"there is no initializer named {name!r}; {hint}")
+    return klass(**kwargs)
+
+
+# -- constants -----------------------------------------------------------------------------------------------------
+
+
+@register
+@alias("zeros")
+class Zero(Initializer):
+    """All zeros."""
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        arr[:] = 0.0
+
+
+@register
+@alias("ones")
+class One(Initializer):
+    """All ones."""
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        arr[:] = 1.0
+
+
+@register
+class Constant(Initializer):
+    """One number, or an array of the parameter's shape."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value=value)
+        self.value = value
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        arr[:] = self.value
+
+    def dumps(self) -> str:
+        value = self.value.asnumpy() if hasattr(self.value, "asnumpy") else self.value
+        return json.dumps(["constant", {"value": value if isinstance(value, (int, float)) else np.asarray(value).tolist()}])
+
+
+# -- random --------------------------------------------------------------------------------------------------------
+
+
+@register
+class Uniform(Initializer):
+    """Uniform in [-scale, scale)."""
+
+    def __init__(self, scale: float = 0.07) -> None:
+        super().__init__(scale=scale)
+        self.scale = scale
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        arr[:] = _generator().uniform(-self.scale, self.scale, arr.shape).astype(arr.dtype)
+
+
+@register
+class Normal(Initializer):
+    """Normal with mean 0 and standard deviation `sigma`."""
+
+    def __init__(self, sigma: float = 0.01) -> None:
+        super().__init__(sigma=sigma)
+        self.sigma = sigma
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        arr[:] = _generator().normal(0.0, self.sigma, arr.shape).astype(arr.dtype)
+
+
+@register
+class Xavier(Initializer):
+    """Glorot's rule: the variance is `magnitude / fan`, so that activations keep their scale from layer to layer.
+
+    rnd_type : 'uniform' in [-c, c) with c = sqrt(magnitude / fan), or 'gaussian' with that standard deviation
+    factor_type : fan is the number of inputs ('in'), of outputs ('out'), or their mean ('avg'); for a kernel of shape
+        (out, in, k1, k2 ...) both are multiplied by k1 * k2 ...
+
+    Raises ShapeError for a vector: it has no fan.
+    """
+
+    def __init__(self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3) -> None:
+        super().__init__(rnd_type=rnd_type, factor_type=factor_type, magnitude=magnitude)
+        if rnd_type not in ("uniform", "gaussian"):
+            raise ValueError(f"rnd_type is 'uniform' or 'gaussian', not {rnd_type!r}")
+        if factor_type not in ("avg", "in", "out"):
+            raise ValueError(f"factor_type is 'avg', 'in' or 'out', not {factor_type!r}")
+        self.rnd_type = rnd_type
+        self.factor_type = factor_type
+        self.magnitude = float(magnitude)
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        shape = arr.shape
+        if len(shape) < 2:
+            raise ShapeError(
+                f"{type(self).__name__} needs at least two dimensions (outputs, inputs); {str(name)!r} has shape {shape}. "
+                "Give it an initializer of its own: init='zeros'"
+            )
+        window = math.prod(shape[2:])
+        fan_in, fan_out = shape[1] * window, shape[0] * window
+        fan = {"avg": (fan_in + fan_out) / 2.0, "in": fan_in, "out": fan_out}[self.factor_type]
+        scale = math.sqrt(self.magnitude / fan)
+        if self.rnd_type == "uniform":
+            arr[:] = _generator().uniform(-scale, scale, shape).astype(arr.dtype)
+        else:
+            arr[:] = _generator().normal(0.0, scale, shape).astype(arr.dtype)
+
+
+@register
+class MSRAPrelu(Xavier):
+    """He's rule for (P)ReLU networks (arXiv 1502.01852): gaussian with variance 2 / (1 + slope^2) / fan."""
+
+    def __init__(self, factor_type: str = "avg", slope: float = 0.25) -> None:
+        super().__init__("gaussian", factor_type, 2.0 / (1 + slope**2))
+        self._kwargs = {"factor_type": factor_type, "slope": slope}
+
+
+@register
+class Orthogonal(Initializer):
+    """`scale` times a matrix with orthonormal rows or columns (arXiv 1312.6120), of the array seen as (first dimension, rest)."""
+
+    def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:
+        super().__init__(scale=scale, rand_type=rand_type)
+        if rand_type not in ("uniform", "normal"):
+            raise ValueError(f"rand_type is 'uniform' or 'normal', not {rand_type!r}")
+        self.scale = scale
+        self.rand_type = rand_type
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        rows, columns = arr.shape[0], math.prod(arr.shape[1:])
+        generator = _generator()
+        if self.rand_type == "uniform":
+            matrix = generator.uniform(-1.0, 1.0, (rows, columns))
+        else:
+            matrix = generator.normal(0.0, 1.0, (rows, columns))
+        left, _, right = np.linalg.svd(matrix, full_matrices=False)
+        basis = left if left.shape == matrix.shape else right
+        arr[:] = (self.scale * basis.reshape(arr.shape)).astype(arr.dtype)
+
+
+# -- for particular layers -----------------------------------------------------------------------------------------
+
+
+@register
+class Bilinear(Initializer):
+    """The kernel (..., height, width) of a deconvolution that upsamples bilinearly."""
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        if len(arr.shape) != 4:
+            raise ShapeError(f"Bilinear fills a kernel with four dimensions; {str(name)!r} has shape {arr.shape}")
+        height, width = arr.shape[2:]
+        half = math.ceil(width / 2.0)
+        centre = (2 * half - 1 - half % 2) / (2.0 * half)
+        across = 1 - np.abs(np.arange(width) / half - centre)
+        down = 1 - np.abs(np.arange(height) / half - centre)
+        arr[:] = np.broadcast_to(down[:, None] * across, arr.shape).astype(arr.dtype)
+
+
+@register
+class LSTMBias(Initializer):
+    """Zeros, and `forget_bias` for the forget gate, the second of the four gates."""
+
+    def __init__(self, forget_bias: float = 1.0) -> None:
+        super().__init__(forget_bias=forget_bias)
+        self.forget_bias = forget_bias
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        values = np.zeros(arr.shape, arr.dtype)
+        hidden = arr.shape[0] // 4
+        values[hidden : 2 * hidden] = self.forget_bias
+        arr[:] = values
+
+
+# -- choosing among several ----------------------------------------------------------------------------------------
+
+
+class Mixed:
+    """The first initializer whose pattern (a regular expression, matched at the start) fits the parameter's name.
+
+    Raises ValueError where none fits.
+    """
+
+    def __init__(self, patterns: Sequence[str], initializers: Sequence[Any]) -> None:
+        if len(patterns) != len(initializers):
+            raise ValueError(f"{len(patterns)} patterns for {len(initializers)} initializers; each pattern has one")
+        self.map = [(re.compile(pattern), create(each)) for pattern, each in zip(patterns, initializers, strict=True)]
+
+    def set_verbosity(self, verbose: bool = False, print_func: Callable[[Any], str] | None = None) -> Mixed:
+        """As `Initializer.set_verbosity`, for each of them."""
+        for _, initializer in self.map:
+            initializer.set_verbosity(verbose, print_func)
+        return self
+
+    def __call__(self, name: str, arr: Any) -> None:
+        for pattern, initializer in self.map:
+            if pattern.match(name):
+                initializer(name, arr)
+                return
+        raise ValueError(
+            f"the name {str(name)!r} fits none of the patterns {', '.join(repr(p.pattern) for p, _ in self.map)}; "
+            "add '.*' with a default initializer at the end"
+        )
+
+
+class Load:
+    """Values by name from a `.params` file or a dict of arrays; names not in it go to `default_init`.
+
+    The prefixes `arg:` and `aux:` of exported files are dropped. Raises ShapeError for a value of another shape and
+    KeyError for a name that is missing where there is no default.
+    """
+
+    def __init__(self, param: str | Mapping[str, Any], default_init: Any = None, verbose: bool = False) -> None:
+        if isinstance(param, str):
+            from hybrid_lab import nd
+
+            param = nd.load(param)
+        self.param = {name[4:] if name[:4] in ("arg:", "aux:") else name: value for name, value in param.items()}
+        self.default_init = None if default_init is None else create(default_init)
+        self.verbose = verbose
+
+    def set_verbosity(self, verbose: bool = False, print_func: Callable[[Any], str] | None = None) -> Load:
+        """Log where each array's values came from."""
+        self.verbose = verbose
+        return self
+
+    def __call__(self, name: str, arr: Any) -> None:
+        value = self.param.get(str(name))
+        if value is None:
+            if self.default_init is None:
+                raise KeyError(f"{str(name)!r} is not among the loaded parameters, and there is no default_init")
+            self.default_init(name, arr)
+        else:
+            if tuple(value.shape) != tuple(arr.shape):
+                raise ShapeError(f"{str(name)!r} has shape {tuple(arr.shape)}, the loaded value {tuple(value.shape)}")
+            arr[:] = value
+        if self.verbose:
+            _logger.info("Initialized %s by %s", name, "default" if value is None else "loading")

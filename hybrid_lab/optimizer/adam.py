@@ -1,0 +1,131 @@
+"""The Adam family: first and second moments of the gradient, corrected for their start at zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .optimizer import Optimizer, Scratch, register
+
+
+@register
+class Adam(Optimizer):
+    """Adam (arXiv 1412.6980), with the decay in the gradient: g = g + wd * w;
+    m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;
+    w = w - lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon).
+
+    lazy_update : accepted for MXNet's sake; it concerns sparse gradients
+    """
+
+    states = ("mean", "variance")
+    default_learning_rate = 0.001
+    decay_in_gradient = True
+
+    def __init__(
+        self,
+        learning_rate: float | None = None,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        lazy_update: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
+        self.lazy_update = lazy_update
+
+    def rates(self, lr: float, count: int) -> float:
+        return lr * math.sqrt(1.0 - self.beta2**count) / (1.0 - self.beta1**count)
+
+    def element_update(
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+    ) -> None:
+        w -= self._direction(g, states, rates, scratch)
+
+    def _direction(self, g: np.ndarray, states: Sequence[np.ndarray], rate: float, scratch: Scratch) -> np.ndarray:
+        """rate * m / (sqrt(v) + epsilon), after updating m and v."""
+        mean, variance = states
+        temporary = scratch(0)
+        mean *= self.beta1
+        mean += np.multiply(g, 1.0 - self.beta1, out=temporary)
+        variance *= self.beta2
+        g *= g
+        g *= 1.0 - self.beta2
+        variance += g
+        np.sqrt(variance, out=temporary)
+        temporary += self.epsilon
+        np.divide(mean, temporary, out=g)
+        g *= rate
+        return g
+
+
+@register
+class AdamW(Adam):
+    """Adam with the decay apart from the gradient (arXiv 1711.05101): w = w - lr * wd * w - (Adam's step without decay).
+
+    correct_bias : False leaves out the correction for the moments' start at zero
+    """
+
+    decay_in_gradient = False
+
+    def __init__(
+        self,
+        learning_rate: float | None = None,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        correct_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
+        self.correct_bias = correct_bias
+
+    def rates(self, lr: float, count: int) -> Any:
+        return lr, super().rates(lr, count) if self.correct_bias else lr
+
+    def element_update(
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+    ) -> None:
+        lr, corrected = rates
+        if wd:
+            w *= 1.0 - lr * wd
+        w -= self._direction(g, states, corrected, scratch)
+
+
+@register
+class Adamax(Optimizer):
+    """Adam with the maximum norm: g = g + wd * w;  m = beta1 * m + (1 - beta1) * g;  u = max(beta2 * u, |g|);
+    w = w - lr / (1 - beta1^t) * m / u.
+    """
+
+    states = ("mean", "norm")
+    default_learning_rate = 0.002
+    decay_in_gradient = True
+
+    def __init__(self, learning_rate: float | None = None, beta1: float = 0.9, beta2: float = 0.999, **kwargs: Any) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+
+    def rates(self, lr: float, count: int) -> float:
+        return lr / (1.0 - self.beta1**count)
+
+    def element_update(
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+    ) -> None:
+        mean, norm = states
+        mean *= self.beta1
+        mean += np.multiply(g, 1.0 - self.beta1, out=scratch(0))
+        norm *= self.beta2
+        np.abs(g, out=g)
+        np.maximum(norm, g, out=norm)
+        # Where no gradient ever arrived both are zero; the weight stays.
+        np.divide(mean, norm, out=g, where=norm > 0)
+        g[norm == 0] = 0
+        g *= rates
+        w -= g

@@ -1,0 +1,172 @@
+"""Optimizers with a rate per element from the history of its gradient: AdaGrad, AdaDelta, RMSProp, Ftrl."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .optimizer import Optimizer, Scratch, register
+
+
+@register
+class AdaGrad(Optimizer):
+    """h = h + g^2;  w = w - lr * (g / sqrt(h + eps) + wd * w) (Duchi et al., 2011)."""
+
+    states = ("history",)
+
+    def __init__(self, eps: float = 1e-7, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.float_stable_eps = eps
+
+    def element_update(
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+    ) -> None:
+        history = states[0]
+        temporary = scratch(0)
+        history += np.multiply(g, g, out=temporary)
+        np.add(history, self.float_stable_eps, out=temporary)
+        np.sqrt(temporary, out=temporary)
+        g /= temporary
+        if wd:
+            g += np.multiply(w, wd, out=temporary)
+        g *= rates
+        w -= g
+
+
+@register
+class AdaDelta(Optimizer):
+    """s = rho * s + (1 - rho) * g^2;  d = sqrt(a + eps) / sqrt(s + eps) * g;  a = rho * a + (1 - rho) * d^2;
+    w = w - d - wd * w (arXiv 1212.5701). The learning rate has no part in it.
+    """
+
+    states = ("squares", "deltas")
+
+    def __init__(self, rho: float = 0.9, epsilon: float = 1e-5, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rho = rho
+        self.epsilon = epsilon
+
+    def element_update(
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+    ) -> None:
+        squares, deltas = states
+        temporary = scratch(0)
+        squares *= self.rho
+        np.multiply(g, g, out=temporary)
+        temporary *= 1.0 - self.rho
+        squares += temporary
+        np.add(deltas, self.epsilon, out=temporary)
+        np.sqrt(temporary, out=temporary)
+        g *= temporary
+        np.add(squares, self.epsilon, out=temporary)
+        np.sqrt(temporary, out=temporary)
+        g /= temporary
+        deltas *= self.rho
+        np.multiply(g, g, out=temporary)
+        temporary *= 1.0 - self.rho
+        deltas += temporary
+        if wd:
+            g += np.multiply(w, wd, out=temporary)
+        w -= g
+
+
+@register
+class RMSProp(Optimizer):
+    """n = (1 - gamma1) * g^2 + gamma1 * n;  w = w - lr * g / sqrt(n + epsilon), with g = g + wd * w (Tieleman, Hinton, 2012).
+
+    centered : Graves' form (arXiv 1308.0850) with the mean subtracted from n and momentum gamma2
+    clip_weights : limit the new weights to [-clip_weights, clip_weights]
+    """
+
+    default_learning_rate = 0.001
+    decay_in_gradient = True
+
+    def __init__(
+        self,
+        learning_rate: float | None = None,
+        gamma1: float = 0.9,
+        gamma2: float = 0.9,
+        epsilon: float = 1e-8,
+        centered: bool = False,
+        clip_weights: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.gamma1 = gamma1
+        self.gamma2 = gamma2
+        self.epsilon = epsilon
+        self.centered = centered
+        self.clip_weights = clip_weights
+
+    def state_names(self) -> tuple[str, ...]:
+        return ("squares", "mean", "delta") if self.centered else ("squares",)
+
+    def element_update(
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+    ) -> None:
+        squares = states[0]
+        temporary = scratch(0)
+        squares *= self.gamma1
+        np.multiply(g, g, out=temporary)
+        temporary *= 1.0 - self.gamma1
+        squares += temporary
+        if self.centered:
+            mean, delta = states[1:]
+            mean *= self.gamma1
+            mean += np.multiply(g, 1.0 - self.gamma1, out=temporary)
+            np.multiply(mean, mean, out=temporary)
+            np.subtract(squares, temporary, out=temporary)
+        else:
+            np.copyto(temporary, squares)
+        temporary += self.epsilon
+        np.sqrt(temporary, out=temporary)
+        g /= temporary
+        g *= rates
+        if self.centered:
+            delta *= self.gamma2
+            delta -= g
+            w += delta
+        else:
+            w -= g
+        if self.clip_weights:
+            np.clip(w, -self.clip_weights, self.clip_weights, out=w)
+
+
+@register
+class Ftrl(Optimizer):
+    """Follow the regularized leader (McMahan et al., 2013), which makes weights exactly zero:
+    z = z + g - (sqrt(n + g^2) - sqrt(n)) * w / lr;  n = n + g^2;
+    w = (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0.
+    """
+
+    states = ("z", "squares")
+    default_learning_rate = 0.1
+
+    def __init__(self, lamda1: float = 0.01, learning_rate: float | None = None, beta: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.lamda1 = lamda1
+        self.beta = beta
+
+    def element_update(
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+    ) -> None:
+        z, squares = states
+        root, temporary = scratch(0), scratch(1)
+        z += g
+        np.sqrt(squares, out=root)
+        g *= g
+        squares += g
+        np.sqrt(squares, out=temporary)
+        np.subtract(temporary, root, out=root)
+        root *= w
+        root /= rates
+        z -= root
+        temporary += self.beta
+        temporary /= rates
+        temporary += wd
+        # sign(z) * lamda1 - z is zero or of the wrong sign exactly where |z| <= lamda1: clipping z there gives 0.
+        np.clip(z, -self.lamda1, self.lamda1, out=w)
+        w -= z
+        w /= temporary

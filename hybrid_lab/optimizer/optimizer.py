@@ -1,0 +1,268 @@
+"""Optimizer: the base of all optimizers - learning rates, weight decay, update counts, and the loop over memory.
+
+An optimizer is one class: the names of its `states` and an `element_update`, which changes weights and states in place. It
+gets them in pieces that fit the processor's cache, so no memory is allocated in the steady state.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.lr_scheduler import LRScheduler
+from hybrid_lab.ndarray import zeros
+
+_PIECE = 32768  # elements; with gradient, states and two temporaries in float32 about half a megabyte
+_registry: dict[str, type[Optimizer]] = {}
+
+OptimizerClass = TypeVar("OptimizerClass", bound="type[Optimizer]")
+Scratch = Callable[[int], np.ndarray]
+
+
+class ScheduledRateError(HybridLabError, UserWarning):
+    """The learning rate was set on an optimizer whose lr_scheduler decides it."""
+
+
+class Optimizer:
+    """Base of the optimizers.
+
+    learning_rate : None takes the scheduler's, or the class's default without one
+    wd : weight decay, the factor of an L2 penalty
+    rescale_grad : gradients are multiplied by it first (a Trainer sets 1 / batch size)
+    clip_gradient : then limited to [-clip_gradient, clip_gradient]; None or 0 for no limit
+    lr_scheduler : function of the number of updates; a given learning_rate becomes its base_lr
+    multi_precision : update float16 weights in float32 copies
+    param_idx2name, param_dict : names or Parameters by index, for `set_lr_mult`, `lr_mult` and `wd_mult`
+    begin_num_update : where counting starts
+
+    A subclass sets `states` and `element_update`, or, as in MXNet, overrides `create_state` and `update`.
+    """
+
+    states: ClassVar[tuple[str, ...]] = ()
+    """Names of the arrays kept for each weight, zeros at first."""
+    default_learning_rate: ClassVar[float] = 0.01
+    decay_in_gradient: ClassVar[bool] = False
+    """Whether weight decay is part of the gradient that is clipped (the Adam family, in MXNet)."""
+
+    aggregate_num = 0
+
+    def __init__(
+        self,
+        rescale_grad: float = 1.0,
+        param_idx2name: Mapping[int, str] | None = None,
+        wd: float = 0.0,
+        clip_gradient: float | None = None,
+        learning_rate: float | None = None,
+        lr_scheduler: LRScheduler | None = None,
+        sym: Any = None,
+        begin_num_update: int = 0,
+        multi_precision: bool = False,
+        param_dict: Mapping[int, Any] | None = None,
+    ) -> None:
+        self.rescale_grad = rescale_grad
+        self.wd = wd
+        self.clip_gradient = clip_gradient
+        self.lr_scheduler = lr_scheduler
+        if lr_scheduler is None:
+            self.lr = self.default_learning_rate if learning_rate is None else learning_rate
+        else:
+            if learning_rate is not None:
+                lr_scheduler.base_lr = lr_scheduler.warmup_final_lr = learning_rate
+            self.lr = lr_scheduler.base_lr
+        self.multi_precision = multi_precision
+        self.begin_num_update = begin_num_update
+        self.num_update = begin_num_update
+        self._all_index_update_counts: dict[int, dict[Any, int]] = {0: {}}
+        self._index_update_count = self._all_index_update_counts[0]
+        self.idx2name = dict(param_idx2name or {})
+        self.param_dict: Mapping[int, Any] = param_dict or {}
+        self._scratch: dict[np.dtype, list[np.ndarray]] = {}
+        self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
+        self.set_lr_mult({})
+        self.set_wd_mult({})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.hyperparameters().items())})"
+
+    @staticmethod
+    def register(klass: OptimizerClass) -> OptimizerClass:
+        """Class decorator: the optimizer can be created by its class name, in any case."""
+        _registry[klass.__name__.lower()] = klass
+        return klass
+
+    @staticmethod
+    def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
+        """As `optimizer.create`."""
+        return create(name, **kwargs)
+
+    # -- learning rate and weight decay ------------------------------------------------------------------------
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate now: the scheduler's, else the one that was set."""
+        return self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Set the rate. Raises ScheduledRateError where a scheduler decides it."""
+        if self.lr_scheduler is not None:
+            raise ScheduledRateError(
+                "the learning rate follows the lr_scheduler; change optimizer.lr_scheduler, or make the Trainer without one"
+            )
+        self.lr = lr
+
+    def set_lr_mult(self, args_lr_mult: Mapping[Any, float]) -> None:
+        """Multipliers of the learning rate, by index or name; parameters of a Trainer carry their own `lr_mult`."""
+        self.lr_mult = {**self._symbol_attributes("__lr_mult__"), **args_lr_mult}
+
+    def set_wd_mult(self, args_wd_mult: Mapping[Any, float]) -> None:
+        """Multipliers of the weight decay; names other than `_weight` and `_gamma` start with 0."""
+        undecayed = {name: 0.0 for name in self.idx2name.values() if not name.endswith(("_weight", "_gamma"))}
+        self.wd_mult = {**undecayed, **self._symbol_attributes("__wd_mult__"), **args_wd_mult}
+
+    def _symbol_attributes(self, key: str) -> dict[str, float]:
+        if not self.sym_info:
+            return {}
+        attributes, names = self.sym_info
+        return {name: float(attributes[name][key]) for name in names if key in attributes.get(name, ())}
+
+    def _multiplier(self, index: Any, table: Mapping[Any, float], attribute: str) -> float:
+        if index in self.param_dict:
+            return getattr(self.param_dict[index], attribute)
+        if index in table:
+            return table[index]
+        return table.get(self.idx2name.get(index), 1.0)
+
+    def _get_lr(self, index: Any) -> float:
+        return self.learning_rate * self._multiplier(index, self.lr_mult, "lr_mult")
+
+    def _get_wd(self, index: Any) -> float:
+        return self.wd * self._multiplier(index, self.wd_mult, "wd_mult")
+
+    def _set_current_context(self, device_id: int) -> None:
+        """Count updates for this device from here on."""
+        self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
+
+    def _update_count(self, index: Any) -> None:
+        for each in index if isinstance(index, (list, tuple)) else [index]:
+            count = self._index_update_count.get(each, self.begin_num_update) + 1
+            self._index_update_count[each] = count
+            self.num_update = max(count, self.num_update)
+
+    # -- states ------------------------------------------------------------------------------------------------
+
+    def create_state(self, index: Any, weight: Any) -> Any:
+        """The state of one weight: None, an NDArray, or a tuple of NDArrays, one per name in `states`."""
+        arrays = tuple(zeros(weight.shape, ctx=weight.ctx, dtype=weight.dtype) for _ in self.state_names())
+        return None if not arrays else arrays[0] if len(arrays) == 1 else arrays
+
+    def state_names(self) -> tuple[str, ...]:
+        """The states that these settings need."""
+        return self.states
+
+    def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
+        """As `create_state`; for a float16 weight with multi_precision (float32 copy, its state)."""
+        if np.dtype(weight.dtype) == np.float16:
+            if self.multi_precision:
+                copy = weight.astype("float32")
+                return copy, self.create_state(index, copy)
+            warnings.warn(
+                "updating float16 weights in float16 loses small steps; multi_precision=True updates float32 copies", stacklevel=3
+            )
+        return self.create_state(index, weight)
+
+    # -- updates -----------------------------------------------------------------------------------------------
+
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """As `update`, through the float32 copy where there is one."""
+        if self.multi_precision and np.dtype(weight.dtype) == np.float16:
+            copy, inner = state
+            self.update(index, copy, grad.astype("float32"), inner)
+            np.copyto(weight._data, copy._data, casting="unsafe")
+            weight._written()
+        else:
+            self.update(index, weight, grad, state)
+
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """One step: change `weight` (NDArray) and its `state` in place from `grad`."""
+        self._update_count(index)
+        lr, wd, count = self._get_lr(index), self._get_wd(index), self._index_update_count[index]
+        arrays = () if state is None else state if isinstance(state, (tuple, list)) else (state,)
+        flat = [array._data.reshape(-1) for array in (weight, grad, *arrays)]  # arrays are always contiguous
+        self._update_flat(flat[0], flat[1], flat[2:], lr, wd, count)
+        for array in (weight, *arrays):
+            array._written()
+
+    def _update_flat(
+        self, weight: np.ndarray, grad: np.ndarray, states: Sequence[np.ndarray], lr: float, wd: float, count: int
+    ) -> None:
+        rates = self.rates(lr, count)
+        limit = self.clip_gradient
+        for start in range(0, weight.size, _PIECE):
+            piece = slice(start, start + _PIECE)
+            w = weight[piece]
+            scratch = self._scratch_of(w)
+            g = scratch(0)
+            np.multiply(grad[piece], self.rescale_grad, out=g)
+            if self.decay_in_gradient and wd:
+                decay = scratch(1)
+                np.multiply(w, wd, out=decay)
+                g += decay
+            if limit:
+                np.clip(g, -limit, limit, out=g)
+            self.element_update(w, g, [state[piece] for state in states], rates, wd, lambda number, get=scratch: get(number + 1))
+
+    def _scratch_of(self, like: np.ndarray) -> Scratch:
+        held = self._scratch.setdefault(like.dtype, [])
+        size = like.size
+
+        def scratch(number: int) -> np.ndarray:
+            while len(held) <= number:
+                held.append(np.empty(_PIECE, like.dtype))
+            return held[number][:size]
+
+        return scratch
+
+    def rates(self, lr: float, count: int) -> Any:
+        """What `element_update` gets as `rates`: the learning rate, corrected for the number of updates if need be."""
+        return lr
+
+    def element_update(
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+    ) -> None:
+        """Update a piece in place. `g` is rescaled and clipped and may be overwritten; `scratch(0)`, `scratch(1)` ... are
+        temporaries of the same size. With `decay_in_gradient`, `g` contains wd * w."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither element_update() nor update()")
+
+    # -- saving ------------------------------------------------------------------------------------------------
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """The settings as JSON-able values: what is saved with a Trainer's states."""
+        plain = (bool, int, float, str, type(None))
+        return {
+            key: value
+            for key, value in vars(self).items()
+            if isinstance(value, plain) and not key.startswith("_") and key != "num_update"
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "param_dict": {}, "_scratch": {}}
+
+
+def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
+    """The optimizer with this name ('sgd'). Raises ValueError for a name that is not registered."""
+    if isinstance(name, Optimizer):
+        return name
+    klass = _registry.get(name.lower())
+    if klass is None:
+        near = difflib.get_close_matches(name.lower(), _registry, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_registry))}"
+        raise ValueError(f"there is no optimizer named {name!r}; {hint}")
+    return klass(**kwargs)
+
+
+register = Optimizer.register

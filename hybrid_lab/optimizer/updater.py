@@ -1,0 +1,69 @@
+"""Updater: an optimizer together with the states of the weights it updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray import array as nd_array
+
+from .optimizer import Optimizer
+
+
+class Updater:
+    """`updater(index, grad, weight)` changes the weight; states are made when an index is first seen."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self.states: dict[Any, Any] = {}
+
+    def __call__(self, index: Any, grad: Any, weight: Any) -> None:
+        """Update one weight, or several at once where all three are lists."""
+        if not isinstance(index, (list, tuple)):
+            index, grad, weight = [index], [grad], [weight]
+        if not weight:
+            return
+        self.optimizer._set_current_context(weight[0].ctx.device_id)
+        for i, g, w in zip(index, grad, weight, strict=True):
+            if i not in self.states:
+                self.states[i] = self.optimizer.create_state_multi_precision(i, w)
+            self.optimizer.update_multi_precision(i, w, g, self.states[i])
+
+    def get_arrays(self) -> dict[str, np.ndarray]:
+        """All states as NumPy arrays, named `<index>.<place>`: `0.0`, `0.1`; a nested state `0.1.0`."""
+        found: dict[str, np.ndarray] = {}
+        for index, state in self.states.items():
+            _flatten(str(index), state, found)
+        return found
+
+    def set_arrays(self, arrays: Mapping[str, np.ndarray], weights: Mapping[Any, Any]) -> None:
+        """Take over states that `get_arrays` gave, for the weights (NDArrays) by index. Raises KeyError for one missing."""
+        states = {}
+        for index, weight in weights.items():
+            state = self.optimizer.create_state_multi_precision(index, weight)
+            states[index] = _refill(str(index), state, arrays)
+        self.states = states
+
+
+def get_updater(optimizer: Optimizer) -> Updater:
+    """A new Updater of this optimizer."""
+    return Updater(optimizer)
+
+
+def _flatten(name: str, state: Any, found: dict[str, np.ndarray]) -> None:
+    if isinstance(state, NDArray):
+        found[name] = state.asnumpy()
+    elif isinstance(state, (list, tuple)):
+        for place, each in enumerate(state):
+            _flatten(f"{name}.{place}", each, found)
+
+
+def _refill(name: str, state: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    if isinstance(state, NDArray):
+        return nd_array(arrays[name], ctx=state.ctx, dtype=state.dtype)
+    if isinstance(state, Sequence):
+        return tuple(_refill(f"{name}.{place}", each, arrays) for place, each in enumerate(state))
+    return state
