@@ -21,7 +21,9 @@ from .parameter_dict import ParameterDict
 
 __all__ = ["Block"]
 
-_OWN_CONTAINERS = frozenset({"_children", "_reg_params", "_forward_hooks", "_forward_pre_hooks", "_name_counts", "_parents"})
+_OWN_CONTAINERS = frozenset(
+    {"_children", "_reg_params", "_forward_hooks", "_forward_pre_hooks", "_name_counts", "_parents"}
+)
 
 
 class Block:
@@ -73,7 +75,9 @@ class Block:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (Block, Parameter)) and "_children" not in self.__dict__:
-            raise RuntimeError(f"{type(self).__name__}.__init__ must call super().__init__() before it assigns {name!r}")
+            raise RuntimeError(
+                f"{type(self).__name__}.__init__ must call super().__init__() before it assigns {name!r}"
+            )
         existing = self.__dict__.get(name)
         if isinstance(existing, Block) and not isinstance(value, Block) and name in self._children:
             raise TypeError(
@@ -271,7 +275,8 @@ class Block:
         cast_dtype: bool = False,
         dtype_source: str = "current",
     ) -> None:
-        """Load a `.params` file: by attribute path as `save_parameters` writes it, or by parameter name as `export` does.
+        """Load a `.params` file: by attribute path as `save_parameters` writes it, or by parameter name as `export`
+        does.
 
         cast_dtype : convert to the model's dtype (dtype_source 'current') or take over the file's ('saved').
         All or nothing: raises LoadMismatchError listing everything missing, extra or of another shape or dtype.
@@ -303,7 +308,9 @@ class Block:
 
         return archive.load_cached_graphs(self, path, **options)
 
-    def save_states(self, path: str | PathLike[str], aux_states: Mapping[str, Any] | None = None, **options: Any) -> Any:
+    def save_states(
+        self, path: str | PathLike[str], aux_states: Mapping[str, Any] | None = None, **options: Any
+    ) -> Any:
         """As `save`, with a dictionary of the user's own values (numbers, texts, lists, arrays)."""
         from hybrid_lab.formats import archive
 

@@ -49,7 +49,8 @@ class Loss(HybridBlock):
     weight : a number the loss is multiplied by, or None
     batch_axis : the axis of the samples; the loss is averaged over the others
 
-    Subclasses define `hybrid_forward(F, pred, label, sample_weight=None)`; `sample_weight` must broadcast against the loss,
+    Subclasses define `hybrid_forward(F, pred, label, sample_weight=None)`; `sample_weight` must broadcast against the
+    loss,
     (batch, 1) for example.
     """
 
@@ -103,7 +104,9 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
     pred : (batch, ...); label in [0, 1] : as many elements -> (batch,)
     """
 
-    def __init__(self, from_sigmoid: bool = False, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, from_sigmoid: bool = False, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._from_sigmoid = from_sigmoid
 
@@ -254,7 +257,9 @@ class LogisticLoss(Loss):
 
 @layer
 class TripletLoss(Loss):
-    """max(0, |pred - positive|^2 - |pred - negative|^2 + margin), squares summed per sample. Three inputs of one shape."""
+    """max(0, |pred - positive|^2 - |pred - negative|^2 + margin), squares summed per sample. Three inputs of one
+    shape.
+    """
 
     def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)

@@ -1,4 +1,6 @@
-"""Parameter and Constant: a named array of a Block, with its initialization, its gradient and its copies per context."""
+"""Parameter and Constant: a named array of a Block, with its initialization, its gradient and its copies per
+context.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,8 @@ class Parameter:
         if merged is None:
             raise ShapeError(
                 f"Parameter {self.name!r} has shape {self.shape}, which does not fit {tuple(shape)}. "
-                "Was a layer's size (units, in_units, channels ...) changed after it was used, or is the input another one?"
+                "Was a layer's size (units, in_units, channels ...) changed after it was used, or is the input "
+                "another one?"
             )
         if merged != self._shape:
             self._var = None
@@ -170,7 +173,8 @@ class Parameter:
         """
         if self._data is not None and not force_reinit:
             warnings.warn(
-                f"Parameter {self.name!r} is already initialized, nothing is done; force_reinit=True initializes it again",
+                f"Parameter {self.name!r} is already initialized, nothing is done; force_reinit=True initializes it "
+                f"again",
                 stacklevel=2,
             )
             return
@@ -259,7 +263,8 @@ class Parameter:
     def _uninitialized(self) -> UninitializedError:
         if self._deferred_init is not None:
             return DeferredInitializationError(
-                f"Parameter {self.name!r} has no values yet: its shape {self.shape} is completed by the first forward pass. "
+                f"Parameter {self.name!r} has no values yet: its shape {self.shape} is completed by the first forward "
+                f"pass. "
                 "Call the network once with data, or give the layer its input size (in_units, in_channels ...)"
             )
         return UninitializedError(
@@ -461,7 +466,9 @@ def _merge(known: tuple[int | None, ...] | None, wanted: tuple[int | None, ...])
     """Both shapes in one, or None where they contradict each other."""
     if known is None:
         return wanted
-    if len(known) != len(wanted) or any(a != b for a, b in zip(known, wanted, strict=True) if a is not None and b is not None):
+    if len(known) != len(wanted) or any(
+        a != b for a, b in zip(known, wanted, strict=True) if a is not None and b is not None
+    ):
         return None
     return tuple(b if a is None else a for a, b in zip(known, wanted, strict=True))
 

@@ -33,7 +33,9 @@ class SymbolBlock(HybridBlock):
     params : a ParameterDict whose parameters are shared where names agree; others are made, uninitialized
     """
 
-    def __init__(self, outputs: Any, inputs: Any, params: ParameterDict | Mapping[str, Parameter] | None = None) -> None:
+    def __init__(
+        self, outputs: Any, inputs: Any, params: ParameterDict | Mapping[str, Parameter] | None = None
+    ) -> None:
         super().__init__(prefix=None, params=None)
         several = isinstance(outputs, (list, tuple))
         whole = Group(list(outputs)) if several else outputs
@@ -43,7 +45,9 @@ class SymbolBlock(HybridBlock):
         self._params = ParameterDict("", _as_dict(params))
         names = {value.node.name for value in data}
         if len(names) != len(data):
-            raise HybridLabError(f"the inputs of a SymbolBlock have different names, not {[value.node.name for value in data]}")
+            raise HybridLabError(
+                f"the inputs of a SymbolBlock have different names, not {[value.node.name for value in data]}"
+            )
         graph = whole._graph()
         by_name = {value.node.name: value for value in graph.inputs}
         states = set(whole.list_auxiliary_states())
@@ -105,7 +109,8 @@ class SymbolBlock(HybridBlock):
         block = SymbolBlock(outputs, [_input_named(outputs, name) for name in names])
         if param_file is not None:
             arrays = {
-                name[4:] if name[:4] in ("arg:", "aux:") else name: array for name, array in read_arrays(param_file).items()
+                name[4:] if name[:4] in ("arg:", "aux:") else name: array
+                for name, array in read_arrays(param_file).items()
             }
             targets = {name: [(name, parameter)] for name, parameter in block.params.items()}
             load_parameters(targets, arrays, param_file, ctx, allow_missing, ignore_extra, True, "saved")

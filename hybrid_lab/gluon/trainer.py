@@ -35,7 +35,8 @@ class Trainer:
         loss.backward()
         trainer.step(batch_size)
 
-    params : what `net.collect_params()` gives, or a list of Parameters; they must be initialized (shapes may be deferred)
+    params : what `net.collect_params()` gives, or a list of Parameters; they must be initialized (shapes may be
+        deferred)
     optimizer : a name with `optimizer_params` (learning_rate, wd, momentum, lr_scheduler ...), or an Optimizer
     kvstore, compression_params, update_on_kvstore : accepted for MXNet's sake. Gradients of several contexts are summed
         in this process and every context is updated here.
@@ -67,7 +68,8 @@ class Trainer:
             found = parameter.list_ctx()
             if contexts is not None and found != contexts:
                 raise ValueError(
-                    f"all parameters must be on the same contexts: {parameter.name!r} is on {found}, those before it on {contexts}"
+                    f"all parameters must be on the same contexts: {parameter.name!r} is on {found}, those before it "
+                    f"on {contexts}"
                 )
             contexts = found
         return contexts or []
@@ -106,7 +108,8 @@ class Trainer:
         """Update all parameters, gradients divided by `batch_size`. Call it after backward(), outside record().
 
         ignore_stale_grad : leave parameters alone whose gradient is from an earlier step.
-        Raises StaleGradientError for such a parameter otherwise; parameters before it in the list are not updated either.
+        Raises StaleGradientError for such a parameter otherwise; parameters before it in the list are not updated
+        either.
         """
         self._optimizer.rescale_grad = self._scale / batch_size
         self._check_fresh(ignore_stale_grad)
@@ -116,7 +119,9 @@ class Trainer:
         boundary.passed()
 
     def allreduce_grads(self) -> None:
-        """Sum the gradients of every parameter over its contexts. `step` does it; call it to change gradients before `update`."""
+        """Sum the gradients of every parameter over its contexts. `step` does it; call it to change gradients before
+        `update`.
+        """
         self._allreduce_grads()
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
@@ -136,8 +141,10 @@ class Trainer:
             for array in parameter.list_data():
                 if not array._fresh_grad:
                     raise StaleGradientError(
-                        f"the gradient of Parameter {parameter.name!r} on {array.ctx} was not written by a backward pass since the "
-                        "last step: this iteration did not use it. If that is meant, step(batch_size, ignore_stale_grad=True) "
+                        f"the gradient of Parameter {parameter.name!r} on {array.ctx} was not written by a backward "
+                        f"pass since the "
+                        "last step: this iteration did not use it. If that is meant, step(batch_size, "
+                        "ignore_stale_grad=True) "
                         "leaves such parameters as they are"
                     )
 
@@ -173,7 +180,9 @@ class Trainer:
     # -- saving ------------------------------------------------------------------------------------------------
 
     def get_states(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The optimizer's settings and counters as JSON-able data, and its states as arrays by `<parameter index>.<place>`."""
+        """The optimizer's settings and counters as JSON-able data, and its states as arrays by `<parameter
+        index>.<place>`.
+        """
         optimizer = self._optimizer
         scheduler = optimizer.lr_scheduler
         data = {
@@ -192,7 +201,9 @@ class Trainer:
         """Continue from what `get_states` gave. All or nothing: raises LoadMismatchError listing what does not fit."""
         differences = self._differences(data, arrays)
         if differences:
-            raise LoadMismatchError("these states belong to another Trainer; nothing was loaded", differences, path=source)
+            raise LoadMismatchError(
+                "these states belong to another Trainer; nothing was loaded", differences, path=source
+            )
         optimizer = self._optimizer
         seen = {int(name.split(".")[0]) for name in arrays}
         for place, updater in enumerate(self._updaters):
@@ -240,7 +251,9 @@ class Trainer:
             if not index.isdigit() or int(index) >= len(self._params):
                 found.append(f"state: {name} belongs to no parameter")
             elif self._params[int(index)]._data is None:
-                found.append(f"state: {self._params[int(index)].name} has no values yet; load the model's parameters first")
+                found.append(
+                    f"state: {self._params[int(index)].name} has no values yet; load the model's parameters first"
+                )
             elif tuple(array.shape) != self._params[int(index)].shape:
                 found.append(f"state: {name} is {tuple(array.shape)}, its parameter {self._params[int(index)].shape}")
         if found:
@@ -256,10 +269,14 @@ class Trainer:
 
     def _settings(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
         """The saved settings that decide which states there are, as constructor arguments."""
-        return {key: hyperparameters[key] for key in ("momentum", "centered", "multi_precision") if key in hyperparameters}
+        return {
+            key: hyperparameters[key] for key in ("momentum", "centered", "multi_precision") if key in hyperparameters
+        }
 
     def save_states(self, fname: str | PathLike[str]) -> None:
-        """Write the optimizer's settings, counters and states: a safetensors file with the settings as JSON in its header."""
+        """Write the optimizer's settings, counters and states: a safetensors file with the settings as JSON in its
+        header.
+        """
         from safetensors.numpy import save
 
         from hybrid_lab.formats.atomic import atomic_write
@@ -275,7 +292,8 @@ class Trainer:
     def load_states(self, fname: str | PathLike[str]) -> None:
         """Continue from a file that `save_states` wrote.
 
-        Raises ArchiveError for a damaged file, LoadMismatchError for one of another model or optimizer; then nothing changes.
+        Raises ArchiveError for a damaged file, LoadMismatchError for one of another model or optimizer; then nothing
+        changes.
         """
         from safetensors import SafetensorError, safe_open
 

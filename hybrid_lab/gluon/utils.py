@@ -36,10 +36,14 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
         return [data]
     step = size // num_slice
     ends = [(place * size // num_slice) if not even_split else place * step for place in range(num_slice + 1)]
-    return [nd.slice_axis(data, axis=batch_axis, begin=start, end=end) for start, end in zip(ends, ends[1:], strict=False)]
+    return [
+        nd.slice_axis(data, axis=batch_axis, begin=start, end=end) for start, end in zip(ends, ends[1:], strict=False)
+    ]
 
 
-def split_and_load(data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True) -> list[NDArray]:
+def split_and_load(
+    data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
+) -> list[NDArray]:
     """As `split_data`, one part for each context, loaded there."""
     if not isinstance(data, NDArray):
         data = nd.array(data, ctx=ctx_list[0])
@@ -48,7 +52,8 @@ def split_and_load(data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, 
 
 
 def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite: bool = True) -> float:
-    """Scale all arrays in place so that the norm of all their elements together is at most `max_norm`. Returns the norm before.
+    """Scale all arrays in place so that the norm of all their elements together is at most `max_norm`. Returns the
+    norm before.
 
     check_isfinite : warn where the norm is nan or infinite; the arrays stay as they are then
     """

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-
 from .batchify import as_batch, default_batchify_fn
 from .dataset import ArrayDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler

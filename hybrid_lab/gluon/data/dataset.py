@@ -24,7 +24,9 @@ class Dataset:
         return _Chosen(self, [index for index in range(len(self)) if fn(self[index])])
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Part number `index` of `num_shards` contiguous parts; the first ones are larger by one where it does not divide."""
+        """Part number `index` of `num_shards` contiguous parts; the first ones are larger by one where it does not
+        divide.
+        """
         if not 0 <= index < num_shards:
             raise ValueError(f"the shard {index} is not one of 0 to {num_shards - 1}")
         size, rest = divmod(len(self), num_shards)
@@ -75,7 +77,10 @@ class ArrayDataset(Dataset):
         self._length = len(args[0])
         for place, data in enumerate(args):
             if len(data) != self._length:
-                raise ValueError(f"all arrays need the same length: the first has {self._length} samples, number {place} has {len(data)}")
+                raise ValueError(
+                    f"all arrays need the same length: the first has {self._length} samples, number {place} has "
+                    f"{len(data)}"
+                )
         # A vector's elements are read from the host without making an NDArray of each.
         self._data = [data.asnumpy() if isinstance(data, NDArray) and data.ndim == 1 else data for data in args]
 

@@ -42,9 +42,9 @@ class _Stack(Block):
 class Sequential(_Stack):
     """Calls its blocks one after the other; they may be plain Blocks.
 
-        net = nn.Sequential()
-        with net.name_scope():
-            net.add(nn.Dense(10, activation="relu"), nn.Dense(20))
+    net = nn.Sequential()
+    with net.name_scope():
+        net.add(nn.Dense(10, activation="relu"), nn.Dense(20))
     """
 
     def forward(self, x: Any) -> Any:
@@ -56,7 +56,8 @@ class Sequential(_Stack):
         """Hybridize the blocks inside, each on its own."""
         if active and self._children and all(isinstance(child, HybridBlock) for child in self._children.values()):
             warnings.warn(
-                f"all blocks in the Sequential {self.name!r} are HybridBlocks: as a HybridSequential they would become one graph",
+                f"all blocks in the Sequential {self.name!r} are HybridBlocks: as a HybridSequential they would "
+                f"become one graph",
                 stacklevel=2,
             )
         super().hybridize(active, **kwargs)

@@ -47,7 +47,8 @@ class _Conv(HybridBlock):
             raise ValueError(f"the layout of {type(self).__name__} is {' or '.join(self.layouts)}, not {layout!r}")
         if groups < 1 or channels % groups or in_channels % groups:
             raise ShapeError(
-                f"{type(self).__name__}: channels={channels} and in_channels={in_channels} must be multiples of groups={groups}"
+                f"{type(self).__name__}: channels={channels} and in_channels={in_channels} must be multiples of "
+                f"groups={groups}"
             )
         kernel = window(kernel_size, self.dims, "kernel_size")
         self._channels = channels
