@@ -1,7 +1,25 @@
 """Rules about arrays and shapes that enter a graph as constants, and about where operators come from."""
 
-from ..finding import Severity
+import ast
+from collections.abc import Iterator
+
+from ..finding import Fix, Severity
+from .checking import Checking, Mark
 from .record import Rule, rule
+from .values import Kind, Value
+
+_NOT_OPERATORS = {
+    "NDArray", "Symbol", "load", "save", "waitall", "Variable", "var", "Group", "load_json", "fromjson", "from_numpy",
+    "from_dlpack", "to_dlpack_for_read", "to_dlpack_for_write", "load_frombuffer", "array", "CSRNDArray",
+    "RowSparseNDArray",
+}  # fmt: skip
+
+
+def _depends(value: Value) -> bool:
+    """Whether an input of the block takes part in a value."""
+    if value.kind in (Kind.TENSOR, Kind.OUTPUTS):
+        return value.depends
+    return any(_depends(member) for member in value.members)
 
 
 @rule("HL161", "array-constant", Severity.ERROR)
@@ -20,6 +38,20 @@ class ArrayConstant(Rule):
     rewrite = "self.params.get_constant(name, value) in __init__      or      F.full, F.zeros, F.ones, F.arange"
     defaults = {"call": "nd.array"}
 
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        if checking.style == "forward":
+            return
+        name = checking.dotted(node.func) or ""
+        if name in ("mx.nd.array", "mx.nd.from_numpy", "mx.nd.NDArray"):
+            yield checking.mark(node, call=checking.text(node.func))
+        elif checking.value(node.func).kind is Kind.OPERATORS and checking.value(node.func).ref == "array":
+            yield checking.mark(
+                node,
+                severity=Severity.NOTE,
+                portability=True,
+                message=f"`{checking.text(node.func)}` embeds its numbers here; MXNet's Symbol has no such function.",
+            )
+
 
 @rule("HL163", "fixed-namespace", Severity.ERROR, error=TypeError)
 class FixedNamespace(Rule):
@@ -37,6 +69,28 @@ class FixedNamespace(Rule):
     rewrite = "F.{operator}(...)"
     defaults = {"call": "nd.relu", "operator": "relu"}
 
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        if checking.style == "forward" or checking.operators is None:
+            return
+        name = checking.dotted(node.func) or ""
+        namespace, operator = name[:6], name[6:].lstrip(".")
+        if name[:7] == "mx.sym.":
+            operator = name[7:]
+        elif namespace != "mx.nd.":
+            return
+        if not operator or operator.rpartition(".")[2] in _NOT_OPERATORS:
+            return
+        call = checking.text(node.func)
+        if operator.startswith("_internal."):
+            operator = operator.removeprefix("_internal.")
+        text = f"{checking.operators}.{operator}"
+        yield checking.mark(
+            node,
+            fix=Fix("the namespace of the mode that runs", (checking.replace(node.func, text),), safe=True),
+            call=call,
+            operator=operator,
+        )
+
 
 @rule("HL164", "captured-array", Severity.ERROR, error=TypeError)
 class CapturedArray(Rule):
@@ -52,6 +106,45 @@ class CapturedArray(Rule):
     message = "`{expression}` is an NDArray, which cannot enter a graph."
     rewrite = "the parameter as an argument of hybrid_forward      or      self.params.get_constant(name, value)"
     defaults = {"expression": "self.weight.data()"}
+
+    def at(self, node: ast.Call | ast.Name | ast.Attribute, checking: Checking) -> Iterator[Mark]:
+        if checking.style == "forward":
+            return
+        if isinstance(node, ast.Call):
+            function = node.func
+            if not (isinstance(function, ast.Attribute) and function.attr in ("data", "list_data")):
+                return
+            owner = checking.value(function.value)
+            if owner.kind is Kind.PARAMETER or self._unknown_parameter(function.value, owner, node, checking):
+                yield checking.mark(node, expression=checking.text(node))
+        elif isinstance(node.ctx, ast.Load) and checking.value(node).kind is Kind.ARRAY:
+            parent = checking.parent(node)
+            if isinstance(parent, ast.Attribute) and parent.attr in (
+                "shape",
+                "size",
+                "ndim",
+                "dtype",
+                "context",
+                "ctx",
+            ):
+                return  # an array knows its shape
+            if isinstance(node, ast.Name) and self._local(node, checking):
+                return  # reported where it was made
+            yield checking.mark(node, expression=checking.text(node))
+
+    @staticmethod
+    def _unknown_parameter(node: ast.expr, owner: Value, call: ast.Call, checking: Checking) -> bool:
+        if not isinstance(node, ast.Attribute) or owner.kind is not Kind.OTHER or len(call.args) > 1:
+            return False
+        return checking.value(node.value).kind is Kind.SELF and not any(checking.value(a).has_tensor for a in call.args)
+
+    @staticmethod
+    def _local(node: ast.Name, checking: Checking) -> bool:
+        function = checking.function()
+        return function is not None and any(
+            isinstance(inner, ast.Name) and inner.id == node.id and isinstance(inner.ctx, ast.Store)
+            for inner in ast.walk(function)
+        )
 
 
 @rule("HL165", "missing-parameter", Severity.ERROR, error=TypeError)
@@ -82,6 +175,33 @@ class MissingParameter(Rule):
     rewrite = "def hybrid_forward({signature}, {parameter}):"
     defaults = {"parameter": "weight", "signature": "self, F, x"}
 
+    def at(self, node: ast.ClassDef, checking: Checking) -> Iterator[Mark]:
+        block = checking.block
+        method = block.methods.get("hybrid_forward") if block is not None else None
+        if block is None or method is None or method.node.args.kwarg is not None:
+            return
+        arguments = method.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        taken = {argument.arg for argument in [*positional, *arguments.kwonlyargs]}
+        for parameter in block.parameters:
+            if parameter in taken:
+                continue
+            here = method.source is checking.source
+            place = block.attributes[parameter].node if here else node
+            fix = self._fix(method.node, parameter, checking) if here else None
+            signature = ", ".join(argument.arg for argument in positional)
+            yield checking.mark(place, fix=fix, parameter=parameter, signature=signature)
+
+    @staticmethod
+    def _fix(method: ast.FunctionDef, parameter: str, checking: Checking) -> Fix | None:
+        arguments = method.args
+        if arguments.vararg is not None or arguments.kwonlyargs or not arguments.args:
+            return None
+        end = arguments.defaults[-1] if arguments.defaults else arguments.args[-1]
+        text = f", {parameter}=None" if arguments.defaults else f", {parameter}"
+        edit = checking.insert(end.end_lineno or end.lineno, end.end_col_offset or 0, text)
+        return Fix(f"add the argument {parameter}", (edit,), safe=True)
+
 
 @rule("HL195", "constant-shape", Severity.WARNING)
 class ConstantShape(Rule):
@@ -98,6 +218,30 @@ class ConstantShape(Rule):
     rewrite = "0 keeps a dimension, -1 infers one: {x}.reshape((0, -1))"
     defaults = {"shape": "(...)"}
 
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        function = node.func
+        if not isinstance(function, ast.Attribute) or function.attr not in ("reshape", "broadcast_to"):
+            return
+        owner = checking.value(function.value)
+        arguments = list(node.args)
+        if owner.kind is Kind.OPERATORS:
+            data, arguments = (arguments[0], arguments[1:]) if arguments else (None, [])
+        else:
+            data = function.value
+        arguments += [keyword.value for keyword in node.keywords if keyword.arg == "shape"]
+        if data is None or not checking.value(data).is_tensor or not checking.value(data).depends:
+            return
+        numbers = (
+            arguments[0].elts if len(arguments) == 1 and isinstance(arguments[0], ast.Tuple | ast.List) else arguments
+        )
+        if not numbers or not all(
+            isinstance(n, ast.Constant) and type(n.value) is int and n.value > 0 for n in numbers
+        ):
+            return
+        shape = tuple(n.value for n in numbers if isinstance(n, ast.Constant))
+        if any(number != 1 for number in shape):
+            yield checking.mark(node, checking.tensor_name(data), shape=shape)
+
 
 @rule("HL196", "output-without-input", Severity.WARNING)
 class OutputWithoutInput(Rule):
@@ -112,3 +256,9 @@ class OutputWithoutInput(Rule):
 
     message = "the output depends on no input."
     rewrite = "F.zeros_like(x), F.ones_like(x), F.contrib.arange_like(x)"
+
+    def at(self, node: ast.FunctionDef, checking: Checking) -> Iterator[Mark]:
+        returned = checking.returns()
+        with_tensors = [(place, value) for place, value, _ in returned if value.has_tensor]
+        if with_tensors and not any(_depends(value) for _, value in with_tensors):
+            yield checking.mark(with_tensors[0][0])

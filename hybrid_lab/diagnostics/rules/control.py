@@ -1,7 +1,43 @@
 """Rules about Python control flow that depends on a tensor's numbers."""
 
+import ast
+from collections.abc import Iterator
+
 from ..finding import Severity
+from .checking import Checking, Mark
 from .record import Rule, rule
+from .values import Kind
+
+_ITERATING = {
+    "list", "tuple", "set", "frozenset", "sorted", "reversed", "enumerate", "zip", "iter", "sum", "any", "all", "map",
+    "filter", "dict",
+}  # fmt: skip
+
+
+def _conditions(node: ast.AST, checking: Checking) -> Iterator[tuple[str, ast.expr]]:
+    """The expressions whose truth a piece of syntax asks for, with the word for it."""
+    if isinstance(node, ast.If):
+        yield ("elif" if _is_elif(node, checking) else "if"), node.test
+    elif isinstance(node, ast.IfExp):
+        yield "if", node.test
+    elif isinstance(node, ast.Assert):
+        yield "assert", node.test
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield "not", node.operand
+    elif isinstance(node, ast.BoolOp):
+        word = "and" if isinstance(node.op, ast.And) else "or"
+        yield from ((word, operand) for operand in node.values[:-1])
+    elif isinstance(node, ast.Compare) and len(node.ops) > 1:
+        if not any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
+            yield "chained comparison", node
+    elif isinstance(node, ast.comprehension):
+        yield from (("if", condition) for condition in node.ifs)
+    elif isinstance(node, ast.Call) and checking.dotted(node.func) == "builtins.bool":
+        yield from (("bool", argument) for argument in node.args[:1])
+
+
+def _is_elif(node: ast.If, checking: Checking) -> bool:
+    return checking.text(node).startswith("elif")
 
 
 @rule("HL121", "tensor-condition", Severity.ERROR, error=TypeError)
@@ -20,6 +56,17 @@ class TensorCondition(Rule):
     message = "`{construct}` on {tensor} cannot become part of a graph."
     rewrite = "F.where({condition}, a, b)      or      F.contrib.cond(...)"
     defaults = {"construct": "if", "condition": "condition"}
+
+    def at(
+        self,
+        node: ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp | ast.Compare | ast.comprehension | ast.Call,
+        checking: Checking,
+    ) -> Iterator[Mark]:
+        for construct, condition in _conditions(node, checking):
+            if checking.value(condition).is_one_tensor:
+                tensor = checking.root_name(condition) or checking.tensor_name(condition)
+                text = " ".join(checking.text(condition).split())
+                yield checking.mark(condition, tensor, construct=construct, condition=text)
 
 
 @rule("HL122", "tensor-while", Severity.ERROR, error=TypeError)
@@ -40,6 +87,10 @@ class TensorWhile(Rule):
     message = "`while` on {tensor} cannot become part of a graph."
     rewrite = "F.contrib.while_loop(cond, func, loop_vars, max_iterations)"
 
+    def at(self, node: ast.While, checking: Checking) -> Iterator[Mark]:
+        if checking.value(node.test).is_one_tensor:
+            yield checking.mark(node.test, checking.root_name(node.test) or checking.tensor_name(node.test))
+
 
 @rule("HL123", "tensor-iteration", Severity.ERROR, error=TypeError)
 class TensorIteration(Rule):
@@ -59,6 +110,24 @@ class TensorIteration(Rule):
     message = "{tensor} cannot be iterated over: its length is not known while a graph is made."
     rewrite = "F.contrib.foreach(body, {x}, init_states)      or      F.split({x}, num_outputs=n, axis=0)"
 
+    def at(
+        self,
+        node: ast.For | ast.AsyncFor | ast.comprehension | ast.Call | ast.Starred | ast.YieldFrom,
+        checking: Checking,
+    ) -> Iterator[Mark]:
+        if isinstance(node, ast.Call):
+            name = checking.dotted(node.func) or ""
+            walked = node.args if name.removeprefix("builtins.") in _ITERATING and name.startswith("builtins.") else []
+            if name.endswith((".map", ".filter")):
+                walked = walked[1:]
+        elif isinstance(node, ast.Starred | ast.YieldFrom):
+            walked = [node.value]
+        else:
+            walked = [node.iter]
+        for iterable in walked:
+            if checking.value(iterable).is_one_tensor and not isinstance(iterable, ast.Starred):
+                yield checking.mark(iterable, checking.tensor_name(iterable))
+
 
 @rule("HL126", "tensor-range", Severity.ERROR, error=TypeError)
 class TensorRange(Rule):
@@ -76,3 +145,12 @@ class TensorRange(Rule):
 
     message = "`range()` depends on {tensor}, whose numbers do not exist while a graph is made."
     rewrite = "F.contrib.foreach(body, data, init_states)      or      F.SequenceMask(data, lengths)"
+
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        if checking.dotted(node.func) != "builtins.range":
+            return
+        for bound in node.args:
+            value = checking.value(bound)
+            if value.kind in (Kind.HOST, Kind.LENGTH) or value.is_one_tensor:
+                yield checking.mark(node, value.name or checking.root_name(bound))
+                return

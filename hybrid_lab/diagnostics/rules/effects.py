@@ -1,7 +1,24 @@
 """Rules about things that happen once at the trace, or differ between the modes: random numbers, modes, types, try."""
 
+import ast
+from collections.abc import Iterator
+
 from ..finding import Severity
+from .checking import Checking, Mark
 from .record import Rule, rule
+from .values import Kind
+
+_CLOCKS = {
+    "time.time", "time.perf_counter", "time.monotonic", "time.time_ns", "time.process_time", "time.perf_counter_ns",
+    "time.ctime", "time.localtime", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today",
+    "datetime.date.today", "os.urandom", "os.getpid",
+}  # fmt: skip
+_SCOPES = {f"mx.autograd.{scope}" for scope in ("record", "pause", "train_mode", "predict_mode")}
+_KNOWN = (
+    "builtins.", "numpy.", "mx.", "math.", "random.", "logging.", "warnings.", "copy.", "functools.", "itertools.",
+    "time.", "os.", "collections.", "operator.", "typing.", "pprint.", "IPython.", "contextlib.", "dataclasses.",
+)  # fmt: skip
+_HARMLESS = {"?.display", "?.get_ipython"}
 
 
 @rule("HL172", "python-random", Severity.WARNING)
@@ -18,6 +35,11 @@ class PythonRandom(Rule):
     message = "`{call}` is drawn once, when the graph is made, and the same ever after."
     rewrite = "F.random.uniform(...), F.random.normal(...)      or      an input of the network"
     defaults = {"call": "random.random()"}
+
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        name = checking.dotted(node.func) or ""
+        if name.startswith(("random.", "numpy.random.", "secrets.", "uuid.")) or name in _CLOCKS:
+            yield checking.mark(node, call=f"{checking.text(node.func)}()")
 
 
 @rule("HL174", "mode-read", Severity.WARNING)
@@ -37,6 +59,10 @@ class ModeRead(Rule):
     rewrite = "an operator that knows the mode (F.Dropout, F.BatchNorm)      or      ask outside the network"
     defaults = {"call": "autograd.is_training()"}
 
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        if checking.dotted(node.func) in ("mx.autograd.is_training", "mx.autograd.is_recording"):
+            yield checking.mark(node, call=f"{checking.text(node.func)}()")
+
 
 @rule("HL175", "autograd-scope", Severity.WARNING)
 class AutogradScope(Rule):
@@ -55,6 +81,12 @@ class AutogradScope(Rule):
     rewrite = "F.BlockGrad(x)      or      the scope round the call of the network"
     defaults = {"call": "autograd.pause()"}
 
+    def at(self, node: ast.With, checking: Checking) -> Iterator[Mark]:
+        for item in node.items:
+            call = item.context_expr
+            if isinstance(call, ast.Call) and checking.dotted(call.func) in _SCOPES:
+                yield checking.mark(call, call=f"{checking.text(call.func)}()")
+
 
 @rule("HL176", "mode-dispatch", Severity.WARNING)
 class ModeDispatch(Rule):
@@ -72,6 +104,11 @@ class ModeDispatch(Rule):
     message = "`{construct}` makes eager and hybrid run different code."
     rewrite = "remove the test: operators in F work in both modes"
     defaults = {"construct": "isinstance(x, NDArray)"}
+
+    def at(self, node: ast.Call | ast.Compare, checking: Checking) -> Iterator[Mark]:
+        value = checking.value(node)
+        if value.kind is Kind.MODE and value.ref == "sort":
+            yield checking.mark(node, construct=" ".join(checking.text(node).split()))
 
 
 @rule("HL177", "try-operators", Severity.WARNING)
@@ -92,6 +129,18 @@ class TryOperators(Rule):
     message = "`except` round operators decides while the graph is made, once, for all later calls."
     rewrite = "remove the try; check shapes before the network is called"
 
+    def at(self, node: ast.Try, checking: Checking) -> Iterator[Mark]:
+        if not node.handlers:
+            return
+        for statement in node.body:
+            for inner in ast.walk(statement):
+                if isinstance(inner, ast.Call | ast.BinOp | ast.Attribute) and checking.value(inner).has_tensor:
+                    yield checking.mark(node.handlers[0])
+                    return
+                if isinstance(inner, ast.Attribute) and checking.value(inner).kind in (Kind.SHAPE, Kind.HOST):
+                    yield checking.mark(node.handlers[0])
+                    return
+
 
 @rule("HL198", "generator", Severity.ERROR)
 class Generator(Rule):
@@ -109,6 +158,17 @@ class Generator(Rule):
     rewrite = "return a list of the outputs      or      F.contrib.foreach"
     defaults = {"construct": "yield"}
 
+    def at(
+        self, node: ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFunctionDef, checking: Checking
+    ) -> Iterator[Mark]:
+        if isinstance(node, ast.AsyncFunctionDef):
+            if node is checking.function():
+                yield checking.mark(node, construct="async")
+            return
+        function = checking.function()
+        if getattr(function, "name", None) in ("hybrid_forward", "forward"):
+            yield checking.mark(node, construct="await" if isinstance(node, ast.Await) else "yield")
+
 
 @rule("HL199", "unknown-function", Severity.NOTE)
 class UnknownFunction(Rule):
@@ -124,3 +184,14 @@ class UnknownFunction(Rule):
     message = "`{call}` receives {tensor}; its source is not at hand, so it was not checked."
     rewrite = "a function in the same file, or an operator of F"
     defaults = {"call": "function"}
+
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        name = checking.dotted(node.func)
+        if name is None or name.startswith(_KNOWN) or name in _HARMLESS:
+            return
+        if name.rpartition(".")[2][:1].isupper():
+            return  # a class: it keeps the tensors, or is a Block of its own (HL183)
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        guilty = next((argument for argument in arguments if checking.value(argument).has_tensor), None)
+        if guilty is not None:
+            yield checking.mark(node, checking.root_name(guilty), call=checking.text(node.func))

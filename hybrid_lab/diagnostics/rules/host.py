@@ -1,7 +1,56 @@
 """Rules about bringing numbers to Python: host reads, synchronization, copies, conversions, printing."""
 
-from ..finding import Severity
+import ast
+from collections.abc import Iterator
+
+from ..finding import Fix, Severity
+from .checking import Checking, Mark
 from .record import Rule, rule
+from .values import Kind
+
+_READS = ("asnumpy", "asscalar", "item", "tolist", "numpy", "__array__")
+_MOVES = (
+    "wait_to_read", "wait_to_write", "copyto", "as_in_context", "as_in_ctx", "to_device", "asnumpy_or_copy",
+    "to_dlpack_for_read", "to_dlpack_for_write",
+)  # fmt: skip
+_COPIES = ("copy", "detach", "attach_grad", "backward", "zero_grad", "drop_grad")
+_SHOWING = {
+    "builtins.print",
+    "builtins.str",
+    "builtins.repr",
+    "builtins.format",
+    "pprint.pprint",
+    "IPython.display.display",
+}
+_LOG_METHODS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
+
+_ELEMENTWISE = {
+    "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "cbrt", "square", "abs", "sign", "floor", "ceil", "rint",
+    "trunc", "fix", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan", "arcsinh", "arccosh",
+    "arctanh", "negative", "reciprocal", "degrees", "radians", "zeros_like", "ones_like",
+}  # fmt: skip
+_SAME_OPERATOR = {
+    "maximum": "broadcast_maximum", "minimum": "broadcast_minimum", "concatenate": "concat", "stack": "stack",
+    "sum": "sum", "mean": "mean", "max": "max", "min": "min", "prod": "prod", "dot": "dot", "matmul": "dot",
+    "where": "where", "clip": "clip", "transpose": "transpose", "reshape": "reshape", "expand_dims": "expand_dims",
+    "squeeze": "squeeze", "argmax": "argmax", "argmin": "argmin", "add": "broadcast_add", "subtract": "broadcast_sub",
+    "multiply": "broadcast_mul", "divide": "broadcast_div", "power": "broadcast_power", "absolute": "abs",
+    "tile": "tile", "repeat": "repeat", "flip": "flip", "sort": "sort", "argsort": "argsort", "take": "take",
+}  # fmt: skip
+
+
+def method_call(node: ast.Call, names: tuple[str, ...], checking: Checking) -> ast.expr | None:
+    """The tensor whose method, one of the names, is called here; None if it is another call."""
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.attr in names and checking.value(function.value).is_tensor:
+        return function.value
+    return None
+
+
+def only_statement(node: ast.stmt, checking: Checking) -> bool:
+    """Whether deleting a statement would leave its block empty."""
+    parent = checking.parent(node)
+    return any(getattr(parent, block, None) == [node] for block in ("body", "orelse", "finalbody"))
 
 
 @rule("HL111", "host-read", Severity.ERROR, error=NotImplementedError)
@@ -19,6 +68,10 @@ class HostRead(Rule):
     message = "`{call}()` of {tensor} reads numbers that do not exist while a graph is made."
     rewrite = "keep the tensor in the graph (F.* operators)      or      do it in a plain Block"
     defaults = {"call": "asnumpy"}
+
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        if (owner := method_call(node, _READS, checking)) is not None:
+            yield checking.mark(node, checking.tensor_name(owner), call=node.func.attr)  # type: ignore[attr-defined]
 
 
 @rule("HL112", "host-sync", Severity.ERROR, error=NotImplementedError)
@@ -40,6 +93,18 @@ class HostSync(Rule):
     rewrite = "delete the call; move inputs to their device before calling the network"
     defaults = {"call": "wait_to_read"}
 
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        if checking.dotted(node.func) == "mx.nd.waitall":
+            yield checking.mark(node, None, message="`nd.waitall()` has no meaning inside a graph.", call="waitall")
+        elif (owner := method_call(node, _MOVES, checking)) is not None:
+            name = node.func.attr  # type: ignore[attr-defined]
+            statement = checking.parent(node)
+            fix = None
+            if isinstance(statement, ast.Expr) and name.startswith("wait_to_"):
+                edit = checking.replace(statement, "pass" if only_statement(statement, checking) else "")
+                fix = Fix("delete the call", (edit,), safe=True)
+            yield checking.mark(node, checking.tensor_name(owner), fix=fix, call=name)
+
 
 @rule("HL113", "copy-call", Severity.ERROR, error=NotImplementedError)
 class CopyCall(Rule):
@@ -57,6 +122,27 @@ class CopyCall(Rule):
     rewrite = "F.BlockGrad({x})  for detach      or      F.identity({x})  for copy"
     defaults = {"call": "copy"}
 
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        if (owner := method_call(node, _COPIES, checking)) is None:
+            return
+        name = node.func.attr  # type: ignore[attr-defined]
+        fix = None
+        if checking.operators and not node.args and not node.keywords and name in ("copy", "detach"):
+            operator = "identity" if name == "copy" else "BlockGrad"
+            text = f"{checking.operators}.{operator}({checking.text(owner)})"
+            fix = Fix("the operator", (checking.replace(node, text),), safe=True)
+        rewrite = {
+            "detach": "{x}.detach() is F.BlockGrad({x})",
+            "copy": "{x}.copy() is F.identity({x})",
+        }.get(name, "delete the call: gradients are recorded round the call of the network")
+        yield checking.mark(
+            node,
+            checking.tensor_name(owner),
+            fix=fix,
+            rewrite=rewrite.replace("{x}", checking.tensor_name(owner)),
+            call=name,
+        )
+
 
 @rule("HL124", "tensor-length", Severity.ERROR, error=TypeError)
 class TensorLength(Rule):
@@ -71,6 +157,11 @@ class TensorLength(Rule):
 
     message = "`len()` of {tensor} is not known while a graph is made (MXNet would answer 1)."
     rewrite = "a size passed to the constructor      or      F.shape_array({x})"
+
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        if checking.dotted(node.func) == "builtins.len" and len(node.args) == 1:
+            if checking.value(node.args[0]).is_one_tensor:
+                yield checking.mark(node, checking.tensor_name(node.args[0]))
 
 
 @rule("HL125", "python-number", Severity.ERROR, error=TypeError)
@@ -90,6 +181,40 @@ class PythonNumber(Rule):
     rewrite = "F.cast({x}, ...), F.round({x}), F.maximum({x}, y), F.minimum({x}, y)"
     defaults = {"call": "float"}
 
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        name = checking.dotted(node.func) or ""
+        root, _, function = name.partition(".")
+        arguments = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
+        if root == "builtins" and function in ("int", "float", "complex", "round"):
+            guilty = arguments[:1]
+        elif root == "builtins" and function in ("max", "min", "sorted"):
+            guilty = arguments
+        elif root == "math":
+            guilty = arguments
+        else:
+            return
+        for argument in guilty:
+            value = checking.value(argument)
+            if value.is_one_tensor or (function in ("max", "min") and value.kind is Kind.SEQUENCE and value.has_tensor):
+                if function == "sorted" and len(node.args) == 1 and not node.keywords and value.is_tensor:
+                    return  # iterating is the first thing that fails: HL123
+                fix = self._fix(node, function, checking)
+                yield checking.mark(node, checking.tensor_name(argument), fix=fix, call=name.removeprefix("builtins."))
+                return
+
+    def _fix(self, node: ast.Call, function: str, checking: Checking) -> Fix | None:
+        operators, tensors = checking.operators, [checking.value(a).is_one_tensor for a in node.args]
+        if operators is None or node.keywords:
+            return None
+        if function in ("max", "min") and len(node.args) == 2 and any(tensors):
+            text = f"{operators}.{function}imum"
+        elif function == "round" and len(node.args) == 1:
+            text = f"{operators}.round"
+        else:
+            return None
+        # Rounding differs at halves: Python rounds them to even.
+        return Fix("the operator", (checking.replace(node.func, text),), safe=function != "round")
+
 
 @rule("HL162", "numpy-on-tensor", Severity.ERROR)
 class NumpyOnTensor(Rule):
@@ -107,6 +232,30 @@ class NumpyOnTensor(Rule):
     rewrite = "F.{operator}({x})"
     defaults = {"call": "np.exp", "operator": "exp"}
 
+    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        name = checking.dotted(node.func)
+        if name is None or not name.startswith("numpy."):
+            return
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        guilty = next((argument for argument in arguments if checking.value(argument).has_tensor), None)
+        if guilty is None:
+            return
+        function = name.rpartition(".")[2]
+        operator = _SAME_OPERATOR.get(function, function if function in _ELEMENTWISE else None)
+        fix = None
+        if checking.operators and operator and not node.keywords:
+            exact = function in _ELEMENTWISE and len(node.args) == 1
+            fix = Fix("the operator", (checking.replace(node.func, f"{checking.operators}.{operator}"),), safe=exact)
+        rewrite = None if operator else "an operator of F, or a plain Block"
+        yield checking.mark(
+            node,
+            checking.tensor_name(guilty),
+            fix=fix,
+            rewrite=rewrite,
+            call=checking.text(node.func),
+            operator=operator,
+        )
+
 
 @rule("HL171", "print-tensor", Severity.WARNING)
 class PrintTensor(Rule):
@@ -123,3 +272,38 @@ class PrintTensor(Rule):
     message = "`{call}` of {tensor} happens once, when the graph is made, and shows a Symbol."
     rewrite = "net.register_forward_hook(lambda block, inputs, output: print(output))      or      a plain Block"
     defaults = {"call": "print"}
+
+    def at(self, node: ast.Call | ast.JoinedStr | ast.BinOp, checking: Checking) -> Iterator[Mark]:
+        if checking.raising:
+            return  # the text of an error
+        if isinstance(node, ast.Call):
+            if (call := self._shown_by(node, checking)) is None:
+                return
+            shown = [*node.args, *(keyword.value for keyword in node.keywords)]
+        elif isinstance(node, ast.JoinedStr):
+            call = "f-string"
+            shown = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        elif isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
+            call, shown = "%", [node.right]
+        else:
+            return
+        guilty = next((part for part in shown if checking.value(part).has_tensor), None)
+        if guilty is not None:
+            yield checking.mark(node, checking.root_name(guilty) or checking.tensor_name(guilty), call=call)
+
+    @staticmethod
+    def _shown_by(node: ast.Call, checking: Checking) -> str | None:
+        name = checking.dotted(node.func)
+        if name in _SHOWING or (name or "").startswith(("logging.", "warnings.warn")):
+            return checking.text(node.func)
+        if isinstance(node.func, ast.Attribute):
+            owner = checking.value(node.func.value)
+            if node.func.attr == "format" and owner.kind is Kind.CONSTANT:
+                return "format"
+            if (
+                node.func.attr in _LOG_METHODS
+                and not owner.is_tensor
+                and "log" in checking.text(node.func.value).lower()
+            ):
+                return checking.text(node.func)
+        return None

@@ -1,7 +1,22 @@
 """Rules about `x[...]` on a tensor."""
 
+import ast
+from collections.abc import Iterator
+
 from ..finding import Severity
+from .checking import Checking, Mark
 from .record import Rule, rule
+
+
+def tensor_in_index(index: ast.expr, checking: Checking) -> ast.expr | None:
+    """The part of an index that is itself a tensor, or None."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    for part in parts:
+        inner = [part.lower, part.upper, part.step] if isinstance(part, ast.Slice) else [part]
+        for expression in inner:
+            if expression is not None and checking.value(expression).is_one_tensor:
+                return expression
+    return None
 
 
 @rule("HL131", "integer-index", Severity.NOTE, portability=True)
@@ -19,6 +34,11 @@ class IntegerIndex(Rule):
     message = "`{x}[0]` on MXNet's Symbol silently gives {tensor} itself, not its first row."
     rewrite = "F.squeeze(F.slice_axis({x}, axis=0, begin=0, end=1), axis=0)"
 
+    def at(self, node: ast.Subscript, checking: Checking) -> Iterator[Mark]:
+        if isinstance(node.ctx, ast.Load) and checking.value(node.value).is_one_tensor:
+            if isinstance(node.slice, ast.Constant) and node.slice.value == 0:
+                yield checking.mark(node, checking.tensor_name(node.value))
+
 
 @rule("HL132", "slice-index", Severity.NOTE, portability=True)
 class SliceIndex(Rule):
@@ -33,6 +53,14 @@ class SliceIndex(Rule):
 
     message = "`{x}[...]` on MXNet's Symbol does not slice {tensor}."
     rewrite = "F.slice_axis({x}, axis=..., begin=..., end=...)      or      F.expand_dims({x}, axis=...)"
+
+    def at(self, node: ast.Subscript, checking: Checking) -> Iterator[Mark]:
+        if not isinstance(node.ctx, ast.Load) or not checking.value(node.value).is_one_tensor:
+            return
+        if isinstance(node.slice, ast.Constant) and node.slice.value == 0:
+            return
+        if tensor_in_index(node.slice, checking) is None:
+            yield checking.mark(node, checking.tensor_name(node.value))
 
 
 @rule("HL133", "tensor-index", Severity.ERROR, error=TypeError)
@@ -49,3 +77,9 @@ class TensorIndex(Rule):
     message = "{tensor} cannot be indexed with a tensor (`{index}`) while a graph is made."
     rewrite = "F.contrib.boolean_mask({x}, mask)      or      F.take({x}, indices), F.gather_nd({x}, indices)"
     defaults = {"index": "mask"}
+
+    def at(self, node: ast.Subscript, checking: Checking) -> Iterator[Mark]:
+        if not isinstance(node.ctx, ast.Load) or not checking.value(node.value).is_tensor:
+            return
+        if (index := tensor_in_index(node.slice, checking)) is not None:
+            yield checking.mark(node, checking.tensor_name(node.value), index=checking.text(index))

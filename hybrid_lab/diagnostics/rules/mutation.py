@@ -1,7 +1,55 @@
 """Rules about writing into tensors and keeping things on `self` while a graph is made."""
 
-from ..finding import Severity
+import ast
+from collections.abc import Iterator
+
+from ..finding import Fix, Severity
+from .checking import Checking, Mark
 from .record import Rule, rule
+from .values import Kind
+
+_SYMBOLS: dict[type, str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**", ast.FloorDiv: "//",
+    ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+}  # fmt: skip
+_GROWING = ("append", "extend", "insert", "appendleft", "setdefault", "update")
+
+
+def _on_self(node: ast.expr, checking: Checking) -> bool:
+    """Whether an expression is an attribute of self, or something reached through one."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Attribute) and checking.value(node.value).kind is Kind.SELF:
+            return True
+        node = node.value
+    return False
+
+
+def _leaves(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, ast.Tuple | ast.List):
+        for element in target.elts:
+            yield from _leaves(element)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
+
+
+def _has_other_name(name: str, checking: Checking) -> bool:
+    """Whether a local name is copied to another name, container or attribute, so that both would see a change."""
+    function = checking.function()
+    for node in ast.walk(function) if function is not None else ():
+        holders: list[ast.expr] = []
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            holders = [node.value]
+        elif isinstance(node, ast.List | ast.Tuple | ast.Set) and isinstance(
+            node.ctx if hasattr(node, "ctx") else None, ast.Load
+        ):
+            holders = list(node.elts)
+        elif isinstance(node, ast.Dict):
+            holders = list(node.values)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWING:
+            holders = list(node.args)
+        if any(isinstance(held, ast.Name) and held.id == name for held in holders):
+            return True
+    return False
 
 
 @rule("HL141", "item-assignment", Severity.ERROR, error=TypeError)
@@ -18,6 +66,15 @@ class ItemAssignment(Rule):
 
     message = "elements of {tensor} cannot be assigned to: a graph has values, not memory."
     rewrite = "F.where(mask, value, {x})      or      F.scatter_nd(value, indices, shape)"
+
+    def at(self, node: ast.Subscript | ast.AugAssign, checking: Checking) -> Iterator[Mark]:
+        target = node.target if isinstance(node, ast.AugAssign) else node
+        if not isinstance(target, ast.Subscript) or not isinstance(target.ctx, ast.Store):
+            return
+        value = checking.value(target.value)
+        whole = isinstance(target.slice, ast.Slice | ast.Tuple)  # a list cannot be indexed so
+        if value.is_one_tensor or (value.is_tensor and whole and isinstance(target.slice, ast.Tuple)):
+            yield checking.mark(target, checking.tensor_name(target.value))
 
 
 @rule("HL142", "augmented-assignment", Severity.ERROR, error=TypeError)
@@ -38,6 +95,26 @@ class AugmentedAssignment(Rule):
     rewrite = "{x} = {x} {binary} ..."
     defaults = {"operator": "+=", "binary": "+"}
 
+    def at(self, node: ast.AugAssign | ast.Call, checking: Checking) -> Iterator[Mark]:
+        if isinstance(node, ast.Call):
+            return
+        value = checking.value(node.target)
+        if not value.is_tensor or isinstance(node.target, ast.Subscript):
+            return
+        if not value.single and not checking.value(node.value).is_tensor:
+            return  # perhaps a list that grows
+        symbol = _SYMBOLS.get(type(node.op), "+")
+        target = checking.text(node.target)
+        fix = None
+        if isinstance(node.target, ast.Name):
+            right = checking.text(node.value)
+            if isinstance(node.value, ast.BinOp | ast.IfExp | ast.Compare | ast.BoolOp | ast.Lambda | ast.NamedExpr):
+                right = f"({right})"
+            edit = checking.replace(node, f"{target} = {target} {symbol} {right}")
+            safe = value.fresh and not _has_other_name(node.target.id, checking)
+            fix = Fix("a new tensor instead of a changed one", (edit,), safe=safe)
+        yield checking.mark(node, target, fix=fix, operator=f"{symbol}=", binary=symbol)
+
 
 @rule("HL173", "store-on-self", Severity.ERROR)
 class StoreOnSelf(Rule):
@@ -56,6 +133,37 @@ class StoreOnSelf(Rule):
     rewrite = "return it as an output      or      keep it as a parameter with grad_req='null'"
     defaults = {"target": "self.x", "outcome": "would keep a Symbol, not numbers"}
 
+    def at(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Call, checking: Checking) -> Iterator[Mark]:
+        if isinstance(node, ast.Call):
+            yield from self._grown(node, checking)
+            return
+        if isinstance(node, ast.AnnAssign) and node.value is None:
+            return
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in (leaf for whole in targets for leaf in _leaves(whole)):
+            if isinstance(target, ast.Attribute | ast.Subscript) and _on_self(target, checking):
+                # What an augmented assignment stores is what it reads, joined with what is added.
+                value = checking.value(target)
+                added = checking.value(node.value) if node.value is not None else value
+                tensor = value.has_tensor or (isinstance(node, ast.AugAssign) and added.has_tensor)
+                if value.kind in (Kind.BLOCK, Kind.CLASS):
+                    continue  # HL183
+                yield self._mark(target, checking.text(target), tensor, checking)
+
+    def _grown(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+        function = node.func
+        if isinstance(function, ast.Attribute) and function.attr in _GROWING and _on_self(function.value, checking):
+            if any(checking.value(argument).has_tensor for argument in node.args):
+                yield self._mark(node, checking.text(function.value), True, checking)
+        elif checking.dotted(function) == "builtins.setattr" and len(node.args) == 3:
+            if checking.value(node.args[0]).kind is Kind.SELF and checking.value(node.args[2]).has_tensor:
+                yield self._mark(node, checking.text(node), True, checking)
+
+    def _mark(self, node: ast.AST, target: str, tensor: bool, checking: Checking) -> Mark:
+        if tensor:
+            return checking.mark(node, target=target)
+        return checking.mark(node, severity=Severity.WARNING, target=target, outcome="keeps the value of that one call")
+
 
 @rule("HL178", "hidden-input", Severity.WARNING)
 class HiddenInput(Rule):
@@ -73,3 +181,17 @@ class HiddenInput(Rule):
     message = "`{construct}` is seen once, while the graph is made, and frozen into it."
     rewrite = "a constructor argument kept on self"
     defaults = {"construct": "global"}
+
+    def at(self, node: ast.Global | ast.Subscript | ast.Call | ast.FunctionDef, checking: Checking) -> Iterator[Mark]:
+        if isinstance(node, ast.Global):
+            yield checking.mark(node, construct=f"global {', '.join(node.names)}")
+        elif isinstance(node, ast.Subscript):
+            if checking.dotted(node.value) == "os.environ":
+                yield checking.mark(node, construct=checking.text(node))
+        elif isinstance(node, ast.Call):
+            if checking.dotted(node.func) in ("os.getenv", "os.environ.get"):
+                yield checking.mark(node, construct=checking.text(node))
+        else:
+            for default in [*node.args.defaults, *node.args.kw_defaults]:
+                if isinstance(default, ast.List | ast.Dict | ast.Set):
+                    yield checking.mark(default, construct=f"mutable default {checking.text(default)}")

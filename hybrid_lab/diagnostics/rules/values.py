@@ -1,0 +1,154 @@
+"""What is known about the value of an expression in the user's code, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+
+class Kind(Enum):
+    """The sorts of values a checker tells apart."""
+
+    OTHER = "other"  # a Python value, or nothing known
+    CONSTANT = "constant"  # a literal; `ref` holds it
+    TENSOR = "tensor"  # part of the graph; `single` if it is surely one tensor, not a list of them
+    OUTPUTS = "outputs"  # the outputs of one operator: may be indexed, unpacked, iterated over
+    SEQUENCE = "sequence"  # a list or tuple; `items` if each is known, else `element`
+    MAPPING = "mapping"  # a dict; `element` joins its values
+    HOST = "host"  # numbers read out of a tensor
+    SHAPE = "shape"  # read from `.shape`, `.size`, `.ndim`
+    LENGTH = "length"  # `len(tensor)`
+    MODE = "mode"  # an answer of autograd, or about the sort of a tensor
+    ARRAY = "array"  # an NDArray that is no part of the graph
+    PARAMETER = "parameter"
+    BLOCK = "block"  # an instance; `ref` is its class (a dotted name or a class of the source)
+    CLASS = "class"
+    FUNCTION = "function"
+    METHOD = "method"  # of a tensor or other value; `ref` is its name, `element` the owner
+    MODULE = "module"  # or anything reached through one; `ref` is its dotted name
+    OPERATORS = "operators"  # F, or a namespace inside it; `ref` is the path below F
+    SELF = "self"
+    SUPER = "super"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One abstract value.
+
+    name: how the user calls the tensor it comes from. depends: an input of the block takes part in it. optional: may
+    be None. fresh: a new array nobody else refers to. like: equal for values surely of equal shape. site: identifies
+    the expression that made a Block.
+    """
+
+    kind: Kind
+    name: str | None = None
+    ref: Hashable = None
+    items: tuple[Value, ...] | None = None
+    element: Value | None = None
+    single: bool = True
+    depends: bool = True
+    optional: bool = False
+    fresh: bool = False
+    like: Hashable = None
+    site: int | None = None
+
+    @property
+    def is_tensor(self) -> bool:
+        """One tensor of the graph, or something that holds tensors and is not known better."""
+        return self.kind is Kind.TENSOR
+
+    @property
+    def is_one_tensor(self) -> bool:
+        return self.kind is Kind.TENSOR and self.single
+
+    @property
+    def has_tensor(self) -> bool:
+        """A tensor, or a container with one inside."""
+        if self.kind in (Kind.TENSOR, Kind.OUTPUTS):
+            return True
+        if self.kind in (Kind.SEQUENCE, Kind.MAPPING):
+            return any(item.has_tensor for item in self.members)
+        return False
+
+    @property
+    def members(self) -> tuple[Value, ...]:
+        """What iterating over a container may give."""
+        if self.items is not None:
+            return self.items
+        return (self.element,) if self.element is not None else ()
+
+    def but(self, **changes: Any) -> Value:
+        return replace(self, **changes)
+
+
+OTHER = Value(Kind.OTHER)
+NONE = Value(Kind.CONSTANT, ref=("NoneType", None))
+
+
+def constant(value: Hashable) -> Value:
+    return Value(Kind.CONSTANT, ref=(type(value).__name__, value))
+
+
+def tensor(name: str | None = None, *, single: bool = True, **details: Any) -> Value:
+    return Value(Kind.TENSOR, name=name, single=single, **details)
+
+
+def sequence(items: tuple[Value, ...] | None = None, element: Value | None = None) -> Value:
+    return Value(Kind.SEQUENCE, items=items, element=element, depends=False)
+
+
+def element_of(value: Value) -> Value:
+    """One member of a container, joined over all of them."""
+    members = value.members
+    if not members:
+        return OTHER
+    joined = members[0]
+    for member in members[1:]:
+        joined = join(joined, member)
+    return joined
+
+
+def join(a: Value, b: Value) -> Value:
+    """What holds for a value that is `a` on one path and `b` on another."""
+    if a == b:
+        return a
+    if b.kind is Kind.TENSOR and a.kind is not Kind.TENSOR:
+        a, b = b, a
+    if a.kind is Kind.TENSOR:
+        return _join_tensor(a, b)
+    if a.kind is b.kind is Kind.SEQUENCE or a.kind is b.kind is Kind.MAPPING:
+        if a.kind is Kind.SEQUENCE and a.items is not None and b.items is not None and len(a.items) == len(b.items):
+            return sequence(tuple(join(x, y) for x, y in zip(a.items, b.items, strict=True)))
+        if not a.members or not b.members:  # an empty list that is filled on the other path
+            full = a if a.members else b
+            return Value(a.kind, element=element_of(full) if full.members else None, depends=False)
+        return Value(a.kind, element=join(element_of(a), element_of(b)), depends=False)
+    if a.kind is b.kind:
+        return a.but(name=a.name or b.name) if a.ref == b.ref else (OTHER if a.kind is Kind.CONSTANT else a)
+    for kind in (Kind.OUTPUTS, Kind.SEQUENCE, Kind.MAPPING, Kind.HOST, Kind.SHAPE, Kind.LENGTH, Kind.MODE):
+        for one, other in ((a, b), (b, a)):
+            if one.kind is kind:
+                return tensor(one.name, single=False) if one.has_tensor and other.has_tensor else one
+    if NONE in (a, b):
+        return (b if a == NONE else a).but(optional=True)
+    return OTHER
+
+
+def _join_tensor(a: Value, b: Value) -> Value:
+    if b.kind is Kind.TENSOR:
+        return Value(
+            Kind.TENSOR,
+            name=a.name or b.name,
+            single=a.single and b.single,
+            depends=a.depends or b.depends,
+            optional=a.optional or b.optional,
+            fresh=a.fresh and b.fresh,
+            like=a.like if a.like == b.like else None,
+        )
+    if b == NONE:
+        return a.but(optional=True, like=None)
+    if b.kind is Kind.CONSTANT:
+        return a.but(like=None)
+    return a.but(single=False, like=None, fresh=False)

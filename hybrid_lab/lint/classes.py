@@ -1,0 +1,132 @@
+"""The definitions a check knows: modules, functions and classes of the source, and which classes are HybridBlocks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..diagnostics.rules.checking import Attribute
+from ..diagnostics.rules.values import Kind, Value
+from . import names
+from .source import Source
+
+if TYPE_CHECKING:
+    from .taint import Frame
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(eq=False)
+class Module:
+    """The names of one module or notebook. `lookup` finds what is not defined in the source: in a live namespace."""
+
+    source: Source
+    names: dict[str, Value] = field(default_factory=dict)
+    lookup: Callable[[str], Value | None] = lambda name: None
+
+
+@dataclass(eq=False)
+class Function:
+    """A function, method or lambda of the source. owner: the class it was defined in; closure: the frame around it."""
+
+    node: FunctionNode
+    source: Source
+    module: Module
+    owner: SourceClass | None = None
+    closure: Frame | None = None
+
+    @property
+    def name(self) -> str:
+        return getattr(self.node, "name", "<lambda>")
+
+    @property
+    def kind(self) -> str:
+        """ "method", "static", "class" or "property"."""
+        for decorator in getattr(self.node, "decorator_list", ()):
+            name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
+            if name in ("staticmethod", "classmethod"):
+                return name.removesuffix("method")
+            if name in ("property", "cached_property"):
+                return "property"
+        return "method"
+
+
+@dataclass(eq=False)
+class SourceClass:
+    """A class of the source. bases: classes of the source, dotted names, or None where nothing is known."""
+
+    name: str
+    node: ast.ClassDef
+    source: Source
+    module: Module
+    bases: tuple[SourceClass | str | None, ...] = ()
+    own_methods: dict[str, Function] = field(default_factory=dict)
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    registered: set[int] = field(default_factory=set)
+    added: list[tuple[ast.AST, Value]] = field(default_factory=list)
+    constructed: bool = False
+
+    def mro(self) -> Iterator[SourceClass]:
+        """The class and its bases in the source, each once, derived first."""
+        seen: list[SourceClass] = [self]
+        for cls in seen:
+            yield cls
+            seen += [base for base in cls.bases if isinstance(base, SourceClass) and base not in seen]
+
+    def find(self, method: str, after: SourceClass | None = None) -> Function | None:
+        """A method, looked up through the bases; after: only in the classes behind that one, as `super()` does."""
+        chain = list(self.mro())
+        if after is not None:
+            behind = [index for index, cls in enumerate(chain) if cls.node is after.node]
+            chain = chain[behind[0] + 1 :] if behind else chain
+        return next((cls.own_methods[method] for cls in chain if method in cls.own_methods), None)
+
+    @property
+    def methods(self) -> Mapping[str, Function]:
+        found: dict[str, Function] = {}
+        for cls in self.mro():
+            for name, function in cls.own_methods.items():
+                found.setdefault(name, function)
+        return found
+
+    @property
+    def parameters(self) -> Iterator[str]:
+        """The names under which parameters stand on self, in order."""
+        return (name for name, attribute in self.attributes.items() if attribute.value.kind is Kind.PARAMETER)
+
+    @property
+    def hybrid(self) -> bool | None:
+        """True: a HybridBlock; False: a plain Block or no Block at all; None: its bases are not known."""
+        answers = [
+            base.hybrid if isinstance(base, SourceClass) else names.is_block_class(base) if base else None
+            for base in self.bases
+        ]
+        if True in answers:
+            return True
+        if False in answers:
+            return False
+        unknown = any(base is None or isinstance(base, str) for base in self.bases)
+        if unknown and takes_operators(self.own_methods.get("hybrid_forward")):
+            return True  # a base from elsewhere, and the method only HybridBlocks have
+        return None if unknown else False
+
+    @property
+    def is_block(self) -> bool:
+        """Whether it is a Block of either sort."""
+        if self.hybrid:
+            return True
+        known = (base for cls in self.mro() for base in cls.bases if isinstance(base, str))
+        return any(names.is_block_class(base) is False for base in known)
+
+    def __repr__(self) -> str:
+        return f"<class {self.name} of {self.source.file}>"
+
+
+def takes_operators(function: Function | None) -> bool:
+    """Whether the second argument is called F."""
+    if function is None:
+        return False
+    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+    return len(arguments) > 1 and arguments[1].arg == "F"

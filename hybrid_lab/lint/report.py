@@ -1,0 +1,161 @@
+"""Findings as text, JSON, SARIF and the diagnostics of an editor."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from .._version import __version__
+from ..diagnostics import rules
+from ..diagnostics.finding import Finding, Severity
+from ..diagnostics.location import display_file
+
+_LSP_SEVERITY = {Severity.ERROR: 1, Severity.WARNING: 2, Severity.NOTE: 3}
+
+
+def text(findings: Iterable[Finding], rewrites: bool = False) -> str:
+    """One line a finding, `file:line:col: HL101 message`, and a count; rewrites: with what to write instead."""
+    lines = []
+    counts: Counter[Severity] = Counter()
+    for finding in findings:
+        counts[finding.severity] += 1
+        lines.append(str(finding))
+        if rewrites and finding.rewrite.strip():
+            lines += [f"    instead: {line}" for line in finding.rewrite.splitlines()]
+    total = ", ".join(f"{counts[s]} {s.value}{'s' * (counts[s] != 1)}" for s in Severity if counts[s])
+    return "\n".join([*lines, total or "nothing found"])
+
+
+def to_json(findings: Iterable[Finding], indent: int | None = 2) -> str:
+    """A JSON list of the findings, with the field names of Finding."""
+    return json.dumps([finding.to_json() for finding in findings], indent=indent, ensure_ascii=False)
+
+
+def sarif(findings: Iterable[Finding]) -> dict[str, Any]:
+    """A SARIF 2.1.0 log (dict of JSON values), as code hosts read it. Columns count from 1 there."""
+    findings = list(findings)
+    used = sorted({finding.code for finding in findings})
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "hybrid-lab",
+                        "version": __version__,
+                        "rules": [_sarif_rule(code) for code in used],
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "results": [_sarif_result(finding, used) for finding in findings],
+            }
+        ],
+    }
+
+
+def _sarif_rule(code: str) -> dict[str, Any]:
+    record = rules.get(code)
+    return {
+        "id": code,
+        "name": record.name,
+        "shortDescription": {"text": record.summary},
+        "fullDescription": {"text": record.reason},
+        "help": {"text": help_text(code)},
+        "defaultConfiguration": {"level": record.severity.value},
+    }
+
+
+def _sarif_result(finding: Finding, used: list[str]) -> dict[str, Any]:
+    region = _region(finding)
+    message = finding.message + (f" (block {finding.block})" if finding.block else "")
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": used.index(finding.code),
+        "level": finding.severity.value,
+        "message": {"text": message},
+        "locations": [
+            {"physicalLocation": {"artifactLocation": {"uri": display_file(finding.file)}, "region": region}}
+        ],
+    }
+    if finding.fix is not None:
+        changes = [
+            {"deletedRegion": _region(edit), "insertedContent": {"text": edit.text}} for edit in finding.fix.edits
+        ]
+        result["fixes"] = [
+            {
+                "description": {"text": finding.fix.title},
+                "artifactChanges": [{"artifactLocation": {"uri": display_file(finding.file)}, "replacements": changes}],
+            }
+        ]
+    return result
+
+
+def _region(place: Any) -> dict[str, int]:
+    return {
+        "startLine": place.line,
+        "startColumn": place.col + 1,
+        "endLine": place.end_line,
+        "endColumn": place.end_col + 1,
+    }
+
+
+def help_text(code: str) -> str:
+    """What a hover shows below the message: why, and the example beside its repaired form."""
+    record = rules.get(code)
+    parts = [record.reason]
+    if record.bad:
+        parts.append(f"Bad:\n{_indented(record.bad)}")
+    if record.instead:
+        parts.append(f"Instead:\n{_indented(record.instead)}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _indented(code: str) -> str:
+    return "\n".join(f"    {line}" if line else "" for line in code.splitlines())
+
+
+def jupyter(findings: Iterable[Finding], source: str | None = None) -> list[dict[str, Any]]:
+    """Diagnostics in the Language Server Protocol's form, as Jupyter's editors take them.
+
+    Lines and characters count from 0. With `source`, characters are UTF-16 code units, as that protocol wants them;
+    without it, characters of the text (the same for all but rare scripts and emoji).
+    """
+    lines = source.split("\n") if source is not None else None
+
+    def units(line: int, col: int) -> int:
+        if lines is None or not 0 < line <= len(lines):
+            return col
+        return len(lines[line - 1][:col].encode("utf-16-le")) // 2
+
+    def place(item: Any) -> dict[str, Any]:
+        return {
+            "start": {"line": item.line - 1, "character": units(item.line, item.col)},
+            "end": {"line": item.end_line - 1, "character": units(item.end_line, item.end_col)},
+        }
+
+    diagnostics = []
+    for finding in findings:
+        fix = finding.fix
+        edits = [{"range": place(edit), "newText": edit.text} for edit in fix.edits] if fix is not None else []
+        diagnostics.append(
+            {
+                "range": place(finding),
+                "severity": _LSP_SEVERITY[finding.severity],
+                "code": finding.code,
+                "source": "hybrid-lab",
+                "message": finding.message,
+                "data": {
+                    "name": finding.name,
+                    "help": help_text(finding.code),
+                    "rewrite": finding.rewrite,
+                    "tensor": finding.tensor,
+                    "block": finding.block,
+                    "cell": finding.cell,
+                    "fix": {"title": fix.title, "safe": fix.safe, "edits": edits} if fix is not None else None,
+                },
+            }
+        )
+    return diagnostics

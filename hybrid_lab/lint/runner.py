@@ -1,0 +1,227 @@
+"""`check`: source text, notebooks, files, modules, classes and Blocks in; findings out."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import os
+import types
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..diagnostics import rules
+from ..diagnostics.errors import HybridLabError
+from ..diagnostics.finding import Finding, Severity
+from ..diagnostics.rules.checking import Mark
+from ..diagnostics.rules.values import Value
+from .classes import Module, SourceClass
+from .live import Live, in_package, is_a, is_hybrid, tree
+from .source import Source, notebook_cells, read_notebook
+from .suppress import silence, stale, suppressions
+from .taint import Taint
+
+TARGETS = (None, "mxnet")
+
+
+def check(
+    source_or_class_or_block: Any,
+    target: str | None = None,
+    *,
+    context: Iterable[str] = (),
+    file: str | None = None,
+    name: str = "net",
+) -> list[Finding]:
+    """What would keep code from being hybridized; nothing of it is run.
+
+    source_or_class_or_block: source text (a module or one cell), the JSON text of a notebook, a path ending in `.py` or
+        `.ipynb`, a module, a HybridBlock class, or a Block - then every HybridBlock below it is checked with its real
+        children and parameters, and findings carry block paths that start with `name`.
+    target: "mxnet" adds the notes about what MXNet itself cannot do.
+    context: sources of other cells, whose imports and classes the checked text may use.
+    file: the name to report for source text.
+    Returns the findings ordered by place. Source that does not parse gives one finding, HL001.
+    """
+    if target not in TARGETS:
+        raise HybridLabError(f"unknown target {target!r}: use target='mxnet', or none")
+    subject = source_or_class_or_block
+    if isinstance(subject, types.ModuleType):
+        path = inspect.getsourcefile(subject)
+        if path is None:
+            raise HybridLabError(f"the source of {subject!r} is not at hand")
+        subject = Path(path)
+    if isinstance(subject, os.PathLike) or (isinstance(subject, str) and _is_path(subject)):
+        file = file or os.fspath(subject)
+        subject = Path(subject).read_text(encoding="utf-8-sig")
+    if isinstance(subject, str):
+        if (document := read_notebook(subject)) is not None:
+            per_cell = _check_sources(notebook_cells(document, file or "<notebook>"), target, context)
+            return [finding for findings in per_cell for finding in findings]
+        return _check_sources([Source(subject, file or "<source>")], target, context)[0]
+    if isinstance(subject, type):
+        return _check_classes([(subject, None, None)], target)
+    if is_a(subject, "Block"):
+        return _check_classes([(type(block), block, path) for path, block in tree(subject, name)], target)
+    raise HybridLabError(
+        f"cannot check {type(subject).__name__!r}: give source text, a path to .py or .ipynb, a module, class or Block"
+    )
+
+
+def check_cells(
+    cells: Sequence[str], target: str | None = None, files: Sequence[str] | None = None
+) -> list[list[Finding]]:
+    """The findings of each code cell of a notebook, checked together: a cell sees imports and classes of the others.
+
+    Lines count within the cell. files: the names to report, `<cell 1>`, ... by default.
+    """
+    named = files or [f"<cell {number}>" for number in range(1, len(cells) + 1)]
+    return _check_sources([Source(cell, file) for cell, file in zip(cells, named, strict=True)], target, ())
+
+
+def _is_path(text: str) -> bool:
+    return "\n" not in text and text.endswith((".py", ".ipynb")) and os.path.exists(text)
+
+
+def _check_sources(sources: list[Source], target: str | None, context: Iterable[str]) -> list[list[Finding]]:
+    checker = Taint()
+    others = [Module(Source(text, "<context>")) for text in context]
+    modules = [Module(source) for source in sources]
+    classes: dict[int, list[SourceClass]] = {}
+    shared: dict[str, Value] = {}
+    for module in [*others, *modules]:
+        # A name means what the nearest cell above says; failing that, what any cell says.
+        module.names = dict(shared)
+        classes[id(module)] = checker.define(module)
+        shared = dict(module.names)
+    for module in [*others, *modules]:
+        module.lookup = shared.get
+    for module in [*others, *modules]:
+        for cls in classes[id(module)]:
+            _resolve_late(cls, shared)
+    return [_findings_of(module.source, classes[id(module)], target) for module in modules]
+
+
+def _resolve_late(cls: SourceClass, shared: dict[str, Value]) -> None:
+    """A base class that only a later cell defines or imports."""
+    bases = []
+    for node, base in zip(cls.node.bases, cls.bases, strict=True):
+        value = shared.get(getattr(node, "id", "")) if base is None else None
+        bases.append(base if value is None else value.ref if isinstance(value.ref, SourceClass | str) else None)
+    cls.bases = tuple(base for base in bases)
+
+
+def _findings_of(source: Source, classes: list[SourceClass], target: str | None) -> list[Finding]:
+    comments = suppressions(source)
+    if source.error is not None:
+        return [_syntax_finding(source)]
+    found: list[tuple[Finding, bool]] = []
+    for cls in classes:
+        if cls.hybrid:
+            checker = Taint()
+            checker.check_class(cls)
+            found += _as_findings(checker)
+    own = [finding for finding, _ in found if finding.file == source.file]
+    kept = silence(own, source, comments)
+    elsewhere = [finding for finding, _ in found if finding.file != source.file and finding.file != "<context>"]
+    quiet = {finding for finding, portability in found if portability and target != "mxnet"}
+    shown = [finding for finding in kept + elsewhere if finding not in quiet]
+    return _ordered(shown + stale(source, comments))
+
+
+def _check_classes(subjects: list[tuple[type, Any, str | None]], target: str | None) -> list[Finding]:
+    maker = Taint()
+    live = Live(maker.define)
+    found: list[Finding] = []
+    touched: dict[str, tuple[Source, list[SourceClass]]] = {}
+    for cls, block, path in subjects:
+        if not is_hybrid(cls) or in_package(cls):
+            continue
+        source_class = live.source_class(cls)
+        if source_class is None:
+            found.append(_no_source(cls, path))
+            continue
+        chain = [c for c in source_class.mro() if c.hybrid]
+        if block is not None:
+            chain[0] = live.with_instance(source_class, block, maker.construct)
+        # The method that makes the graph may be inherited: it is checked where it is written.
+        for index, member in enumerate(chain):
+            if index and "hybrid_forward" in chain[0].own_methods:
+                break
+            checker = Taint()
+            checker.check_class(member)
+            for finding, portability in _as_findings(checker):
+                if not portability or target == "mxnet":
+                    found.append(finding if path is None else _with_block(finding, path))
+            touched.setdefault(member.source.file, (member.source, []))[1].append(member)
+            if index == 0 and ("hybrid_forward" in member.own_methods or "forward" in member.own_methods):
+                break
+    return _ordered(_silenced(found, touched))
+
+
+def _silenced(findings: list[Finding], touched: dict[str, tuple[Source, list[SourceClass]]]) -> list[Finding]:
+    kept: list[Finding] = []
+    sources = {file: source for file, (source, _) in touched.items()}
+    for file in dict.fromkeys(finding.file for finding in findings):
+        here = [finding for finding in findings if finding.file == file]
+        source = sources.get(file)
+        if source is None:
+            text = "".join(linecache.getlines(file))
+            kept += silence(here, extra := Source(text, file), suppressions(extra)) if text else here
+        else:
+            kept += silence(here, source, suppressions(source))
+    return kept
+
+
+def _with_block(finding: Finding, path: str) -> Finding:
+    from dataclasses import replace
+
+    return replace(finding, block=path)
+
+
+def _as_findings(checker: Taint) -> list[tuple[Finding, bool]]:
+    """(finding, whether it only matters for MXNet) for everything a checker marked."""
+    return [
+        (
+            _finding(mark, record, source, checker.style),
+            record.portability if mark.portability is None else mark.portability,
+        )
+        for mark, record, source in checker.marks.values()
+    ]
+
+
+def _finding(mark: Mark, record: rules.Rule, source: Source, style: str) -> Finding:
+    line, col, end_line, end_col = source.span(mark.node)
+    severity = mark.severity or record.severity
+    if mark.severity is None and record.softer_in_forward and style == "forward":
+        severity = Severity.WARNING
+    message = record.format(record.message, mark.tensor, **mark.facts) if mark.message is None else mark.message
+    rewrite = record.format(record.rewrite, mark.tensor, **mark.facts) if mark.rewrite is None else mark.rewrite
+    return Finding(
+        record.code, record.name, severity, message, source.file, line, col, end_line, end_col,
+        tensor=mark.tensor, fix=mark.fix, rewrite=rewrite.strip(), cell=source.cell,
+    )  # fmt: skip
+
+
+def _syntax_finding(source: Source) -> Finding:
+    record = rules.get("HL001")
+    error = source.error
+    assert error is not None
+    line = min(max(error.lineno or 1, 1), max(len(source.lines), 1))
+    text = source.lines[line - 1]
+    col = min(max((error.offset or 1) - 1, 0), len(text))
+    return Finding(
+        record.code, record.name, record.severity, record.format(record.message, problem=error.msg or None), source.file,
+        line, col, line, max(len(text), col), cell=source.cell,
+    )  # fmt: skip
+
+
+def _no_source(cls: type, path: str | None) -> Finding:
+    record = rules.get("HL199")
+    message = f"the source of class {cls.__qualname__} is not at hand, so it was not checked."
+    return Finding(record.code, record.name, record.severity, message, "<unknown>", 1, 0, 1, 0, block=path)
+
+
+def _ordered(findings: Iterable[Finding]) -> list[Finding]:
+    order = {severity: index for index, severity in enumerate(Severity)}
+    unique = dict.fromkeys(findings)
+    return sorted(unique, key=lambda f: (f.file, f.cell or 0, f.line, f.col, order[f.severity], f.code, f.block or ""))

@@ -1,0 +1,103 @@
+"""Comments that silence findings: `# hl: ignore[HL101] reason`, and the finding about those that silence none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..diagnostics import rules
+from ..diagnostics.finding import Edit, Finding, Fix
+from .source import Source
+
+_IGNORE = re.compile(r"#\s*hl:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)", re.IGNORECASE)
+
+
+@dataclass
+class Suppression:
+    """One comment. line: the line it silences, counted as in its source; codes: empty for all."""
+
+    line: int
+    comment_line: int
+    col: int
+    end_col: int
+    codes: tuple[str, ...]
+    used: set[str] = field(default_factory=set)
+
+    def covers(self, code: str, line: int, end_line: int) -> bool:
+        return (not self.codes or code in self.codes) and self.line in (line, end_line)
+
+
+def suppressions(source: Source) -> list[Suppression]:
+    """All ignore comments of a source. A comment that stands alone speaks for the next line of code."""
+    found = []
+    if "hl:" not in source.text:
+        return found
+    for line, col, text in source.comments():
+        if match := _IGNORE.search(text):
+            codes = tuple(code.strip().upper() for code in (match["codes"] or "").split(",") if code.strip())
+            alone = not source.lines[line - 1][:col].strip()
+            start = col + match.start()
+            found.append(Suppression(_next_code(source, line) if alone else line, line, start, col + len(text), codes))
+    return found
+
+
+def _next_code(source: Source, line: int) -> int:
+    for number in range(line + 1, len(source.lines) + 1):
+        text = source.lines[number - 1].strip()
+        if text and not text.startswith("#"):
+            return number
+    return line
+
+
+def silence(findings: Iterable[Finding], source: Source, comments: list[Suppression]) -> list[Finding]:
+    """The findings that no comment silences; the comments remember what they were used for."""
+    kept = []
+    for finding in findings:
+        line, end_line = finding.line, finding.end_line
+        covering = [comment for comment in comments if comment.covers(finding.code, line, end_line)]
+        for comment in covering:
+            comment.used.add(finding.code)
+        if not covering:
+            kept.append(finding)
+    return kept
+
+
+def stale(source: Source, comments: list[Suppression]) -> list[Finding]:
+    """HL190 for every comment, or code in one, that silenced nothing."""
+    record = rules.get("HL190")
+    findings = []
+    for comment in comments:
+        idle = [code for code in comment.codes if code not in comment.used and code != "HL190"]
+        if not idle and (comment.codes or comment.used):
+            continue
+        codes = ", ".join(idle)
+        text = source.lines[comment.comment_line - 1]
+        kept = [code for code in comment.codes if code in comment.used]
+        line = comment.comment_line
+        if kept:
+            inner = text.index("[", comment.col)
+            edit = Edit(line, inner + 1, line, text.index("]", inner), ", ".join(kept))
+        else:
+            start = len(text[: comment.col].rstrip())
+            edit = Edit(line, start, line, comment.end_col, "")
+        message = (
+            record.format(record.message, codes=codes) if codes else "`# hl: ignore` silences nothing on this line."
+        )
+        findings.append(
+            Finding(
+                record.code,
+                record.name,
+                record.severity,
+                message,
+                source.file,
+                line,
+                comment.col,
+                line,
+                comment.end_col,
+                fix=Fix("delete what silences nothing", (edit,), safe=True),
+                rewrite=record.rewrite,
+                cell=source.cell,
+            )  # fmt: skip
+        )
+    return findings
