@@ -8,6 +8,7 @@ from typing import Any
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value, input_node
+from hybrid_lab.ops.run import run_gradient
 
 
 def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
@@ -33,9 +34,9 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
         if all(dout is None for dout in douts):
             continue
         with builder.origin(node):
-            values = [builder.expr(item) for item in (*node.inputs, *node.outputs)]
-            results = node.op.grad(builder, *values, *douts)
-            results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+            inputs, outputs = (list(map(builder.expr, items)) for items in (node.inputs, node.outputs))
+            wanted = [isinstance(item, Value) and item in needed for item in node.inputs]
+            results = run_gradient(node.op, builder, inputs, outputs, douts, wanted)
             for item, gradient in zip(node.inputs, results, strict=True):
                 if gradient is not None and isinstance(item, Value) and item in needed:
                     _accumulate(gradients, item, gradient)

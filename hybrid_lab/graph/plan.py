@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -201,18 +201,40 @@ class _Planner:
         return None
 
 
+#: In which order blocks look for their place; the first order that comes close to the ideal is taken, else the best.
+_ORDERS: tuple[Callable[[Block], Any], ...] = (
+    lambda block: (-block.size, block.first),
+    lambda block: (-block.size * (block.last - block.first + 1), block.first),
+    lambda block: (block.first - block.last, -block.size),
+    lambda block: (block.first, -block.size),
+)
+
+
 def pack(blocks: Sequence[Block]) -> int:
     """Give every block its offset, so that blocks alive at the same step never overlap; returns the arena's size.
 
-    The largest block first, each into the smallest gap that holds it (best fit), else at the end.
+    A block goes into the smallest gap that holds it (best fit), else behind all its contemporaries.
     """
+    ideal = peak(blocks, max((block.last for block in blocks), default=0))
+    best: tuple[int, list[int]] | None = None
+    for order in _ORDERS:
+        total = _place(sorted(blocks, key=order))
+        if best is None or total < best[0]:
+            best = total, [block.offset for block in blocks]
+        if best[0] <= ideal * 1.03:
+            break
+    assert best is not None
+    for block, offset in zip(blocks, best[1], strict=True):
+        block.offset = offset
+    return best[0]
+
+
+def _place(blocks: Sequence[Block]) -> int:
     placed: list[Block] = []
     total = 0
-    for block in sorted(blocks, key=lambda block: (-block.size, block.first)):
-        neighbours = sorted(
-            (other for other in placed if other.first <= block.last and block.first <= other.last),
-            key=lambda other: other.offset,
-        )
+    for block in blocks:
+        neighbours = [other for other in placed if other.first <= block.last and block.first <= other.last]
+        neighbours.sort(key=lambda other: other.offset)
         end, best, smallest = 0, -1, -1
         for other in neighbours:
             gap = other.offset - end

@@ -48,13 +48,11 @@ _SHAPE_NOOPS = frozenset({"_sum_like", "Reshape", "reshape_like", "Flatten", "br
 
 def _strip_shape_only(node: Node, inputs: tuple[Any, ...], stubs: dict[Any, Value]) -> tuple[Any, ...]:
     """Put a constant without memory (all strides zero) where only a shape is read, so that no value is kept alive for it."""
-    names = node.op.shape_only
-    if not names:
+    if not node.op.shape_only:
         return inputs
     made = list(inputs)
-    for index, name in enumerate(node.op.names()):
-        value = inputs[index]
-        if name in names and isinstance(value, Value) and not isinstance(value.node.op, Constant):
+    for index, value in enumerate(inputs):
+        if not node.op.reads_values(index) and isinstance(value, Value) and not isinstance(value.node.op, Constant):
             key = (value.shape, value.dtype)
             if key not in stubs:
                 stubs[key] = constant_node(np.broadcast_to(np.zeros((), value.dtype), value.shape))
@@ -63,4 +61,5 @@ def _strip_shape_only(node: Node, inputs: tuple[Any, ...], stubs: dict[Any, Valu
 
 
 def _key(item: Any) -> Any:
-    return item if isinstance(item, Value) else (type(item), item)
+    """Numbers by type and text: 1, 1.0 and True are different immediates, and so are 0.0 and -0.0."""
+    return item if isinstance(item, Value) else (type(item), repr(item))

@@ -1,0 +1,58 @@
+"""Binding training or prediction."""
+
+from __future__ import annotations
+
+import numpy as np
+from tests.graph.building import evaluate, graph_of, names, uniform
+
+from hybrid_lab.graph import Graph
+from hybrid_lab.graph.bind_mode import bind_mode
+from hybrid_lab.graph.simplify import simplify
+
+
+def batch_norm(calls=1):
+    def function(F, x, gamma, beta, mean, var):
+        for _ in range(calls):
+            x = F.BatchNorm(x, gamma, beta, mean, var, fix_gamma=False, momentum=0.9)
+        return x
+
+    return graph_of(function, (4, 3), (3,), (3,), (3,), (3,), roles="data param param aux aux")
+
+
+def test_dropout_is_nothing_in_prediction():
+    graph = graph_of(lambda F, x: F.exp(F.Dropout(x, p=0.5)), (3,))
+    assert names(simplify(bind_mode(graph, train=False))) == ["exp"]
+
+
+def test_batch_norm_updates_its_states_in_training_only():
+    graph = batch_norm()
+    assert bind_mode(graph, train=False).effects == ()
+    trained = bind_mode(graph, train=True)
+    assert [target for target, _ in trained.effects] == list(trained.inputs[3:])
+    x, gamma, beta, mean, var = uniform((4, 3), (3,), (3,), (3,), (3,))
+    _, new_mean, _ = evaluate(trained, [x, gamma, beta, mean, np.abs(var)])
+    assert np.allclose(new_mean, 0.9 * mean + 0.1 * x.mean(axis=0), atol=1e-6)
+
+
+def test_a_block_called_twice_updates_its_states_twice_in_order():
+    trained = bind_mode(batch_norm(calls=2), train=True)
+    assert len(trained.effects) == 2
+    x, gamma, beta, mean, var = uniform((4, 3), (3,), (3,), (3,), (3,))
+    var = np.abs(var)
+    first = evaluate(bind_mode(batch_norm(), train=True), [x, gamma, beta, mean, var])
+    _, new_mean, _ = evaluate(trained, [x, gamma, beta, mean, var])
+    assert np.allclose(new_mean, 0.9 * first[1] + 0.1 * first[0].mean(axis=0), atol=1e-6)
+
+
+def test_the_neutral_graph_stays_as_it_was():
+    graph = batch_norm()
+    before = str(graph)
+    bind_mode(graph, train=True)
+    assert str(graph) == before
+
+
+def test_names_and_draws_survive():
+    graph = graph_of(lambda F, x: F.exp(x), (3,))
+    renamed = Graph(graph.inputs, graph.outputs[0].node.replace(name="act0").outputs, draws=3, name="net")
+    bound = bind_mode(renamed, train=True)
+    assert (bound.outputs[0].node.name, bound.draws, bound.name) == ("act0", 3, "net")

@@ -1,0 +1,110 @@
+"""Regions: convex, as large as possible, and replaced by one node each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.graph.building import evaluate, graph_of, names, uniform
+
+from hybrid_lab.graph import Graph, Value
+from hybrid_lab.graph.partition import Region, contract, partition
+from hybrid_lab.ops.operator import Operator
+
+
+def regions_of(graph: Graph, *outside: str, worth=lambda region: None):
+    return partition(graph, lambda node: "not wanted" if node.op.name in outside else None, worth)
+
+
+class Group(Operator):
+    """Runs a region, node by node."""
+
+    name = "group"
+
+    def __init__(self, region: Region):
+        object.__setattr__(self, "region", region)
+        object.__setattr__(self, "attributes", {})
+        object.__setattr__(self, "num_outputs", len(region.outputs))
+
+    def numpy(self, *inputs):
+        inner = Graph(self.region.inputs, self.region.outputs)
+        values = dict(zip(self.region.inputs, inputs))
+        for node in self.region.nodes:
+            operands = [
+                item if not isinstance(item, Value) else values[item] if item in values else item.node.op.array
+                for item in node.inputs
+            ]
+            result = node.op.numpy(*operands)
+            values.update(zip(node.outputs, result if isinstance(result, tuple) else (result,)))
+        return tuple(values[value] for value in inner.outputs)
+
+
+def test_everything_supported_is_one_region():
+    graph = graph_of(lambda F, x, y: F.exp(x) + F.tanh(y) * F.exp(x), (3,), (3,))
+    (region,) = regions_of(graph).regions
+    assert len(region.nodes) == 5
+    assert (len(region.inputs), len(region.outputs)) == (2, 1)
+
+
+def test_a_path_that_leaves_and_comes_back_makes_two_regions():
+    def function(F, x):
+        a = F.exp(x)
+        return a + F.sin(a) * 2.0
+
+    found = regions_of(graph_of(function, (3,)), "sin")
+    assert [[node.op.name for node in region.nodes] for region in found.regions] == [
+        ["exp"],
+        ["broadcast_mul", "broadcast_add"],
+    ]
+    assert [node.op.name for node in found.refused] == ["sin"]
+
+
+def test_parts_that_share_nothing_are_regions_of_their_own():
+    graph = graph_of(lambda F, x, y: (F.exp(F.tanh(x)), F.exp(F.tanh(y))), (3,), (3,))
+    assert len(regions_of(graph).regions) == 2
+
+
+def test_what_is_not_worth_it_is_refused_with_the_reason():
+    graph = graph_of(lambda F, x: F.exp(F.sin(F.exp(F.tanh(F.exp(x))))), (3,))
+    found = regions_of(graph, "sin", worth=lambda region: None if len(region.nodes) > 1 else "too small")
+    assert [len(region.nodes) for region in found.regions] == [3]
+    assert sorted(found.refused.values()) == ["not wanted", "too small"]
+
+
+def random_graph(seed: int) -> Graph:
+    random = np.random.RandomState(seed)
+    kinds = ["exp", "sin", "tanh", "relu"]
+
+    def function(F, x, y):
+        pool = [x, y]
+        for _ in range(20):
+            if random.rand() < 0.5:
+                pool.append(getattr(F, kinds[random.randint(4)])(pool[random.randint(len(pool))]))
+            else:
+                pool.append((pool[random.randint(len(pool))] + pool[-1]) * 0.4)
+        return pool[-1], pool[random.randint(len(pool))]
+
+    return graph_of(function, (3,), (3,))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_graphs_give_the_same_numbers_after_contraction(seed):
+    graph = random_graph(seed)
+    found = regions_of(graph, "sin", "relu")
+    arrays = uniform((3,), (3,), seed=seed)
+    contracted = contract(graph, found.regions, Group)
+    assert names(contracted).count("group") == len(found.regions)
+    for a, b in zip(evaluate(graph, arrays), evaluate(contracted, arrays), strict=True):
+        assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_regions_are_convex(seed):
+    graph = random_graph(seed)
+    for region in regions_of(graph, "sin", "relu").regions:
+        inside = set(region.nodes)
+        left: set = set()
+        for node in graph.nodes:
+            if node in inside:
+                assert not any(value.node in left for value in node.values_in)
+            elif any(value.node in inside or value.node in left for value in node.values_in):
+                left.add(node)

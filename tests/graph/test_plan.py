@@ -1,0 +1,116 @@
+"""The memory plan: nothing alive overlaps, little more than the ideal is used, outputs are never in the arena."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.graph.building import graph_of
+
+from hybrid_lab.graph import Graph
+from hybrid_lab.graph.plan import Block, Plan, pack, peak, plan
+
+
+def overlaps(blocks: list[Block]) -> list[tuple[Block, Block]]:
+    """Pairs that are alive at the same step and share bytes: the independent check."""
+    return [
+        (a, b)
+        for index, a in enumerate(blocks)
+        for b in blocks[:index]
+        if max(a.first, b.first) <= min(a.last, b.last)
+        and max(a.offset, b.offset) < min(a.offset + a.nbytes, b.offset + b.nbytes)
+    ]
+
+
+def simulate(found: Plan) -> None:
+    """Run the plan with names instead of numbers: every reader must find what it expects in its bytes."""
+    arena: dict[int, object] = {}
+
+    def spot(value):
+        place = found.places[value]
+        while place.kind == "view":
+            value = place.source
+            place = found.places[value]
+        return place.block
+
+    for node in found.steps:
+        for value in node.values_in:
+            block = spot(value)
+            if block is not None:
+                assert all(arena[byte] is block for byte in range(block.offset, block.offset + block.nbytes)), value
+        for value in node.outputs:
+            block = found.places[value].block
+            if block is not None:
+                arena.update(dict.fromkeys(range(block.offset, block.offset + block.nbytes), block))
+
+
+def test_a_chain_runs_in_place():
+    found = plan(graph_of(lambda F, x: F.exp(F.relu(F.tanh(x * 2.0))), (10,)))
+    assert found.arena_bytes == 64
+    assert [found.places[node.outputs[0]].kind for node in found.steps] == ["arena", "arena", "arena", "output"]
+
+
+def test_a_value_that_is_read_later_is_not_overwritten():
+    found = plan(graph_of(lambda F, x: F.exp(F.tanh(x)) * F.tanh(x) + F.tanh(x), (10,)))
+    simulate(found)
+
+
+def test_views_keep_their_memory_alive():
+    def function(F, x):
+        y = F.tanh(x)
+        flat = F.Flatten(y)
+        return F.exp(F.sigmoid(y * 2.0) + 1.0) + F.Reshape(flat, shape=(2, 3, 4))
+
+    found = plan(graph_of(function, (2, 3, 4)))
+    simulate(found)
+    assert sum(place.kind == "view" for place in found.places.values()) == 2
+
+
+def test_outputs_inputs_and_effects_never_lie_in_the_arena():
+    graph = graph_of(lambda F, x, s: (F.exp(x), F.Flatten(x), x, F.exp(x), s * 2.0), (2, 3), (3,))
+    *outputs, update = graph.outputs
+    found = plan(Graph(graph.inputs, outputs, [(graph.inputs[1], update)]))
+    kinds = [found.places[value].kind for value in found.graph.roots]
+    assert "arena" not in kinds
+    # An input given back and a value returned twice are copied, so that no two results share memory.
+    assert found.copies == {2}
+    twice = plan(Graph(graph.inputs, [outputs[0], outputs[0]]))
+    assert twice.copies == {1}
+
+
+def test_a_broadcast_operand_is_not_written_over():
+    found = plan(graph_of(lambda F, x, y: F.exp(F.tanh(x) + F.tanh(y)), (1, 4), (3, 4)))
+    simulate(found)
+    added = found.steps[2]
+    assert found.places[added.outputs[0]].inplace is added.inputs[1]
+
+
+def test_operators_that_must_not_alias_do_not():
+    found = plan(graph_of(lambda F, x, w: F.exp(F.dot(F.tanh(x), F.tanh(w))), (4, 4), (4, 4)))
+    assert found.places[found.steps[2].outputs[0]].inplace is None
+    simulate(found)
+
+
+def test_printing_shows_where_everything_lies():
+    text = str(plan(graph_of(lambda F, x: F.exp(F.Flatten(F.tanh(x))), (2, 3, 4))))
+    assert "arena 0..96" in text
+    assert "view of %0" in text
+    assert "output 0" in text
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_intervals_are_packed_without_overlap_and_near_the_ideal(seed):
+    random = np.random.RandomState(seed)
+    steps = 60
+    blocks = []
+    for _ in range(80):
+        first = int(random.randint(steps))
+        blocks.append(Block(int(random.randint(1, 5000)), first, min(steps, first + int(random.geometric(0.2)))))
+    total = pack(blocks)
+    assert not overlaps(blocks)
+    assert all(block.offset % 64 == 0 for block in blocks)
+    assert peak(blocks, steps) <= total <= 1.15 * peak(blocks, steps)
+
+
+def test_empty_arrays_take_no_room():
+    found = plan(graph_of(lambda F, x: F.exp(F.tanh(x)), (0, 3)))
+    assert found.arena_bytes == 0
