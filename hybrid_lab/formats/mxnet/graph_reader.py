@@ -1,0 +1,298 @@
+"""MXNet's symbol JSON as a neutral Graph; every irregularity is an ArchiveError that names the node."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import ArchiveError, AttributeSpecError, HybridLabError
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node, Value, constant_node, input_node
+from hybrid_lab.ops.attributes import DTYPES
+from hybrid_lab.ops.operator import Operator, find, registered_names
+
+from .graph_writer import CONSTANT, DRAW, IMMEDIATES, SCOPE
+from .operator_names import HIDDEN_KEYS, IGNORED_ATTRIBUTES, POSITIVE_ATTRIBUTES, SCALAR_NAMES
+
+ATTRIBUTE_LIMIT = 4096
+"""Longest attribute text of an operator that is parsed."""
+_HIDDEN = re.compile(r"__\w+__")
+_LAYOUTS = {"NCHW", "NCW", "NCDHW", "None"}
+
+
+class GraphReader:
+    """Builds the graph of one parsed symbol JSON. constants : arrays of variables that were constants, by name."""
+
+    def __init__(
+        self,
+        document: Any,
+        constants: Mapping[str, np.ndarray] | None = None,
+        *,
+        path: str | PathLike[str] | None = None,
+        member: str | None = None,
+    ) -> None:
+        self.document = document
+        self.constants = constants or {}
+        self.path = path
+        self.member = member
+
+    def error(self, message: str) -> ArchiveError:
+        return ArchiveError(f"not a readable symbol JSON: {message}", path=self.path, member=self.member)
+
+    def graph(self, name: str = "") -> Graph:
+        """The graph; its inputs are the variables in the file's order."""
+        nodes = self.document.get("nodes") if isinstance(self.document, dict) else None
+        if not isinstance(nodes, list) or not nodes:
+            raise self.error("it has no list of nodes")
+        read = [self._node(index, node) for index, node in enumerate(nodes)]
+        states = self._states(read)
+        values: list[Node] = []
+        extra: list[Value] = []
+        draws = 0
+        self._check_names(read)
+        for index, (op, label, attributes, _) in enumerate(read):
+            if op is None:
+                values.append(self._variable(label, attributes, "aux" if index in states else "data"))
+                continue
+            made, missing = self._operator(index, read[index], values, draws)
+            draws = max(draws, made.draw + 1) if made.draw is not None else draws
+            extra += missing
+            values.append(made)
+        heads = self.document.get("heads")
+        if not isinstance(heads, list) or not heads:
+            raise self.error("it has no heads (outputs)")
+        outputs = [self._value(entry, values, len(values), "a head") for entry in heads]
+        variables = [node.outputs[0] for node, item in zip(values, read, strict=True) if item[0] is None]
+        inputs = [value for value in variables if value.node.op.name == "null"]
+        return Graph([*inputs, *extra], outputs, draws=draws, name=name)
+
+    # -- nodes -------------------------------------------------------------------------------------------------
+
+    def _node(self, index: int, node: Any) -> tuple[Operator | None, str, dict[str, str], list[Any]]:
+        """Operator (None for a variable), name, all attributes, raw inputs."""
+        if not isinstance(node, dict):
+            raise self.error(f"node {index} is not an object")
+        kind, name, inputs = node.get("op"), node.get("name"), node.get("inputs", [])
+        if not isinstance(kind, str) or not isinstance(name, str) or not isinstance(inputs, list):
+            raise self.error(f"node {index} needs the texts op and name and the list inputs")
+        if node.get("subgraphs"):
+            raise self.error(f"node {name!r} ({kind}) has subgraphs: control flow is not read from MXNet's files")
+        attributes: dict[str, str] = {}
+        for key in ("param", "attr", "attrs"):  # of MXNet 0.8, up to 1.1, and later
+            part = node.get(key, {})
+            if not isinstance(part, dict) or not all(isinstance(value, str) for value in part.values()):
+                raise self.error(f"node {name!r}: {key} must map texts to texts")
+            attributes |= part
+        if kind == "null":
+            if inputs or not name:
+                raise self.error(f"node {index} is a variable {'with inputs' if inputs else 'without a name'}")
+            return None, name, attributes, inputs
+        return self._bind(name, kind, attributes), name, attributes, inputs
+
+    def _bind(self, name: str, kind: str, attributes: Mapping[str, str]) -> Operator:
+        record = find(SCALAR_NAMES[kind][0] if kind in SCALAR_NAMES else kind)
+        if record is None:
+            near = difflib.get_close_matches(kind, registered_names(), n=3)
+            hint = f"; near names: {', '.join(near)}" if near else ""
+            raise self.error(f"node {name!r}: the operator {kind!r} is not known here{hint}")
+        visible = {key: value for key, value in attributes.items() if self._is_attribute(key, record)}
+        if kind in SCALAR_NAMES:
+            visible.pop("scalar", None)
+        if "layout" in visible and "layout" not in record.fields and visible["layout"] in _LAYOUTS:
+            del visible["layout"]
+        for key, value in visible.items():
+            if len(value) > ATTRIBUTE_LIMIT:
+                raise self.error(f"node {name!r}: {key} has {len(value)} characters")
+        try:
+            op = record.bind(**visible)
+        except (AttributeSpecError, RecursionError, MemoryError) as error:
+            raise self.error(f"node {name!r}: {str(error)[:400] or type(error).__name__}") from None
+        for key, value in op.attributes.items():
+            self._check_size(name, key, value)
+        return op
+
+    @staticmethod
+    def _is_attribute(key: str, record: type[Operator]) -> bool:
+        if _HIDDEN.fullmatch(key) or (key not in record.fields and key in IGNORED_ATTRIBUTES):
+            return False
+        return key in record.fields or not any(key == hidden or key.endswith("_" + hidden) for hidden in HIDDEN_KEYS)
+
+    def _check_size(self, name: str, key: str, value: Any) -> None:
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, int) and not isinstance(number, bool):
+                low, high = (1, 2**31 - 1) if key in POSITIVE_ATTRIBUTES else (-(2**63), 2**63 - 1)
+                if not low <= number <= high:
+                    raise self.error(f"node {name!r}: {key}={str(value)[:60]} is out of range")
+
+    def _check_names(self, read: list[Any]) -> None:
+        seen: dict[str, str] = {}
+        for op, name, _, _ in read:
+            if op is not None:
+                continue
+            key = unicodedata.normalize("NFKC", name)
+            if key in seen:
+                same = "appears twice" if seen[key] == name else f"can be taken for {seen[key]!r}"
+                raise self.error(f"the variable {name!r} {same}")
+            seen[key] = name
+
+    # -- variables ---------------------------------------------------------------------------------------------
+
+    def _states(self, read: list[Any]) -> set[int]:
+        """Indices of the variables that some operator uses as auxiliary state."""
+        states: set[int] = set()
+        for op, _, _, inputs in read:
+            if op is not None and op.aux_names:
+                for name, entry in zip(op.names(), inputs, strict=False):
+                    if name in op.aux_names and isinstance(entry, list) and entry and type(entry[0]) is int:
+                        states.add(entry[0])
+        return states
+
+    def _variable(self, name: str, attributes: dict[str, str], role: str) -> Node:
+        shape = self._shape_hint(name, attributes.get("__shape__"))
+        flag = attributes.get("__dtype__", "-1")
+        dtype = DTYPES[int(flag)] if flag.isdecimal() and len(flag) < 3 and int(flag) < len(DTYPES) else None
+        if CONSTANT in attributes:
+            kept = {
+                key: value
+                for key, value in attributes.items()
+                if key not in (CONSTANT, "__shape__", "__dtype__", "__init__")
+            }
+            return constant_node(self._constant(name, shape, dtype, attributes), name=name, attrs=kept or None).node
+        return input_node(name, role, shape=shape, dtype=dtype, attrs=attributes or None).node
+
+    def _shape_hint(self, name: str, text: str | None) -> tuple[int | None, ...] | None:
+        if text is None:
+            return None
+        try:
+            shape = ast.literal_eval(text) if len(text) <= ATTRIBUTE_LIMIT else None
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            shape = False
+        if shape is None:
+            return None
+        if not isinstance(shape, tuple) or not all(type(size) is int and -1 <= size < 2**31 for size in shape):
+            raise self.error(f"variable {name!r}: __shape__ is {text[:60]!r}")
+        return tuple(size if size > 0 else None for size in shape)
+
+    def _constant(self, name: str, shape: Any, dtype: str | None, attributes: dict[str, str]) -> np.ndarray:
+        found = self.constants.get(name)
+        if found is None:
+            try:
+                kind, options = json.loads(attributes.get("__init__", "null"))
+                found = np.array(options["value"], dtype=dtype)
+                if kind != "constant":
+                    raise ValueError
+            except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+                raise self.error(f"the constant {name!r} has no value") from None
+        stated = ast.literal_eval(attributes.get("__shape__", "None"))
+        if found.shape != stated or found.dtype != np.dtype(dtype or "float32"):
+            raise self.error(f"the constant {name!r} is {found.dtype}{list(found.shape)}, not {dtype}{stated}")
+        return found
+
+    # -- operators ---------------------------------------------------------------------------------------------
+
+    def _operator(self, index: int, read: Any, values: list[Node], draws: int) -> tuple[Node, list[Value]]:
+        op, name, attributes, entries = read
+        inputs: list[Any] = [self._value(entry, values, index, f"node {name!r}") for entry in entries]
+        kind = self.document["nodes"][index]["op"]
+        if kind in SCALAR_NAMES:
+            if len(inputs) != 1:
+                raise self.error(f"node {name!r} ({kind}) has {len(inputs)} inputs, needs 1")
+            number = self._number(name, attributes)
+            inputs = [number, *inputs] if SCALAR_NAMES[kind][1] else [*inputs, number]
+        for place, number in self._immediates(name, attributes.get(IMMEDIATES)):
+            inputs.insert(place, number)
+        inputs, missing = self._complete(name, op, inputs)
+        draw = self._draw(name, attributes.get(DRAW), draws) if op.random else None
+        kept = {
+            key: value
+            for key, value in attributes.items()
+            if _HIDDEN.fullmatch(key) and key not in (DRAW, SCOPE, IMMEDIATES) and key not in IGNORED_ATTRIBUTES
+        }
+        node = Node(op, inputs, name=name, scope=attributes.get(SCOPE, ""), draw=draw, attrs=kept or None)
+        return node, missing
+
+    def _complete(self, name: str, op: Operator, inputs: list[Any]) -> tuple[list[Any], list[Value]]:
+        """Check the number of inputs; files of MXNet 0.8 leave the auxiliary states out."""
+        if op.variadic:
+            if not inputs:
+                raise self.error(f"node {name!r} ({op.name}) has no inputs")
+            return inputs, []
+        names = op.names()
+        missing: list[Value] = []
+        if len(inputs) < len(names) and set(names[len(inputs) :]) <= set(op.aux_names):
+            missing = [input_node(f"{name}_{state}", "aux") for state in names[len(inputs) :]]
+            inputs = [*inputs, *missing]
+        if len(inputs) != len(names):
+            raise self.error(f"node {name!r} ({op.name}) has {len(inputs)} inputs, needs {', '.join(names) or 'none'}")
+        return inputs, missing
+
+    def _value(self, entry: Any, values: list[Node], before: int, reader: str) -> Value:
+        """The output that an entry [node, output, version] means; only nodes that come earlier can be read."""
+        if not isinstance(entry, list) or len(entry) not in (2, 3) or not all(type(item) is int for item in entry):
+            raise self.error(f"{reader} has the input {str(entry)[:60]}, which is not [node, output, version]")
+        index, output = entry[:2]
+        if not 0 <= index < before:
+            kind = (
+                "a later node (a cycle?)" if 0 <= index < len(self.document["nodes"]) else "a node that does not exist"
+            )
+            raise self.error(f"{reader} reads node {index}, {kind}")
+        node = values[index]
+        visible = node.op.num_visible
+        if not 0 <= output < visible:
+            raise self.error(f"{reader} reads output {output} of {node.name!r}, which has {visible}")
+        return node.outputs[output]
+
+    def _number(self, name: str, attributes: Mapping[str, str]) -> int | float:
+        text = attributes.get("scalar", "")
+        try:
+            if len(text) > 64:
+                raise ValueError
+            if text in ("True", "False"):
+                return text == "True"
+            return int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else float(text)
+        except ValueError:
+            raise self.error(f"node {name!r}: scalar is {text[:60]!r}") from None
+
+    def _immediates(self, name: str, text: str | None) -> list[tuple[int, Any]]:
+        if text is None:
+            return []
+        try:
+            found = {int(place): number for place, number in json.loads(text).items()}
+            if not all(isinstance(number, (int, float)) for number in found.values()):
+                raise ValueError
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise self.error(f"node {name!r}: {IMMEDIATES} is {text[:60]!r}") from None
+        return sorted(found.items())
+
+    def _draw(self, name: str, text: str | None, draws: int) -> int:
+        if text is None:
+            return draws
+        if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+            raise self.error(f"node {name!r}: {DRAW} is {text[:60]!r}")
+        return int(text)
+
+
+def read_graph(
+    document: Any,
+    constants: Mapping[str, np.ndarray] | None = None,
+    *,
+    name: str = "",
+    path: str | PathLike[str] | None = None,
+    member: str | None = None,
+) -> Graph:
+    """The graph of a parsed symbol JSON. Raises ArchiveError; see GraphReader."""
+    reader = GraphReader(document, constants, path=path, member=member)
+    try:
+        return reader.graph(name)
+    except ArchiveError:
+        raise
+    except HybridLabError as error:
+        raise reader.error(str(error)) from None

@@ -1,0 +1,174 @@
+"""A neutral Graph as MXNet's symbol JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import Unmappable
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import located
+from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.ops.attributes import DTYPES, format_value
+from hybrid_lab.ops.pointwise import is_scalar
+
+from .equal_shapes import shape_classes
+from .operator_names import ALWAYS_WRITTEN, EQUAL_SHAPE_FORMS, EQUIVALENTS, OUTPUT_COUNTS, REWRITTEN, SCALAR_FORMS
+
+MXNET_VERSION = 10901
+CONSTANT = "__constant__"
+DRAW = "__draw__"
+SCOPE = "__scope__"
+IMMEDIATES = "__immediates__"
+
+
+class GraphWriter:
+    """Turns one graph into MXNet's lists of nodes.
+
+    portable : refuse (Unmappable) what the real MXNet does not know; otherwise such operators are written under our own
+    names, and nodes keep their draw number and block path in hidden attributes
+    constants : where arrays inside the graph go, by name; None writes their numbers into the JSON
+    """
+
+    def __init__(self, graph: Graph, portable: bool = True, constants: dict[str, np.ndarray] | None = None) -> None:
+        self.graph = graph
+        self.portable = portable
+        self.constants = constants
+        self.nodes: list[dict[str, Any]] = []
+        self.counts: list[int] = []
+        self._places: dict[Node, int] = {}
+        self._classes = shape_classes(graph)
+        self._taken = {node.name for node in graph.nodes if node.name}
+        self._variables: set[str] = set()
+
+    def document(self) -> dict[str, Any]:
+        """The whole file as JSON data."""
+        for node in in_order_of_use(self.graph):
+            self._places[node] = len(self.nodes)
+            written = self._variable(node) if isinstance(node.op, (Input, Constant)) else self._operator(node)
+            self.nodes.append(written)
+            self.counts.append(OUTPUT_COUNTS.get(written["op"], node.op.num_visible))
+        row_ptr = [0]
+        for count in self.counts:
+            row_ptr.append(row_ptr[-1] + count)
+        return {
+            "nodes": self.nodes,
+            "arg_nodes": [index for index, node in enumerate(self.nodes) if node["op"] == "null"],
+            "node_row_ptr": row_ptr,
+            "heads": [self._entry(value, 0) for value in self.graph.outputs],
+            "attrs": {"mxnet_version": ["int", MXNET_VERSION]},
+        }
+
+    def _entry(self, value: Value, version: int) -> list[int]:
+        return [self._places[value.node], value.index, version]
+
+    def _fresh(self, hint: str) -> str:
+        count = 0
+        while f"{hint}{count}" in self._taken:
+            count += 1
+        self._taken.add(f"{hint}{count}")
+        return f"{hint}{count}"
+
+    def _variable(self, node: Node) -> dict[str, Any]:
+        name = node.name or self._fresh("constant" if isinstance(node.op, Constant) else "var")
+        if name in self._variables:
+            raise Unmappable(f"two variables of the graph are named {name!r}; give the blocks different prefixes")
+        self._variables.add(name)
+        attrs = {str(key): str(value) for key, value in (node.attrs or {}).items()}
+        if isinstance(node.op, Constant):
+            attrs |= self._constant(name, node.op.array)
+        return _node("null", name, attrs, [])
+
+    def _constant(self, name: str, array: np.ndarray) -> dict[str, str]:
+        if array.dtype.name not in DTYPES:
+            raise Unmappable(f"the constant {name!r} has dtype {array.dtype}, which MXNet's files lack")
+        attrs = {CONSTANT: "1", "__shape__": str(array.shape), "__dtype__": str(DTYPES.index(array.dtype.name))}
+        if self.constants is not None:
+            self.constants[name] = array
+            return attrs
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise Unmappable(
+                f"the constant {name!r} holds NaN or infinity; pass it as an input or a Constant parameter"
+            )
+        return {**attrs, "__init__": json.dumps(["constant", {"value": array.tolist()}])}
+
+    def _operator(self, node: Node) -> dict[str, Any]:
+        op = node.op
+        attributes = {key: op.attributes[key] for key in ALWAYS_WRITTEN.get(op.name, ())} | op.written
+        for key, value in attributes.items():
+            if (op.name, key) in REWRITTEN:
+                attributes[key] = REWRITTEN[op.name, key](value)
+        scalars = {index: item for index, item in enumerate(node.inputs) if is_scalar(item)}
+        values = [item for item in node.inputs if isinstance(item, Value)]
+        name: str | None = op.mxnet
+        hidden: dict[str, str] = {}
+        if op.name in SCALAR_FORMS and len(scalars) == 1:
+            (position, number), *_ = scalars.items()
+            name = SCALAR_FORMS[op.name][1 - position]
+            attributes["scalar"] = repr(number) if isinstance(number, bool) else number
+        elif scalars:
+            if self.portable:
+                raise self._unmappable(node, "with a number in place of a tensor")
+            hidden[IMMEDIATES] = json.dumps({str(index): number for index, number in scalars.items()})
+        elif op.name in EQUAL_SHAPE_FORMS and len({self._classes[value] for value in values}) == 1:
+            name = EQUAL_SHAPE_FORMS[op.name]
+        elif op.name in EQUIVALENTS:
+            name, extra = EQUIVALENTS[op.name]
+            attributes |= extra
+        if name is None:
+            if self.portable:
+                raise self._unmappable(node, "")
+            name = op.name
+        if op.variadic and "num_args" not in attributes:
+            attributes["num_args"] = len(values)
+        written = {key: format_value(value) for key, value in attributes.items()} | self._hidden(node) | hidden
+        names = op.names() if not op.variadic else ()
+        inputs = []
+        for index, item in enumerate(node.inputs):
+            if isinstance(item, Value):
+                aux = index < len(names) and names[index] in op.aux_names
+                inputs.append(self._entry(item, int(aux)))
+        return _node(name, node.name or self._fresh(op.name.strip("_").lower()), written, inputs)
+
+    def _hidden(self, node: Node) -> dict[str, str]:
+        attrs = {str(key): str(value) for key, value in (node.attrs or {}).items()}
+        if not self.portable:
+            if node.draw is not None:
+                attrs[DRAW] = str(node.draw)
+            if node.scope:
+                attrs[SCOPE] = node.scope
+        return attrs
+
+    def _unmappable(self, node: Node, how: str) -> Exception:
+        text = f"MXNet's files have no operator {node.op.name} {how}".rstrip()
+        return located(
+            Unmappable(f"{text}; write that part with other operators, or save the block with net.save(path)"), node
+        )
+
+
+def _node(op: str, name: str, attrs: dict[str, str], inputs: list[list[int]]) -> dict[str, Any]:
+    written: dict[str, Any] = {"op": op, "name": name}
+    if attrs:
+        written["attrs"] = dict(sorted(attrs.items()))
+    return {**written, "inputs": inputs}
+
+
+def in_order_of_use(graph: Graph) -> Iterable[Node]:
+    """Nodes depth-first from the outputs, as MXNet numbers them; inputs that nothing reads come last."""
+    found: dict[Node, None] = {}
+    stack = [(value.node, False) for value in reversed(graph.outputs)]
+    while stack:
+        node, ready = stack.pop()
+        if node in found:
+            continue
+        if ready:
+            found[node] = None
+            continue
+        stack.append((node, True))
+        stack.extend((value.node, False) for value in reversed(node.values_in) if value.node not in found)
+    for value in graph.inputs:
+        found.setdefault(value.node)
+    return found

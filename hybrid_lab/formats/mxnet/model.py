@@ -1,0 +1,76 @@
+"""A model as MXNet exports it: `<prefix>-symbol.json` and `<prefix>-0000.params`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import ArchiveError
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Value
+
+from ..atomic import atomic_write
+from . import symbol_json
+from .params import read_params, write_params
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.neutral import NeutralGraph
+
+
+def state_inputs(graph: Graph) -> set[Value]:
+    """The inputs that some operator uses as auxiliary state."""
+    found: set[Value] = set()
+    for node in graph.nodes:
+        if node.op.aux_names:
+            for name, item in zip(node.op.names(), node.inputs, strict=False):
+                if name in node.op.aux_names and isinstance(item, Value):
+                    found.add(item)
+    return found
+
+
+def save_model(prefix: str | PathLike[str], epoch: int, neutral: NeutralGraph) -> tuple[str, str]:
+    """Write the two files of one traced block; returns their names.
+
+    Both are made before either is written. Raises Unmappable for an operator that MXNet lacks, UninitializedError for a
+    parameter without values.
+    """
+    symbol_file, params_file = f"{fspath(prefix)}-symbol.json", f"{fspath(prefix)}-{epoch:04d}.params"
+    constants: dict[str, np.ndarray] = {}
+    text = symbol_json.dumps(neutral.graph, constants=constants).encode("utf-8")
+    states = state_inputs(neutral.graph)
+    arrays: dict[str, np.ndarray] = {}
+    variables = neutral.graph.inputs[neutral.num_data :]
+    for value, parameter in zip(variables, neutral.parameters, strict=True):
+        kind = "aux" if value in states else "arg"
+        arrays[f"{kind}:{value.node.name}"] = parameter._reduce().asnumpy()
+    arrays |= {f"arg:{name}": array for name, array in constants.items()}
+    write_params(params_file, arrays)
+    with atomic_write(symbol_file) as file:
+        file.write(text)
+    return symbol_file, params_file
+
+
+def load_symbol(path: str | PathLike[str], params: Mapping[str, Any] | None = None) -> Graph:
+    """The graph of a `-symbol.json` file; `params` (name -> array) gives back constants exported as arrays."""
+    with open(path, "rb") as file:
+        return symbol_json.loads(file.read(), params, path=fspath(path))
+
+
+def load_params(path: str | PathLike[str]) -> dict[str, np.ndarray]:
+    """The arrays of a `.params` file by plain name, without `arg:` and `aux:`. Raises ArchiveError."""
+    arrays = read_params(path)
+    if isinstance(arrays, list):
+        if arrays:
+            raise ArchiveError(f"{len(arrays)} arrays without names; a model's file has names", path=path)
+        return {}
+    found: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        plain = name[4:] if name[:4] in ("arg:", "aux:") else name
+        if plain in found:
+            raise ArchiveError(f"the parameter {plain!r} appears twice", path=path)
+        if array is not None:
+            found[plain] = array
+    return found

@@ -1,0 +1,63 @@
+"""Graphs in MXNet's `-symbol.json` files: text and files, there and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.graph.graph import Graph
+
+from .. import strict_json
+from ..atomic import atomic_write
+from .graph_reader import read_graph
+from .graph_writer import GraphWriter
+
+
+def dumps(graph: Graph, *, portable: bool = True, constants: dict[str, np.ndarray] | None = None) -> str:
+    """The graph as symbol JSON that MXNet 1.9 loads.
+
+    portable=False keeps what MXNet lacks (our own operators, draw numbers, block paths).
+    constants: a dict that takes the arrays inside the graph, which `loads(..., constants=)` puts back; without it they
+    are written as numbers.
+    Raises Unmappable naming the operator, its block and line.
+    """
+    document = GraphWriter(graph, portable, constants).document()
+    nodes = ",\n".join("    " + _line(node) for node in document.pop("nodes"))
+    rest = "".join(f',\n  "{key}": {_line(value)}' for key, value in document.items())
+    return f'{{\n  "nodes": [\n{nodes}\n  ]{rest}\n}}\n'
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def loads(
+    text: str | bytes,
+    constants: Mapping[str, np.ndarray] | None = None,
+    *,
+    path: str | PathLike[str] | None = None,
+    member: str | None = None,
+) -> Graph:
+    """The graph in a symbol JSON text of MXNet 0.8 to 1.9; its inputs are all variables in the file's order.
+
+    Variables used as auxiliary state have the role "aux", all others "data". Raises ArchiveError.
+    """
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return read_graph(strict_json.parse(data, path=path, member=member), constants, path=path, member=member)
+
+
+def save(path: str | PathLike[str], graph: Graph) -> None:
+    """Write `dumps(graph)` to a file, atomically."""
+    text = dumps(graph).encode("utf-8")
+    with atomic_write(path) as file:
+        file.write(text)
+
+
+def load(path: str | PathLike[str]) -> Graph:
+    """The graph in a `-symbol.json` file. Raises ArchiveError, OSError."""
+    with open(path, "rb") as file:
+        return loads(file.read(), path=fspath(path))

@@ -1,0 +1,81 @@
+"""Every operator's samples, written as symbol JSON, mean the same to the real MXNet (where it is installed)."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab.formats.mxnet import symbol_json
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node, input_node
+from hybrid_lab.ndarray.interpret import interpret
+from hybrid_lab.ops.operator import records
+
+ROOT = Path(__file__).parents[2]
+ORACLE = ROOT / ".oracle" / "bin" / "python"
+pytestmark = pytest.mark.skipif(not ORACLE.exists(), reason="the real MXNet is not installed in .oracle")
+
+CASES = [
+    (record, index)
+    for record in records()
+    if record.mxnet is not None and not record.random and record.name != "null"
+    for index, sample in enumerate(record.samples)
+    if sample.dtype != "float16"  # which MXNet computes on a GPU only, or rounds otherwise
+]
+
+
+def graph_of(record, sample):
+    """A graph of one node, and arrays for its inputs by name."""
+    arrays = sample.arrays(record.name)
+    op = record.bind(**sample.attributes)
+    inputs, fed = [], {}
+    for index, item in enumerate(arrays):
+        if isinstance(item, np.ndarray):
+            value = input_node(f"in{index}", "data")
+            fed[f"in{index}"] = item
+            inputs.append(value)
+        else:
+            inputs.append(item)
+    node = Node(op, inputs, name="node")
+    return Graph([item for item in inputs if hasattr(item, "node")], node.outputs[: op.num_visible]), fed
+
+
+def stem(record, index):
+    return f"{record.name}-{index}"
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("oracle")
+    for record, index in CASES:
+        graph, arrays = graph_of(record, record.samples[index])
+        symbol_json.save(folder / f"{stem(record, index)}.json", graph)
+        np.savez(folder / f"{stem(record, index)}.npz", **arrays)
+    subprocess.run(
+        [ORACLE, Path(__file__).with_name("run_in_mxnet.py"), folder],
+        check=True,
+        env={**os.environ, "MXNET_MKLDNN_ENABLED": "0", "MXNET_STORAGE_FALLBACK_LOG_VERBOSE": "0"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    problems = json.loads((folder / "problems.txt").read_text())
+    return folder, {Path(key).name: text for key, text in problems.items()}
+
+
+@pytest.mark.parametrize(("record", "index"), CASES, ids=[stem(*case) for case in CASES])
+def test_same_outputs_in_mxnet(record, index, answers):
+    folder, problems = answers
+    assert stem(record, index) not in problems, problems[stem(record, index)]
+    graph, arrays = graph_of(record, record.samples[index])
+    again = symbol_json.load(folder / f"{stem(record, index)}.json")
+    ours = interpret(again, [mx.nd.array(arrays[v.node.name], dtype=arrays[v.node.name].dtype) for v in again.inputs])
+    with np.load(folder / f"{stem(record, index)}.out.npz") as theirs:
+        for position, output in enumerate(ours):
+            expected = theirs[str(position)]
+            assert output.shape == expected.shape
+            scale = max(1.0, float(np.abs(expected).max())) if expected.size else 1.0
+            np.testing.assert_allclose(output.asnumpy(), expected, rtol=1e-4, atol=1e-5 * scale)
