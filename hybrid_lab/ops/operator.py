@@ -27,11 +27,15 @@ class Operator:
     name: ClassVar[str] = ""
     aliases: ClassVar[tuple[str, ...]] = ()
     family: ClassVar[str] = ""
+    mxnet: ClassVar[str | None] = None
+    """The operator's name in MXNet's files; None where MXNet has no such operator. Default: `name`."""
     fields: ClassVar[dict[str, Field]] = {}
     samples: ClassVar[list[Sample]] = []
 
     alias_safe: ClassVar[bool] = False
     view: ClassVar[bool] = False
+    identity: ClassVar[bool] = False
+    """The output is the first input, value for value."""
     random: ClassVar[bool] = False
     mode_dependent: ClassVar[bool] = False
     shape_only: ClassVar[tuple[str, ...]] = ()
@@ -47,6 +51,7 @@ class Operator:
     differentiable: ClassVar[bool] = False
     has_lowering: ClassVar[bool] = False
     run_keywords: ClassVar[frozenset[str]] = frozenset()
+    grad_wants: ClassVar[bool] = False
     _interned: ClassVar[dict[tuple[Any, ...], Operator]]
     _bound: ClassVar[dict[Any, Operator]]
 
@@ -59,7 +64,12 @@ class Operator:
         cls.family = cls.__module__.rsplit(".", 1)[-1]
         cls.fields = dict(_read_fields(cls))
         cls.input_names, cls.variadic = _read_inputs(cls)
+        if "mxnet" not in cls.__dict__:
+            # None is inherited from a family's abstract base, a name is not.
+            families = [base for base in cls.__mro__ if base not in (cls, Operator) and not getattr(base, "name", "")]
+            cls.mxnet = None if any(base.__dict__.get("mxnet", name) is None for base in families) else name
         cls.differentiable = cls.grad is not Operator.grad
+        cls.grad_wants = "wanted" in inspect.signature(cls.grad).parameters
         cls.has_lowering = cls.lower is not Operator.lower or cls.triton is not None
         cls.run_keywords = frozenset(inspect.signature(cls.numpy).parameters) & frozenset(_RUN_KEYWORDS)
         cls._interned, cls._bound = {}, {}
@@ -79,10 +89,9 @@ class Operator:
             return cls._bound[key]
         except KeyError:
             bound = cls._parse(attributes)
-            if len(cls._bound) < 4096:
-                # 1, 1.0 and True are equal as keys; only exact types may share an entry.
-                if all(type(value) in (str, int, type(None), tuple) for value in attributes.values()):
-                    cls._bound[key] = bound
+            # Keys that are equal (1, 1.0, True) parse to the same value in every type but for the sign of zero.
+            if len(cls._bound) < 4096 and not any(type(value) is float and value == 0 for value in attributes.values()):
+                cls._bound[key] = bound
             return bound
         except TypeError:
             return cls._parse(attributes)
@@ -102,7 +111,7 @@ class Operator:
 
     @classmethod
     def _intern(cls, values: dict[str, Any]) -> Operator:
-        key = tuple(values.values())
+        key = tuple(repr(value) if type(value) is float else value for value in values.values())
         found = cls._interned.get(key)
         if found is None:
             found = object.__new__(cls)
@@ -160,6 +169,11 @@ class Operator:
         """How many outputs the user sees; hidden ones come after them."""
         return self.num_outputs
 
+    def reads_values(self, index: int) -> bool:
+        """Whether input number `index` is read for more than its shape and dtype. "args" in shape_only means all variadic inputs."""
+        names = self.names()
+        return (names[index] if index < len(names) else "args") not in self.shape_only
+
     def complete(self, *shapes: Any) -> tuple[Any, ...]:
         """Fill unknown input shapes (None) and dimensions (None inside a tuple) from the known ones and the attributes."""
         return shapes
@@ -191,7 +205,10 @@ class Operator:
         return {}
 
     def grad(self, F: Any, *values: Any) -> Any:
-        """Gradients of the inputs from inputs, outputs and output gradients."""
+        """Gradients of the inputs from inputs, outputs and output gradients.
+
+        A record may name a last keyword `wanted=None`: one bool per input, None meaning all; unwanted gradients may be None.
+        """
         raise NotImplementedError(f"{self.name} is not differentiable")
 
     def lower(self, F: Any, *inputs: Any) -> Any:
@@ -215,6 +232,7 @@ def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
         for name, annotation in inspect.get_annotations(base, eval_str=True).items():
             if typing.get_origin(annotation) is ClassVar or annotation is ClassVar:
                 continue
+            seen.pop(name, None)  # a field declared again takes the place of the new declaration
             seen[name] = (annotation, base.__dict__.get(name), name not in base.__dict__)
     for name, (annotation, default, required) in seen.items():
         if not required and name in cls.__dict__:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import Sample, sample
+
+Rule = Callable[..., Any]
 
 
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -29,24 +32,29 @@ class Pointwise(Operator):
 
 
 class Unary(Pointwise):
-    """y[i] = f(x[i]). data : any shape, floating; returns : as data."""
+    """y[i] = f(x[i]). data : any shape; returns : as data."""
 
-    ufunc: Callable[..., np.ndarray]
+    ufunc: ClassVar[Callable[..., np.ndarray]]
+    integers: ClassVar[bool] = False
+    """Whether the kernel takes integer arrays itself; else they go through float64 and are cut back, as in MXNet."""
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return data
 
-    def complete(self, *shapes: Any) -> tuple[Any, ...]:
-        return shapes
-
     def numpy(self, data: Any, out: np.ndarray | None = None) -> Any:
-        return self.ufunc(data, out=out)
+        if self.integers or data.dtype.kind == "f":
+            return self.ufunc(data, out=out)
+        result = self.ufunc(data.astype(np.float64))
+        if out is None:
+            return result.astype(data.dtype)
+        np.copyto(out, result, casting="unsafe")
+        return out
 
 
 class Binary(Pointwise):
     """y = f(lhs, rhs) with NumPy's broadcasting. An immediate scalar takes the tensor's dtype first."""
 
-    ufunc: Callable[..., np.ndarray]
+    ufunc: ClassVar[Callable[..., np.ndarray]]
 
     def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
         return lhs if lhs == rhs else broadcast_shapes(self.name, lhs, rhs)
@@ -55,19 +63,22 @@ class Binary(Pointwise):
         return same_rank_shapes(*shapes)
 
     def numpy(self, lhs: Any, rhs: Any, out: np.ndarray | None = None) -> Any:
-        lhs, rhs = scalar_as(lhs, rhs), scalar_as(rhs, lhs)
-        return self.ufunc(lhs, rhs, out=out)
+        return self.ufunc(scalar_as(lhs, rhs), scalar_as(rhs, lhs), out=out)
 
 
 class Comparison(Binary):
-    """1 where the comparison holds, else 0, in the dtype of the inputs (as MXNet)."""
+    """1 where the relation holds, else 0, in the dtype of the inputs (as MXNet)."""
 
-    def numpy(self, lhs: Any, rhs: Any, out: np.ndarray | None = None) -> Any:
+    def numpy(self, lhs: Any, rhs: Any, out: np.ndarray | None = None, scratch: Any = np.empty) -> Any:
         lhs, rhs = scalar_as(lhs, rhs), scalar_as(rhs, lhs)
         if out is None:
             dtype = lhs.dtype if hasattr(lhs, "dtype") else rhs.dtype
-            out = np.empty(np.broadcast_shapes(np.shape(lhs), np.shape(rhs)), dtype)
-        return self.ufunc(lhs, rhs, out=out, casting="unsafe")
+            return self.ufunc(lhs, rhs).astype(dtype, copy=False)
+        if out.dtype == bool:
+            return self.ufunc(lhs, rhs, out=out)
+        holds = self.ufunc(lhs, rhs, out=scratch(out.shape, np.bool_))
+        np.copyto(out, holds)
+        return out
 
 
 def same_rank_shapes(lhs: Any, rhs: Any) -> tuple[Any, Any]:
@@ -83,99 +94,109 @@ def same_rank_shapes(lhs: Any, rhs: Any) -> tuple[Any, Any]:
     )
 
 
+def is_scalar(value: Any) -> bool:
+    """Whether `value` is an immediate: a Python number in place of a tensor."""
+    return isinstance(value, (int, float))
+
+
 def scalar_as(value: Any, other: Any) -> Any:
     """An immediate Python scalar in the dtype of the other operand (int32 * 0.5 multiplies by 0, as in MXNet)."""
-    if isinstance(value, (int, float)) and hasattr(other, "dtype") and other.dtype.kind != "b":
-        return other.dtype.type(value)
-    return value
+    kind = type(value)
+    if kind is not float and kind is not int and not isinstance(value, (int, float)):
+        return value
+    dtype = getattr(other, "dtype", None)
+    if dtype is None:
+        return np.float32(value)
+    if dtype.kind == "f":
+        # NumPy takes plain Python numbers in the array's dtype; float subclasses (np.float64) it does not.
+        return value if kind is float else dtype.type(value)
+    return value if dtype.kind == "b" else np.asarray(int(value)).astype(dtype)[()]
 
 
 def unary(
     name: str,
     numpy: Callable[..., Any],
-    grad: Callable[..., Any] | None,
+    grad: Rule | None,
     triton: str | None,
     onnx: Any,
     doc: str,
     aliases: Sequence[str] = (),
     samples: Sequence[Sample] | None = None,
+    integers: bool = False,
+    **members: Any,
 ) -> type[Operator]:
     """A record for y[i] = f(x[i]).
 
     numpy : f(x, out=None), as NumPy's ufuncs
     grad : (F, x, y, dy) -> dx, or None where there is none
-    triton : kernel expression with {0}
-    onnx : the ONNX operator's name, or (op, g, x) -> name
+    triton : kernel expression with {0}, or None
+    onnx : the ONNX operator's name, (op, g, x) -> name, or None
+    integers : whether `numpy` takes integer arrays and returns their dtype
+    members : further class members of the record (mxnet=None for an operator MXNet does not have)
     """
-    return _record(name, Unary, numpy, grad, triton, onnx, doc, aliases, samples or [sample((3, 4))])
+    rule = None
+    if grad is not None:
+
+        def rule(self: Any, F: Any, x: Any, y: Any, dy: Any) -> Any:
+            return grad(F, x, y, dy)
+
+    members["integers"] = integers
+    return _record(name, Unary, numpy, rule, triton, onnx, doc, aliases, samples or [sample((3, 4))], members)
 
 
 def binary(
     name: str,
     numpy: Callable[..., Any],
-    grad: Callable[..., Any] | None,
+    grad: tuple[Rule | None, Rule | None] | None,
     triton: str | None,
     onnx: Any,
     doc: str,
     aliases: Sequence[str] = (),
     samples: Sequence[Sample] | None = None,
     base: type[Binary] = Binary,
+    **members: Any,
 ) -> type[Operator]:
     """A record for y = f(a, b) with broadcasting.
 
-    grad : (F, a, b, y, dy) -> (da, db) before broadcasting is undone (that is done here), or None
+    grad : two rules (F, a, b, y, dy) -> gradient of a, of b, as if the shapes were equal (broadcasting is undone here); or None
     """
     full = None
     if grad is not None:
-        rule = grad
+        rules = grad
 
-        def full(F: Any, a: Any, b: Any, y: Any, dy: Any) -> tuple[Any, Any]:
-            da, db = rule(F, a, b, y, dy)
-            return unbroadcast(F, da, a), unbroadcast(F, db, b)
+        def full(self: Any, F: Any, a: Any, b: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
+            made = []
+            for index, (rule, value) in enumerate(zip(rules, (a, b), strict=True)):
+                skip = rule is None or is_scalar(value) or (wanted is not None and not wanted[index])
+                made.append(None if skip else F._sum_like(rule(F, a, b, y, dy), value))
+            return made[0], made[1]
 
-    default = [sample((3, 4), (3, 4)), sample((2, 3, 4), (3, 1)), sample((1, 4), (3, 1))]
-    return _record(name, base, numpy, full, triton, onnx, doc, aliases, samples or default)
-
-
-def unbroadcast(F: Any, gradient: Any, like: Any) -> Any:
-    """Sum a gradient over the axes along which `like` was broadcast; scalars (immediates) have no gradient."""
-    if gradient is None or isinstance(like, (int, float)):
-        return None
-    return F._sum_like(gradient, like)
+    default = [sample((3, 4), (3, 4)), sample((2, 3, 4), (3, 1)), sample((1, 4), (3, 1)), sample((3, 4), 0.75), sample(0.75, (3, 4))]
+    return _record(name, base, numpy, full, triton, onnx, doc, aliases, samples or default, members)
 
 
 def _record(
     name: str,
     base: type[Operator],
     numpy: Callable[..., Any],
-    grad: Callable[..., Any] | None,
+    grad: Rule | None,
     triton: str | None,
     onnx: Any,
     doc: str,
     aliases: Sequence[str],
     samples: Sequence[Sample],
+    members: dict[str, Any],
 ) -> type[Operator]:
-    caller_module = _calling_module()
     body: dict[str, Any] = {
-        "__module__": caller_module,
+        "__module__": sys._getframe(2).f_globals["__name__"],
         "__doc__": doc,
         "ufunc": staticmethod(numpy),
         "triton": triton,
         "onnx": onnx,
         "samples": list(samples),
+        **members,
     }
     if grad is not None:
-        rule = grad
-        body["grad"] = lambda self, F, *values: rule(F, *values)
+        body["grad"] = grad
     class_name = "".join(part.capitalize() for part in name.strip("_").split("_"))
     return types.new_class(class_name, (base,), {"name": name, "aliases": aliases}, lambda namespace: namespace.update(body))
-
-
-def _calling_module() -> str:
-    import sys
-
-    frame = sys._getframe(1)
-    while frame.f_globals["__name__"] == __name__:
-        assert frame.f_back is not None
-        frame = frame.f_back
-    return frame.f_globals["__name__"]

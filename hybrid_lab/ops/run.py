@@ -67,3 +67,23 @@ def apply_numpy(op: Operator, inputs: Sequence[Any], rng: tuple[int, int] | None
     outputs = run_kernel(op, inputs, rng=rng)
     visible = op.num_visible
     return outputs[0] if visible == 1 else outputs[:visible]
+
+
+def run_gradient(
+    op: Operator,
+    F: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    douts: Sequence[Any],
+    wanted: Sequence[bool] | None = None,
+) -> tuple[Any, ...]:
+    """The gradient of every input as a tuple, None where there is none or none is wanted.
+
+    outputs : all of them, hidden ones too; douts : one per visible output, None where no gradient arrives
+    wanted : one bool per input, None meaning all; saves eager work, a graph builder may leave it out
+    """
+    if op.grad_wants:
+        result = op.grad(F, *inputs, *outputs, *douts, wanted=wanted)
+    else:
+        result = op.grad(F, *inputs, *outputs, *douts)
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)

@@ -1,0 +1,253 @@
+"""Activations: relu, sigmoid, softsign, softplus and the two operators that choose one by name, Activation and LeakyReLU."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.elementwise import error_function
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.pointwise import Pointwise, unary
+from hybrid_lab.ops.sample import sample
+
+_WIDE = [sample((3, 4), low=-3.0, high=3.0), sample((2, 3, 4), low=-8.0, high=8.0)]
+
+
+def _relu(x: Any, out: np.ndarray | None = None) -> Any:
+    return np.maximum(x, x.dtype.type(0), out=out)
+
+
+relu = unary(
+    "relu",
+    _relu,
+    lambda F, x, y, dy: F._relu_grad(dy, y),
+    "tl.maximum({0}, 0.0)",
+    "Relu",
+    "max(data, 0); the gradient at 0 is 0.",
+    samples=[*_WIDE, sample((3, 4), dtype="float16")],
+    integers=True,
+)
+
+
+class ReluGrad(Pointwise, name="_relu_grad"):
+    """dy where y > 0, else 0: the gradient of relu from its output. dy, y : one shape; returns : as dy."""
+
+    mxnet = None
+    triton = "tl.where({1} > 0, {0}, 0.0)"
+    samples = [sample((3, 4), (3, 4))]
+
+    def infer_shape(self, dy: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+        return dy
+
+    def numpy(self, dy: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        return np.multiply(dy, np.greater(y, 0, out=scratch(y.shape, np.bool_)), out=out)
+
+    def grad(self, F: Any, dy: Any, y: Any, dx: Any, ddx: Any) -> tuple[Any, Any]:
+        return F._relu_grad(ddx, y), None
+
+    def onnx(self, g: Any, dy: Any, y: Any) -> Any:
+        return g.Where(g.Greater(y, g.const(0, g.dtype(y))), dy, g.const(0, g.dtype(dy)))
+
+
+def _sigmoid(x: Any, out: np.ndarray | None = None) -> Any:
+    # 0.5 * (tanh(x / 2) + 1): no overflow at either end.
+    half = np.multiply(x, x.dtype.type(0.5), out=out)
+    result = np.tanh(half, out=half)
+    result += result.dtype.type(1)
+    result *= result.dtype.type(0.5)
+    return result
+
+
+sigmoid = unary(
+    "sigmoid",
+    _sigmoid,
+    lambda F, x, y, dy: dy * (y * (1.0 - y)),
+    "tl.sigmoid({0})",
+    "Sigmoid",
+    "1 / (1 + exp(-data)).",
+    samples=_WIDE,
+)
+
+
+def _softsign(x: Any, out: np.ndarray | None = None) -> Any:
+    size = np.abs(x)
+    size += size.dtype.type(1)
+    return np.divide(x, size, out=out)
+
+
+softsign = unary(
+    "softsign",
+    _softsign,
+    lambda F, x, y, dy: dy / F.square(F.abs(x) + 1.0),
+    "({0} / (1.0 + tl.abs({0})))",
+    "Softsign",
+    "data / (1 + |data|).",
+    samples=_WIDE,
+)
+
+
+def _softplus(x: Any, out: np.ndarray | None = None) -> Any:
+    return np.logaddexp(x, x.dtype.type(0), out=out)
+
+
+softrelu = unary(
+    "_softrelu",
+    _softplus,
+    lambda F, x, y, dy: dy * F.sigmoid(x),
+    "(tl.maximum({0}, 0.0) + tl.log(1.0 + tl.exp(-tl.abs({0}))))",
+    "Softplus",
+    "log(1 + exp(data)).",
+    aliases=("softrelu", "softplus"),
+    samples=_WIDE,
+    mxnet=None,
+)
+
+
+class Activation(Pointwise, name="Activation"):
+    """The activation named by `act_type`. data : any shape, floating; returns : as data."""
+
+    act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"]
+    samples = [sample((2, 3, 4), low=-3.0, high=3.0, act_type=name) for name in ("relu", "sigmoid", "softrelu", "softsign", "tanh")]
+
+    @property
+    def plain(self) -> Operator:
+        """The operator this one stands for."""
+        from hybrid_lab.ops.operator import get
+
+        return get(self.act_type).bind()
+
+    @property
+    def triton(self) -> str | None:  # type: ignore[override]
+        return self.plain.triton
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return self.plain.numpy(data, out=out)
+
+    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+        return self.plain.grad(F, x, y, dy)
+
+    def lower(self, F: Any, x: Any) -> Any:
+        return getattr(F, self.act_type)(x)
+
+    def onnx(self, g: Any, x: Any) -> Any:
+        return g.emit(self.plain, (x,))
+
+
+_SELU_ALPHA, _SELU_LAMBDA = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+class LeakyReLU(Operator, name="LeakyReLU"):
+    """Rectifiers with something left below zero, chosen by `act_type`.
+
+    leaky : slope * data below zero;  prelu : the same with a learned slope per channel (input gamma)
+    elu : slope * (exp(data) - 1);  selu : elu with the fixed constants of self-normalizing networks
+    gelu : data * (1 + erf(data / sqrt(2))) / 2, over the whole line
+    rrelu : the mean of both bounds as the slope (predict mode only)
+    data : any shape; gamma (prelu) : (channels,) or (1,); returns : as data
+    """
+
+    act_type: Literal["leaky", "prelu", "elu", "selu", "gelu", "rrelu"] = "leaky"
+    slope: float = 0.25
+    lower_bound: float = 0.125
+    upper_bound: float = 0.334
+    alias_safe = False
+    samples = [
+        sample((2, 3, 4), low=-3.0, high=3.0),
+        sample((2, 3, 4), low=-3.0, high=3.0, act_type="leaky", slope=0.1),
+        sample((2, 3, 4), low=-3.0, high=3.0, act_type="elu", slope=0.7),
+        sample((2, 3, 4), low=-3.0, high=3.0, act_type="selu"),
+        sample((2, 3, 4), low=-3.0, high=3.0, act_type="gelu"),
+        sample((2, 3, 4), (3,), low=-3.0, high=3.0, act_type="prelu"),
+        sample((2, 3), (1,), low=-3.0, high=3.0, act_type="prelu"),
+    ]
+
+    def names(self) -> tuple[str, ...]:
+        return ("data", "gamma") if self.act_type == "prelu" else ("data",)
+
+    def complete(self, data: Any, gamma: Any = None) -> tuple[Any, ...]:
+        if self.act_type != "prelu":
+            return (data,)
+        if gamma is None and data is not None:
+            gamma = (data[1] if len(data) > 1 else 1,)
+        return data, gamma
+
+    def infer_shape(self, data: tuple[int, ...], gamma: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        if gamma is not None and gamma != (1,) and (len(data) < 2 or gamma != (data[1],)):
+            raise ShapeError(f"LeakyReLU: gamma has shape {gamma}; data {data} needs ({data[1] if len(data) > 1 else 1},) or (1,)")
+        return data
+
+    def numpy(self, data: Any, gamma: Any = None, out: Any = None) -> Any:
+        if out is None:
+            out = np.empty_like(data)
+        if self.act_type == "gelu":
+            error_function(data * data.dtype.type(math.sqrt(0.5)), out=out)
+            out += out.dtype.type(1)
+            out *= data
+            out *= out.dtype.type(0.5)
+            return out
+        if self.act_type in ("elu", "selu"):
+            slope, scale = (_SELU_ALPHA, _SELU_LAMBDA) if self.act_type == "selu" else (self.slope, 1.0)
+            np.expm1(np.minimum(data, data.dtype.type(0)), out=out)
+            out *= out.dtype.type(slope)
+            np.copyto(out, data, where=data > 0)
+            if scale != 1.0:
+                out *= out.dtype.type(scale)
+            return out
+        np.multiply(data, self._slope(data, gamma), out=out)
+        np.copyto(out, data, where=data > 0)
+        return out
+
+    def _slope(self, data: Any, gamma: Any) -> Any:
+        if self.act_type == "prelu":
+            return gamma.reshape((-1,) + (1,) * max(data.ndim - 2, 0))
+        return data.dtype.type(self.mean_slope)
+
+    @property
+    def mean_slope(self) -> float:
+        """The slope below zero of leaky and rrelu."""
+        return (self.lower_bound + self.upper_bound) / 2 if self.act_type == "rrelu" else self.slope
+
+    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+        dy, y = rest[-1], rest[-2]
+        if self.act_type == "gelu":
+            cumulative = (F.erf(data * math.sqrt(0.5)) + 1.0) * 0.5
+            return dy * (cumulative + data * F.exp(data * data * -0.5) * (1.0 / math.sqrt(2.0 * math.pi)))
+        above = F.broadcast_greater(data, 0.0)
+        if self.act_type in ("elu", "selu"):
+            slope, scale = (_SELU_ALPHA, _SELU_LAMBDA) if self.act_type == "selu" else (self.slope, 1.0)
+            return dy * F.where(above, F.ones_like(data) * scale, y + slope * scale)
+        if self.act_type == "prelu":
+            gamma = F._channel_like(rest[0], data)
+            below = dy * (1.0 - above)
+            dgamma = F._sum_like(below * data, gamma)
+            return dy * above + below * gamma, F.reshape_like(dgamma, rest[0])
+        return F.where(above, dy, dy * self.mean_slope)
+
+    def lower(self, F: Any, data: Any, gamma: Any = None) -> Any:
+        if self.act_type == "gelu":
+            return data * (F.erf(data * math.sqrt(0.5)) + 1.0) * 0.5
+        if self.act_type in ("elu", "selu"):
+            slope, scale = (_SELU_ALPHA, _SELU_LAMBDA) if self.act_type == "selu" else (self.slope, 1.0)
+            return F.where(F.broadcast_greater(data, 0.0), data * scale, F.expm1(F.broadcast_minimum(data, 0.0)) * (slope * scale))
+        below = data * (F._channel_like(gamma, data) if self.act_type == "prelu" else self.mean_slope)
+        return F.where(F.broadcast_greater(data, 0.0), data, below)
+
+    def onnx(self, g: Any, data: Any, gamma: Any = None) -> Any:
+        dtype = g.dtype(data)
+        if self.act_type == "gelu":
+            inner = g.Add(g.Erf(g.Mul(data, g.const(math.sqrt(0.5), dtype))), g.const(1, dtype))
+            return g.Mul(g.Mul(data, inner), g.const(0.5, dtype))
+        if self.act_type == "elu":
+            return g.Elu(data, alpha=self.slope)
+        if self.act_type == "selu":
+            return g.Selu(data, alpha=_SELU_ALPHA, gamma=_SELU_LAMBDA)
+        if self.act_type == "prelu":
+            rank = len(g.shape(data))
+            return g.PRelu(data, g.Reshape(gamma, g.const([-1] + [1] * max(rank - 2, 0), "int64")))
+        return g.LeakyRelu(data, alpha=self.mean_slope)

@@ -1,0 +1,205 @@
+"""Arithmetic of two operands with broadcasting: add, sub, mul, div, mod, power, maximum, minimum, hypot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.ops.pointwise import Binary, binary, is_scalar
+from hybrid_lab.ops.sample import sample
+
+_POSITIVE = [
+    sample((3, 4), (3, 4), low=0.3, high=2.0),
+    sample((2, 3, 4), (3, 1), low=0.3, high=2.0),
+    sample((3, 4), 1.7, low=0.3, high=2.0),
+    sample(1.7, (3, 4), low=0.3, high=2.0),
+    sample((3, 4), 2, low=-1.0, high=2.0),
+]
+
+broadcast_add = binary(
+    "broadcast_add",
+    numpy=np.add,
+    grad=(lambda F, a, b, y, dy: dy, lambda F, a, b, y, dy: dy),
+    triton="{0} + {1}",
+    onnx="Add",
+    doc="lhs + rhs, with broadcasting. lhs, rhs : tensors or one of them a number, of one dtype; returns : that dtype.",
+    aliases=("elemwise_add", "_plus", "_Plus", "_add", "_grad_add", "broadcast_plus", "add"),
+)
+
+broadcast_sub = binary(
+    "broadcast_sub",
+    numpy=np.subtract,
+    grad=(lambda F, a, b, y, dy: dy, lambda F, a, b, y, dy: -dy),
+    triton="{0} - {1}",
+    onnx="Sub",
+    doc="lhs - rhs, with broadcasting.",
+    aliases=("elemwise_sub", "_minus", "_Minus", "_sub", "broadcast_minus", "subtract"),
+)
+
+broadcast_mul = binary(
+    "broadcast_mul",
+    numpy=np.multiply,
+    grad=(lambda F, a, b, y, dy: dy * b, lambda F, a, b, y, dy: dy * a),
+    triton="{0} * {1}",
+    onnx="Mul",
+    doc="lhs * rhs, with broadcasting.",
+    aliases=("elemwise_mul", "_mul", "_Mul", "multiply"),
+)
+
+
+def _divide(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
+    dtype = (a if hasattr(a, "dtype") else b).dtype
+    if dtype.kind == "f":
+        return np.divide(a, b, out=out)
+    # C's division: towards zero. 0 where the divisor is 0, which would stop MXNet's process.
+    a, b = np.asarray(a), np.asarray(b)
+    quotient = np.zeros(np.broadcast_shapes(a.shape, b.shape)) if out is None else np.zeros(out.shape)
+    np.divide(a, b, out=quotient, where=b != 0)
+    if out is None:
+        return np.trunc(quotient).astype(dtype)
+    np.copyto(out, np.trunc(quotient), casting="unsafe")
+    return out
+
+
+broadcast_div = binary(
+    "broadcast_div",
+    numpy=_divide,
+    grad=(lambda F, a, b, y, dy: dy / b, lambda F, a, b, y, dy: -dy * y / b),
+    triton="{0} / {1}",
+    onnx="Div",
+    doc="lhs / rhs, with broadcasting. Integers divide as in C, towards zero.",
+    aliases=("elemwise_div", "_div", "_Div", "divide", "_true_divide"),
+    samples=[*_POSITIVE, sample((4,), 2, dtype="int32", low=-9, high=9, gradient=False)],
+)
+
+
+def _modulo(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
+    if is_scalar(b) and b != 0:
+        return np.mod(a, b, out=out)
+    divisor = np.asarray(b)
+    zero = divisor == 0
+    if not zero.any():
+        return np.mod(a, b, out=out)
+    result = np.mod(a, np.where(zero, divisor.dtype.type(1), divisor), out=out)
+    np.copyto(result, 0, where=zero)
+    return result
+
+
+broadcast_mod = binary(
+    "broadcast_mod",
+    numpy=_modulo,
+    grad=(lambda F, a, b, y, dy: dy, lambda F, a, b, y, dy: -dy * F.floor(F.broadcast_div(a, b))),
+    triton="tl.where({1} == 0, 0.0, {0} - tl.floor({0} / {1}) * {1})",
+    onnx=lambda op, g, a, b: _onnx_modulo(g, a, b),
+    doc="lhs modulo rhs with the sign of rhs, and 0 where rhs is 0 (as MXNet).",
+    aliases=("_mod", "_Mod", "modulo"),
+    samples=[
+        sample((3, 4), (3, 4), low=0.3, high=4.0),
+        sample((2, 3, 4), (3, 1), low=-4.0, high=-0.3),
+        sample((3, 4), 0.7, low=-4.0, high=4.0),
+        sample(5.3, (3, 4), low=0.3, high=4.0),
+        sample(np.array([5.0, -5.0, 7.0], "float32"), np.array([-3.0, 3.0, 0.0], "float32"), gradient=False),
+    ],
+)
+
+
+def _onnx_modulo(g: Any, a: Any, b: Any) -> Any:
+    zero, one = g.const(0, g.dtype(b)), g.const(1, g.dtype(b))
+    is_zero = g.Equal(b, zero)
+    divisor = g.Where(is_zero, one, b)
+    rest = g.Sub(a, g.Mul(g.Floor(g.Div(a, divisor)), divisor))
+    return g.Where(is_zero, zero, rest)
+
+
+def _power(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
+    dtype = (a if hasattr(a, "dtype") else b).dtype
+    if dtype.kind != "f":
+        result = np.power(np.asarray(a, np.float64), b)
+        if out is None:
+            return result.astype(dtype)
+        np.copyto(out, result, casting="unsafe")
+        return out
+    if is_scalar(b):
+        fast = _POWERS.get(float(b))
+        if fast is not None:
+            return fast(a, out=out)
+    return np.power(a, b, out=out)
+
+
+_POWERS = {2.0: np.square, 0.5: np.sqrt, -1.0: np.reciprocal, 1.0: np.positive}
+
+
+def _power_base(F: Any, a: Any, b: Any, y: Any, dy: Any) -> Any:
+    if is_scalar(b):
+        if b == 2:
+            return dy * (a * 2.0)
+        return dy * (F.broadcast_power(a, b - 1.0) * float(b))
+    return dy * (b * F.broadcast_power(a, b - 1.0))
+
+
+def _power_exponent(F: Any, a: Any, b: Any, y: Any, dy: Any) -> Any:
+    if is_scalar(a):
+        return dy * y * float(np.log(a))
+    return dy * y * F.log(a)
+
+
+def _onnx_power(op: Any, g: Any, a: Any, b: Any) -> Any:
+    return g.Pow(a, b)
+
+
+broadcast_power = binary(
+    "broadcast_power",
+    numpy=_power,
+    grad=(_power_base, _power_exponent),
+    triton=(
+        "tl.where({1} == 0, 1.0, tl.exp2({1} * tl.log2(tl.abs({0}))) * tl.where({0} >= 0, 1.0, "
+        "tl.where(({1}) % 1.0 != 0, float('nan'), tl.where(({1}) % 2.0 == 0, 1.0, -1.0))))"
+    ),
+    onnx=_onnx_power,
+    doc="lhs to the power of rhs, with broadcasting.",
+    aliases=("_power", "_Power", "power"),
+    samples=_POSITIVE,
+)
+
+broadcast_maximum = binary(
+    "broadcast_maximum",
+    numpy=np.maximum,
+    grad=(
+        lambda F, a, b, y, dy: dy * F.broadcast_greater_equal(a, b),
+        lambda F, a, b, y, dy: dy * F.broadcast_lesser(a, b),
+    ),
+    triton="tl.maximum({0}, {1})",
+    onnx="Max",
+    doc="The larger of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs.",
+    aliases=("_maximum", "_Maximum", "maximum"),
+)
+
+broadcast_minimum = binary(
+    "broadcast_minimum",
+    numpy=np.minimum,
+    grad=(
+        lambda F, a, b, y, dy: dy * F.broadcast_lesser_equal(a, b),
+        lambda F, a, b, y, dy: dy * F.broadcast_greater(a, b),
+    ),
+    triton="tl.minimum({0}, {1})",
+    onnx="Min",
+    doc="The smaller of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs.",
+    aliases=("_minimum", "_Minimum", "minimum"),
+)
+
+
+class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):
+    """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
+
+    ufunc = staticmethod(np.hypot)
+    triton = "tl.sqrt({0} * {0} + {1} * {1})"
+    samples = _POSITIVE[:3]
+
+    def grad(self, F: Any, a: Any, b: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        da = None if is_scalar(a) else F._sum_like(dy * a / y, a)
+        db = None if is_scalar(b) else F._sum_like(dy * b / y, b)
+        return da, db
+
+    def onnx(self, g: Any, a: Any, b: Any) -> Any:
+        return g.Sqrt(g.Add(g.Mul(a, a), g.Mul(b, b)))

@@ -1,0 +1,229 @@
+"""Convolution over one to three spatial axes, and its gradients as operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops import conv_kernels
+from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.conv_kernels import Geometry
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.sample import sample
+
+LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+class _Convolving(Operator):
+    """Base of Convolution and its gradients: the shared attributes."""
+
+    kernel: Shape
+    stride: Shape = ()
+    dilate: Shape = ()
+    pad: Shape = ()
+    num_filter: int
+    num_group: int = 1
+    no_bias: bool = False
+    layout: str | None = None
+
+    def check(self) -> None:
+        rank = len(self.kernel)
+        if rank not in LAYOUTS:
+            raise AttributeSpecError(f"Convolution: kernel={self.kernel}; one to three spatial axes are supported")
+        for name in ("stride", "dilate", "pad"):
+            given = getattr(self, name)
+            if given and len(given) != rank:
+                raise AttributeSpecError(f"Convolution: {name}={given} has not one number per axis of kernel={self.kernel}")
+        if any(number < 1 for number in (*self.kernel, *self.stride, *self.dilate)) or any(number < 0 for number in self.pad):
+            raise AttributeSpecError("Convolution: kernel, stride and dilate count from 1, pad from 0")
+        if self.num_filter < 1 or self.num_group < 1 or self.num_filter % self.num_group:
+            raise AttributeSpecError(f"Convolution: num_filter={self.num_filter} must be a multiple of num_group={self.num_group}")
+        if self.layout not in (None, "None", LAYOUTS[rank]):
+            raise AttributeSpecError(
+                f"Convolution: layout {self.layout!r} is not supported with kernel={self.kernel}; use {LAYOUTS[rank]!r} and F.transpose the data"
+            )
+
+    @property
+    def geometry(self) -> Geometry:
+        rank = len(self.kernel)
+        ones, zeros = (1,) * rank, (0,) * rank
+        return Geometry(self.kernel, self.stride or ones, self.dilate or ones, self.pad or zeros, self.num_group)
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The attributes that a gradient has in common with the convolution."""
+        return {key: self.attributes[key] for key in ("kernel", "stride", "dilate", "pad", "num_filter", "num_group")}
+
+    def output_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the output for that data. Raises ShapeError."""
+        if len(data) != len(self.kernel) + 2:
+            wanted = LAYOUTS[len(self.kernel)]
+            raise ShapeError(f"Convolution: data has shape {data}; kernel={self.kernel} needs {len(wanted)} dimensions ({wanted})")
+        output = self.geometry.output(data[2:])
+        if any(size < 1 for size in output):
+            raise ShapeError(f"Convolution: kernel={self.kernel} (dilate={self.dilate}, pad={self.pad}) does not fit into data {data}")
+        return (data[0], self.num_filter, *output)
+
+    def weight_shape(self, channels: int) -> tuple[int, ...]:
+        """Shape of the weight for that many input channels. Raises ShapeError."""
+        if channels % self.num_group:
+            raise ShapeError(f"Convolution: {channels} channels cannot be cut into num_group={self.num_group} groups")
+        return (self.num_filter, channels // self.num_group, *self.kernel)
+
+    def emit_attributes(self) -> dict[str, Any]:
+        """ONNX attributes of the convolution."""
+        geometry = self.geometry
+        return {
+            "kernel_shape": list(self.kernel),
+            "strides": list(geometry.stride),
+            "dilations": list(geometry.dilate),
+            "pads": [*geometry.pad, *geometry.pad],
+            "group": self.num_group,
+        }
+
+
+def _prepared(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    return out if out is not None and out.flags.c_contiguous else np.empty(shape, dtype)
+
+
+def _delivered(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    if out is not None and result is not out:
+        np.copyto(out, result)
+        return out
+    return result
+
+
+class Convolution(_Convolving, name="Convolution"):
+    """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels.
+
+    data : (n, c, *spatial); weight : (num_filter, c / num_group, *kernel); bias : (num_filter,)
+    returns : (n, num_filter, *output), output = (size + 2 pad - dilate (kernel - 1) - 1) // stride + 1
+    """
+
+    samples = [
+        sample((2, 3, 7), (4, 3, 3), (4,), kernel=3, num_filter=4),
+        sample((2, 3, 7, 6), (4, 3, 3, 2), (4,), kernel=(3, 2), num_filter=4),
+        sample((2, 3, 7, 6), (4, 3, 3, 3), kernel=(3, 3), stride=(2, 1), pad=(1, 2), num_filter=4, no_bias=True),
+        sample((2, 4, 8, 8), (6, 2, 3, 3), (6,), kernel=(3, 3), dilate=(2, 2), num_group=2, num_filter=6),
+        sample((1, 3, 6, 6), (3, 1, 3, 3), kernel=(3, 3), pad=(1, 1), num_group=3, num_filter=3, no_bias=True),
+        sample((2, 4, 5, 5), (6, 4, 1, 1), (6,), kernel=(1, 1), num_filter=6),
+        sample((2, 4, 5, 5), (6, 4, 1, 1), kernel=(1, 1), stride=(2, 2), num_filter=6, no_bias=True),
+        sample((1, 2, 4, 5, 4), (3, 2, 2, 2, 2), (3,), kernel=(2, 2, 2), num_filter=3),
+    ]
+
+    def names(self) -> tuple[str, ...]:
+        return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
+
+    def complete(self, data: Any, weight: Any = None, bias: Any = None) -> tuple[Any, ...]:
+        if data is not None and len(data) > 1 and data[1] is not None:
+            known = self.weight_shape(data[1])
+            weight = known if weight is None or None in weight else weight
+        elif weight is None:
+            weight = (self.num_filter, None, *self.kernel)
+        if self.no_bias:
+            return data, weight
+        return data, weight, (self.num_filter,) if bias is None or None in bias else bias
+
+    def infer_shape(self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        result = self.output_shape(data)
+        wanted = self.weight_shape(data[1])
+        if weight != wanted:
+            raise ShapeError(f"Convolution: data {data} needs a weight of shape {wanted}, it has {weight}")
+        if bias is not None and bias != (self.num_filter,):
+            raise ShapeError(f"Convolution: the bias has shape {bias}, num_filter={self.num_filter} needs {(self.num_filter,)}")
+        return result
+
+    def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
+        target = _prepared(out, self.output_shape(data.shape), data.dtype)
+        return _delivered(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
+
+    def grad(self, F: Any, data: Any, weight: Any, *rest: Any, wanted: Any = None) -> tuple[Any, ...]:
+        dy = rest[-1]
+        wanted = (True, True, True) if wanted is None else wanted
+        ddata = F._conv_data_grad(dy, data, weight, **self.shared) if wanted[0] else None
+        dweight = F._conv_weight_grad(dy, data, weight, **self.shared) if wanted[1] else None
+        if self.no_bias:
+            return ddata, dweight
+        return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
+
+    def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
+        return g.Conv(data, weight, *([bias] if bias else []), **self.emit_attributes())
+
+
+class ConvDataGrad(_Convolving, name="_conv_data_grad"):
+    """The gradient of Convolution's data. dy : its output; data : read for its shape; weight; returns : the shape of data."""
+
+    mxnet = None
+    shape_only = ("data",)
+    samples = [
+        sample((2, 4, 5, 5), (2, 3, 7, 6), (4, 3, 3, 2), kernel=(3, 2), num_filter=4),
+        sample((2, 4, 4, 8), (2, 3, 7, 6), (4, 3, 3, 3), kernel=(3, 3), stride=(2, 1), pad=(1, 2), num_filter=4),
+        sample((2, 6, 4, 4), (2, 4, 8, 8), (6, 2, 3, 3), kernel=(3, 3), dilate=(2, 2), num_group=2, num_filter=6),
+        sample((2, 6, 3, 3), (2, 4, 6, 6), (6, 4, 1, 1), kernel=(1, 1), stride=(2, 2), num_filter=6),
+        sample((2, 6, 5, 5), (2, 4, 5, 5), (6, 4, 1, 1), kernel=(1, 1), num_filter=6),
+    ]
+
+    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        target = _prepared(out, data.shape, dy.dtype)
+        return _delivered(conv_kernels.data_gradient(dy, weight, self.geometry, target, scratch), out)
+
+    def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+        return F.Convolution(d, weight, no_bias=True, **self.shared), None, F._conv_weight_grad(dy, d, weight, **self.shared)
+
+    def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+        geometry, shape = self.geometry, g.shape(data)
+        # What the forward's division by the stride left over at the far end.
+        rest = [
+            size + 2 * pad - dilate * (kernel - 1) - 1 - (out - 1) * stride
+            for size, pad, dilate, kernel, out, stride in zip(
+                shape[2:], geometry.pad, geometry.dilate, geometry.kernel, g.shape(dy)[2:], geometry.stride, strict=True
+            )
+        ]
+        return g.ConvTranspose(dy, weight, output_padding=rest, **self.emit_attributes())
+
+
+class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
+    """The gradient of Convolution's weight. dy : its output; data; weight : read for its shape; returns : the shape of weight."""
+
+    mxnet = None
+    shape_only = ("weight",)
+    samples = ConvDataGrad.samples
+
+    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+        return weight
+
+    def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        target = _prepared(out, weight.shape, dy.dtype)
+        return _delivered(conv_kernels.weight_gradient(dy, data, self.geometry, target, scratch), out)
+
+    def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+        return F.Convolution(data, d, no_bias=True, **self.shared), F._conv_data_grad(dy, data, d, **self.shared), None
+
+    def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+        """One matrix product of dy with the patches of data, which Slice and Concat gather."""
+        geometry, shape, output = self.geometry, g.shape(data), g.shape(dy)[2:]
+        rank, groups, channels = len(output), self.num_group, shape[1]
+        if any(geometry.pad):
+            borders = [0, 0, *geometry.pad] * 2
+            data = g.Pad(data, g.const(borders, "int64"), g.const(0, g.dtype(data)))
+        order = [1, 0, *range(2, rank + 2)]
+        axes = g.const(list(range(2, rank + 2)), "int64")
+        steps = g.const(list(geometry.stride), "int64")
+        turned = g.Transpose(data, perm=order)
+        parts = []
+        for _, where in geometry.places(output):
+            starts = g.const([part.start for part in where], "int64")
+            ends = g.const([part.stop for part in where], "int64")
+            part = g.Slice(turned, starts, ends, axes, steps)
+            parts.append(g.Reshape(part, g.const([groups, channels // groups, 1, -1], "int64")))
+        patches = g.Concat(*parts, axis=2) if len(parts) > 1 else parts[0]
+        rows = channels // groups * len(parts)
+        patches = g.Reshape(patches, g.const([groups, rows, -1], "int64"))
+        left = g.Reshape(g.Transpose(dy, perm=order), g.const([groups, self.num_filter // groups, -1], "int64"))
+        result = g.MatMul(left, g.Transpose(patches, perm=[0, 2, 1]))
+        return g.Reshape(result, g.const(list(g.shape(weight)), "int64"))

@@ -1,0 +1,514 @@
+"""Elementwise maths of one operand: signs, rounding, powers, exponentials, trigonometry, error function, dtype casts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.ops.attributes import DType
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.pointwise import Pointwise, unary
+from hybrid_lab.ops.sample import ints, sample
+
+_SIGNED = [sample((3, 4)), sample((2, 3, 4), low=-3.0, high=3.0)]
+_POSITIVE = [sample((3, 4), low=0.1, high=3.0), sample((2, 2), dtype="float16", low=0.5, high=3.0)]
+_INSIDE = [sample((3, 4), low=-0.9, high=0.9)]
+_ROUNDED = [sample((3, 4), low=-3.0, high=3.0), sample(np.array([0.5, 1.5, 2.5, -0.5, -1.5], "float32"), gradient=False)]
+_COUNTED = sample((3, 4), dtype="int32", low=-5, high=5, gradient=False)
+
+
+def _zero(F: Any, x: Any, y: Any, dy: Any) -> Any:
+    return F.zeros_like(dy)
+
+
+negative = unary(
+    "negative",
+    np.negative,
+    lambda F, x, y, dy: -dy,
+    "-{0}",
+    "Neg",
+    "-data.",
+    aliases=("_np_negative",),
+    samples=[*_SIGNED, _COUNTED],
+    integers=True,
+)
+abs_ = unary(
+    "abs",
+    np.abs,
+    lambda F, x, y, dy: dy * F.sign(x),
+    "tl.abs({0})",
+    "Abs",
+    "The absolute value.",
+    samples=[*_SIGNED, _COUNTED],
+    integers=True,
+)
+sign = unary(
+    "sign",
+    np.sign,
+    _zero,
+    "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, 0.0))",
+    "Sign",
+    "-1, 0 or 1; gradient 0.",
+    samples=[*_SIGNED, _COUNTED],
+    integers=True,
+)
+
+
+def _half_away(x: Any, out: np.ndarray | None = None) -> Any:
+    """Round halves away from zero, as C's round."""
+    return np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x, out=out)
+
+
+def _half_down(x: Any, out: np.ndarray | None = None) -> Any:
+    """Round halves downwards, as MXNet's rint."""
+    return np.ceil(np.subtract(x, x.dtype.type(0.5), out=out), out=out)
+
+
+def _onnx_half_away(op: Any, g: Any, x: Any) -> Any:
+    return g.Mul(g.Sign(x), g.Floor(g.Add(g.Abs(x), g.const(0.5, g.dtype(x)))))
+
+
+round_ = unary(
+    "round",
+    _half_away,
+    _zero,
+    "tl.where({0} < 0, -tl.floor(0.5 - {0}), tl.floor({0} + 0.5))",
+    _onnx_half_away,
+    "The nearest whole number; halves go away from zero. Gradient 0.",
+    samples=_ROUNDED,
+)
+rint = unary(
+    "rint",
+    _half_down,
+    _zero,
+    "tl.ceil({0} - 0.5)",
+    lambda op, g, x: g.Ceil(g.Sub(x, g.const(0.5, g.dtype(x)))),
+    "The nearest whole number; halves go down (as MXNet). Gradient 0.",
+    samples=_ROUNDED,
+)
+ceil = unary("ceil", np.ceil, _zero, "tl.ceil({0})", "Ceil", "The least whole number not below data. Gradient 0.", samples=_ROUNDED)
+floor = unary("floor", np.floor, _zero, "tl.floor({0})", "Floor", "The largest whole number not above data. Gradient 0.", samples=_ROUNDED)
+
+
+def _onnx_truncate(op: Any, g: Any, x: Any) -> Any:
+    return g.Mul(g.Sign(x), g.Floor(g.Abs(x)))
+
+
+trunc = unary(
+    "trunc",
+    np.trunc,
+    _zero,
+    "tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))",
+    _onnx_truncate,
+    "data without its fraction. Gradient 0.",
+    samples=_ROUNDED,
+)
+fix = unary(
+    "fix",
+    np.trunc,
+    _zero,
+    "tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))",
+    _onnx_truncate,
+    "The nearest whole number towards zero. Gradient 0.",
+    samples=_ROUNDED,
+)
+
+square = unary(
+    "square",
+    np.square,
+    lambda F, x, y, dy: dy * (x * 2.0),
+    "{0} * {0}",
+    lambda op, g, x: g.Mul(x, x),
+    "data^2.",
+    samples=[*_SIGNED, _COUNTED],
+    integers=True,
+)
+sqrt = unary("sqrt", np.sqrt, lambda F, x, y, dy: dy * 0.5 / y, "tl.sqrt({0})", "Sqrt", "The square root.", samples=_POSITIVE)
+
+
+def _rsqrt(x: Any, out: np.ndarray | None = None) -> Any:
+    root = np.sqrt(x, out=out)
+    return np.reciprocal(root, out=out)
+
+
+rsqrt = unary(
+    "rsqrt",
+    _rsqrt,
+    lambda F, x, y, dy: dy * (y * y * y) * -0.5,
+    "(1.0 / tl.sqrt({0}))",
+    lambda op, g, x: g.Reciprocal(g.Sqrt(x)),
+    "1 / sqrt(data).",
+    samples=_POSITIVE,
+)
+
+
+def _onnx_cbrt(op: Any, g: Any, x: Any) -> Any:
+    return g.Mul(g.Sign(x), g.Pow(g.Abs(x), g.const(1 / 3, g.dtype(x))))
+
+
+cbrt = unary(
+    "cbrt",
+    np.cbrt,
+    lambda F, x, y, dy: dy / (y * y * 3.0),
+    "tl.where({0} == 0, 0.0, tl.where({0} < 0, -1.0, 1.0) * tl.exp2(tl.log2(tl.abs({0})) * 0.3333333333333333))",
+    _onnx_cbrt,
+    "The cube root.",
+    samples=[sample((3, 4)), sample((3, 4), low=0.2, high=4.0)],
+)
+
+
+def _rcbrt(x: Any, out: np.ndarray | None = None) -> Any:
+    root = np.cbrt(x, out=out)
+    return np.reciprocal(root, out=out)
+
+
+rcbrt = unary(
+    "rcbrt",
+    _rcbrt,
+    lambda F, x, y, dy: dy * y / x * (-1.0 / 3.0),
+    "tl.where({0} < 0, -1.0, 1.0) * tl.exp2(tl.log2(tl.abs({0})) * -0.3333333333333333)",
+    lambda op, g, x: g.Reciprocal(_onnx_cbrt(op, g, x)),
+    "1 / cbrt(data).",
+    samples=_POSITIVE,
+)
+
+
+def _reciprocal(x: Any, out: np.ndarray | None = None) -> Any:
+    return np.divide(x.dtype.type(1), x, out=out)
+
+
+reciprocal = unary(
+    "reciprocal", _reciprocal, lambda F, x, y, dy: -dy * (y * y), "(1.0 / {0})", "Reciprocal", "1 / data.", samples=_POSITIVE
+)
+
+exp = unary("exp", np.exp, lambda F, x, y, dy: dy * y, "tl.exp({0})", "Exp", "e^data.", samples=[*_SIGNED, sample((2, 3), dtype="float16")])
+expm1 = unary(
+    "expm1",
+    np.expm1,
+    lambda F, x, y, dy: dy * (y + 1.0),
+    "tl.where(tl.abs({0}) < 0.01, {0} * (1.0 + {0} * (0.5 + {0} * 0.16666666666666666)), tl.exp({0}) - 1.0)",
+    lambda op, g, x: g.Sub(g.Exp(x), g.const(1, g.dtype(x))),
+    "e^data - 1.",
+    samples=_SIGNED,
+)
+log = unary("log", np.log, lambda F, x, y, dy: dy / x, "tl.log({0})", "Log", "The natural logarithm.", samples=_POSITIVE)
+
+
+def _scaled_log(base: float) -> Any:
+    return lambda op, g, x: g.Mul(g.Log(x), g.const(1 / math.log(base), g.dtype(x)))
+
+
+log10 = unary(
+    "log10",
+    np.log10,
+    lambda F, x, y, dy: dy / (x * math.log(10.0)),
+    "(tl.log2({0}) * 0.30102999566398120)",
+    _scaled_log(10.0),
+    "The logarithm to base 10.",
+    samples=_POSITIVE,
+)
+log2 = unary(
+    "log2",
+    np.log2,
+    lambda F, x, y, dy: dy / (x * math.log(2.0)),
+    "tl.log2({0})",
+    _scaled_log(2.0),
+    "The logarithm to base 2.",
+    samples=_POSITIVE,
+)
+log1p = unary(
+    "log1p",
+    np.log1p,
+    lambda F, x, y, dy: dy / (x + 1.0),
+    "tl.where(tl.abs({0}) < 0.01, {0} * (1.0 - {0} * (0.5 - {0} * (0.3333333333333333 - {0} * 0.25))), tl.log(1.0 + {0}))",
+    lambda op, g, x: g.Log(g.Add(x, g.const(1, g.dtype(x)))),
+    "log(1 + data).",
+    samples=[sample((3, 4), low=-0.8, high=3.0)],
+)
+
+sin = unary("sin", np.sin, lambda F, x, y, dy: dy * F.cos(x), "tl.sin({0})", "Sin", "The sine of radians.", samples=_SIGNED)
+cos = unary("cos", np.cos, lambda F, x, y, dy: -dy * F.sin(x), "tl.cos({0})", "Cos", "The cosine of radians.", samples=_SIGNED)
+tan = unary(
+    "tan",
+    np.tan,
+    lambda F, x, y, dy: dy * (y * y + 1.0),
+    "(tl.sin({0}) / tl.cos({0}))",
+    "Tan",
+    "The tangent of radians.",
+    samples=_SIGNED[:1],
+)
+arcsin = unary("arcsin", np.arcsin, lambda F, x, y, dy: dy * F.rsqrt(1.0 - x * x), None, "Asin", "The inverse sine.", samples=_INSIDE)
+arccos = unary("arccos", np.arccos, lambda F, x, y, dy: -dy * F.rsqrt(1.0 - x * x), None, "Acos", "The inverse cosine.", samples=_INSIDE)
+arctan = unary("arctan", np.arctan, lambda F, x, y, dy: dy / (x * x + 1.0), None, "Atan", "The inverse tangent.", samples=_SIGNED)
+sinh = unary(
+    "sinh",
+    np.sinh,
+    lambda F, x, y, dy: dy * F.cosh(x),
+    "((tl.exp({0}) - tl.exp(-{0})) * 0.5)",
+    "Sinh",
+    "The hyperbolic sine.",
+    samples=_SIGNED,
+)
+cosh = unary(
+    "cosh",
+    np.cosh,
+    lambda F, x, y, dy: dy * F.sinh(x),
+    "((tl.exp({0}) + tl.exp(-{0})) * 0.5)",
+    "Cosh",
+    "The hyperbolic cosine.",
+    samples=_SIGNED,
+)
+tanh = unary(
+    "tanh",
+    np.tanh,
+    lambda F, x, y, dy: dy * (1.0 - y * y),
+    "(2.0 * tl.sigmoid(2.0 * ({0})) - 1.0)",
+    "Tanh",
+    "The hyperbolic tangent.",
+    samples=_SIGNED,
+)
+arcsinh = unary(
+    "arcsinh",
+    np.arcsinh,
+    lambda F, x, y, dy: dy * F.rsqrt(x * x + 1.0),
+    "tl.where({0} < 0, -tl.log(tl.sqrt({0} * {0} + 1.0) - {0}), tl.log({0} + tl.sqrt({0} * {0} + 1.0)))",
+    "Asinh",
+    "The inverse hyperbolic sine.",
+    samples=_SIGNED,
+)
+arccosh = unary(
+    "arccosh",
+    np.arccosh,
+    lambda F, x, y, dy: dy * F.rsqrt(x * x - 1.0),
+    "tl.log({0} + tl.sqrt({0} * {0} - 1.0))",
+    "Acosh",
+    "The inverse hyperbolic cosine, for data >= 1.",
+    samples=[sample((3, 4), low=1.2, high=4.0)],
+)
+arctanh = unary(
+    "arctanh",
+    np.arctanh,
+    lambda F, x, y, dy: dy / (1.0 - x * x),
+    "(tl.log((1.0 + {0}) / (1.0 - {0})) * 0.5)",
+    "Atanh",
+    "The inverse hyperbolic tangent, for |data| < 1.",
+    samples=_INSIDE,
+)
+degrees = unary(
+    "degrees",
+    np.degrees,
+    lambda F, x, y, dy: dy * (180.0 / math.pi),
+    "({0} * 57.29577951308232)",
+    lambda op, g, x: g.Mul(x, g.const(180.0 / math.pi, g.dtype(x))),
+    "Radians to degrees.",
+    samples=_SIGNED,
+)
+radians = unary(
+    "radians",
+    np.radians,
+    lambda F, x, y, dy: dy * (math.pi / 180.0),
+    "({0} * 0.017453292519943295)",
+    lambda op, g, x: g.Mul(x, g.const(math.pi / 180.0, g.dtype(x))),
+    "Degrees to radians.",
+    samples=[sample((3, 4), low=-90.0, high=90.0)],
+)
+
+# erf(x) = x P(x^2) / Q(x^2) for |x| < 4, the rational fit that Eigen uses for float32 (error below 3e-7).
+_ERF_P = (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05)
+_ERF_P += (-7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02)
+_ERF_Q = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02)
+_exact_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def error_function(x: Any, out: np.ndarray | None = None) -> Any:
+    """erf of an array; float64 goes element by element through the C library, the others through a rational fit."""
+    if x.dtype == np.float64:
+        result = np.asarray(_exact_erf(x), np.float64)
+    else:
+        clipped = np.clip(x.astype(np.float32, copy=False), -4.0, 4.0)
+        squared = clipped * clipped
+        upper, lower = np.full_like(squared, _ERF_P[0]), np.full_like(squared, _ERF_Q[0])
+        for coefficient in _ERF_P[1:]:
+            upper *= squared
+            upper += coefficient
+        for coefficient in _ERF_Q[1:]:
+            lower *= squared
+            lower += coefficient
+        upper *= clipped
+        result = np.divide(upper, lower, out=upper)
+    if out is None:
+        return result.astype(x.dtype, copy=False)
+    np.copyto(out, result, casting="same_kind")
+    return out
+
+
+erf = unary(
+    "erf",
+    error_function,
+    lambda F, x, y, dy: dy * F.exp(-(x * x)) * (2.0 / math.sqrt(math.pi)),
+    "tl.erf({0})",
+    "Erf",
+    "The error function 2/sqrt(pi) * integral of exp(-t^2) from 0 to data.",
+    samples=_SIGNED,
+)
+
+
+class SmoothL1(Pointwise, name="smooth_l1"):
+    """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2.
+
+    data : any shape, floating; returns : as data
+    """
+
+    scalar: float = 1.0
+    samples = [sample((3, 4), low=-2.0, high=2.0), sample((3, 4), low=-2.0, high=2.0, scalar=2.0)]
+
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        square = self.scalar**2
+        return f"tl.where(tl.abs({{0}}) < {1 / square!r}, {0.5 * square!r} * {{0}} * {{0}}, tl.abs({{0}}) - {0.5 / square!r})"
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        square, size = self.scalar**2, np.abs(data)
+        result = np.where(size < 1 / square, 0.5 * square * data * data, size - 0.5 / square)
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+        square = self.scalar**2
+        return dy * F.clip(x * square, a_min=-1.0, a_max=1.0)
+
+    def onnx(self, g: Any, x: Any) -> Any:
+        square, dtype = self.scalar**2, g.dtype(x)
+        size = g.Abs(x)
+        inner = g.Mul(g.Mul(x, x), g.const(0.5 * square, dtype))
+        return g.Where(g.Less(size, g.const(1 / square, dtype)), inner, g.Sub(size, g.const(0.5 / square, dtype)))
+
+
+class Clip(Pointwise, name="clip"):
+    """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included.
+
+    data : any shape and dtype; returns : as data
+    """
+
+    a_min: float
+    a_max: float
+    samples = [
+        sample((3, 4), low=-2.0, high=2.0, a_min=-0.9, a_max=1.1),
+        sample((3, 4), dtype="int32", low=-5, high=5, gradient=False, a_min=-2, a_max=3),
+    ]
+
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        return f"tl.minimum(tl.maximum({{0}}, {self.a_min!r}), {self.a_max!r})"
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        low, high = (np.asarray(limit).astype(data.dtype) for limit in (self.a_min, self.a_max))
+        return np.minimum(np.maximum(data, low, out=out), high, out=out)
+
+    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+        return F._clip_grad(dy, x, a_min=self.a_min, a_max=self.a_max)
+
+    def onnx(self, g: Any, x: Any) -> Any:
+        return g.Clip(x, g.const(self.a_min, g.dtype(x)), g.const(self.a_max, g.dtype(x)))
+
+
+class ClipGrad(Pointwise, name="_clip_grad"):
+    """dy where a_min <= x <= a_max, else 0. dy, x : one shape; returns : as dy."""
+
+    a_min: float
+    a_max: float
+    mxnet = None
+    samples = [sample((3, 4), (3, 4), a_min=-0.5, a_max=0.6)]
+
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        return f"tl.where(({{1}} >= {self.a_min!r}) & ({{1}} <= {self.a_max!r}), {{0}}, 0.0)"
+
+    def infer_shape(self, dy: tuple[int, ...], x: tuple[int, ...]) -> tuple[int, ...]:
+        return dy
+
+    def numpy(self, dy: Any, x: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        inside = np.greater_equal(x, self.a_min, out=scratch(x.shape, np.bool_))
+        inside &= np.less_equal(x, self.a_max, out=scratch(x.shape, np.bool_))
+        return np.multiply(dy, inside, out=out)
+
+    def grad(self, F: Any, dy: Any, x: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+        return F._clip_grad(ddy, x, a_min=self.a_min, a_max=self.a_max), None
+
+    def onnx(self, g: Any, dy: Any, x: Any) -> Any:
+        dtype = g.dtype(x)
+        inside = g.And(g.GreaterOrEqual(x, g.const(self.a_min, dtype)), g.LessOrEqual(x, g.const(self.a_max, dtype)))
+        return g.Where(inside, dy, g.const(0, dtype))
+
+
+class Cast(Operator, name="Cast", aliases=("cast",)):
+    """data converted to `dtype`; to integers towards zero, wrapping around as C does.
+
+    data : any shape and dtype; returns : the same shape in `dtype`
+    """
+
+    dtype: DType
+    samples = [
+        sample((3, 4), attrs={"dtype": "float64"}),
+        sample((3, 4), attrs={"dtype": "float16"}),
+        sample((3, 4), low=-5.0, high=5.0, gradient=False, attrs={"dtype": "int32"}),
+        sample(ints((3,), 0, 9, "int64"), gradient=False, attrs={"dtype": "float32"}),
+        sample(ints((4,), 0, 2), gradient=False, attrs={"dtype": "bool"}),
+    ]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def infer_type(self, *dtypes: Any) -> np.dtype:
+        return np.dtype(self.dtype)
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        wanted = np.dtype(self.dtype)
+        if data.dtype.kind == "f" and wanted.kind == "u":
+            data = data.astype(np.int64)
+        if out is None:
+            return data.astype(wanted)
+        np.copyto(out, data, casting="unsafe")
+        return out
+
+    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+        return F._cast_like(dy, x)
+
+    def onnx(self, g: Any, x: Any) -> Any:
+        return g.cast(x, self.dtype)
+
+
+class CastLike(Operator, name="_cast_like"):
+    """data converted to the dtype of `like`, of which only the dtype is read."""
+
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((3, 4), ints((2,), 0, 5, "float64"))]
+
+    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[1]
+
+    def numpy(self, data: Any, like: Any, out: Any = None) -> Any:
+        if out is None:
+            return data.astype(like.dtype)
+        np.copyto(out, data, casting="unsafe")
+        return out
+
+    def grad(self, F: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F._cast_like(dy, x), None
+
+    def onnx(self, g: Any, x: Any, like: Any) -> Any:
+        return g.cast(x, g.dtype(like))

@@ -1,0 +1,529 @@
+"""Reading and writing by index: Embedding, take, pick, one_hot, where, gather_nd, scatter_nd, SequenceMask."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError, Unmappable
+from hybrid_lab.ops.attributes import DType, Shape
+from hybrid_lab.ops.movement import into
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.pointwise import broadcast_shapes, is_scalar
+from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.slicing import axis_of
+
+Mode = Literal["clip", "wrap", "raise"]
+
+
+def whole(indices: np.ndarray, size: int, mode: str, name: str) -> np.ndarray:
+    """Indices as int64 inside [0, size): clipped, wrapped around, or refused with the first one that lies outside."""
+    numbers = indices.astype(np.int64)
+    if mode == "wrap":
+        return np.mod(numbers, max(size, 1))
+    if mode == "clip":
+        return np.clip(numbers, 0, size - 1, out=numbers)
+    outside = (numbers < 0) | (numbers >= size)
+    if outside.any():
+        raise HybridLabError(f"{name}: index {numbers[outside][0]} is outside of an axis of {size}")
+    return numbers
+
+
+def emit_whole(g: Any, indices: Any, size: int, mode: str) -> Any:
+    """The same in ONNX; an index outside is not noticed there, so "raise" clips."""
+    numbers = g.cast(indices, "int64")
+    if mode == "wrap":
+        return g.Mod(numbers, g.const(size, "int64"))
+    return g.Max(g.Min(numbers, g.const(size - 1, "int64")), g.const(0, "int64"))
+
+
+class Embedding(Operator, name="Embedding"):
+    """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped.
+
+    data : any shape, whole numbers in any dtype; weight : (input_dim, output_dim); returns : data's shape + (output_dim,)
+    """
+
+    input_dim: int
+    output_dim: int
+    dtype: DType = DType("float32")
+    sparse_grad: bool = False
+    samples = [
+        sample(ints((2, 3), 0, 5), (5, 4), input_dim=5, output_dim=4),
+        sample(ints((4,), -2, 8), (5, 4), input_dim=5, output_dim=4),
+        sample(ints((2, 2), 0, 5, "int32"), (5, 4), input_dim=5, output_dim=4),
+    ]
+
+    def complete(self, data: Any, weight: Any) -> tuple[Any, Any]:
+        return data, (self.input_dim, self.output_dim) if weight is None or None in weight else weight
+
+    def infer_shape(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+        if weight != (self.input_dim, self.output_dim):
+            raise ShapeError(f"Embedding: the weight has shape {weight}; (input_dim, output_dim) is {(self.input_dim, self.output_dim)}")
+        return (*data, self.output_dim)
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[1]
+
+    def numpy(self, data: Any, weight: Any, out: Any = None) -> Any:
+        return np.take(weight, whole(data, weight.shape[0], "clip", self.name), axis=0, out=out, mode="clip")
+
+    def grad(self, F: Any, data: Any, weight: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
+        ddata = F.zeros_like(data) if wanted is None or wanted[0] else None
+        return ddata, F._embedding_grad(dy, data, weight)
+
+    def onnx(self, g: Any, data: Any, weight: Any) -> Any:
+        return g.Gather(weight, emit_whole(g, data, self.input_dim, "clip"), axis=0)
+
+
+def add_rows(target: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
+    """target[rows[i]] += values[i], repeated rows adding up, in a fixed order. values : (len(rows), width)."""
+    if not len(rows):
+        return
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    target[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
+
+
+class EmbeddingGrad(Operator, name="_embedding_grad"):
+    """The gradient of rows taken by number: the rows of dy added up where data says.
+
+    dy : data's shape + (width,); data : row numbers; weight : (rows, width), read for its shape; returns : as weight
+    """
+
+    mxnet = None
+    shape_only = ("weight",)
+    samples = [sample((2, 3, 4), ints((2, 3), 0, 3), (5, 4)), sample((6, 4), ints((6,), -1, 7), (5, 4))]
+
+    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+        return weight
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None) -> Any:
+        out = np.empty(weight.shape, dy.dtype) if out is None else out
+        out.fill(0)
+        rows = whole(data, weight.shape[0], "clip", self.name).reshape(-1)
+        add_rows(out, rows, dy.reshape(len(rows), -1))
+        return out
+
+    def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+        return F.take(d, data), None, None
+
+    def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+        size, width = g.shape(weight)
+        rows = g.Unsqueeze(g.Reshape(emit_whole(g, data, size, "clip"), g.const([-1], "int64")), g.const([1], "int64"))
+        zeros = g.Expand(g.const(0, g.dtype(dy)), g.const([size, width], "int64"))
+        return g.ScatterND(zeros, rows, g.Reshape(dy, g.const([-1, width], "int64")), reduction="add")
+
+
+class Take(Operator, name="take"):
+    """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise.
+
+    a : any; indices : whole numbers in any dtype; returns : a's shape with `axis` replaced by the shape of indices
+    """
+
+    axis: int = 0
+    mode: Mode = "clip"
+    samples = [
+        sample((4, 3), ints((2, 2), 0, 4)),
+        sample((4, 3), ints((5,), -3, 9)),
+        sample((4, 3), ints((5,), -3, 9), mode="wrap"),
+        sample((2, 4, 3), ints((2,), 0, 4, "int32"), axis=1),
+        sample((4, 3), ints((3,), 0, 3), axis=-1, mode="raise"),
+    ]
+
+    def infer_shape(self, a: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
+        axis = axis_of("take", self.axis, len(a))
+        return (*a[:axis], *indices, *a[axis + 1 :])
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, a: Any, indices: Any, out: Any = None) -> Any:
+        return np.take(a, whole(indices, a.shape[self.axis], self.mode, "take"), axis=self.axis, out=out, mode="clip")
+
+    def grad(self, F: Any, a: Any, indices: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
+        dindices = F.zeros_like(indices) if wanted is None or wanted[1] else None
+        return F._take_grad(dy, a, indices, axis=self.axis, mode=self.mode), dindices
+
+    def onnx(self, g: Any, a: Any, indices: Any) -> Any:
+        return g.Gather(a, emit_whole(g, indices, g.shape(a)[self.axis], self.mode), axis=self.axis)
+
+
+class TakeGrad(Operator, name="_take_grad"):
+    """The gradient of take: dy added up where indices say. like : take's first input, read for its shape; returns : that shape."""
+
+    axis: int = 0
+    mode: Mode = "clip"
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((2, 2, 3), (4, 3), ints((2, 2), 0, 3)), sample((2, 5, 3), (2, 4, 3), ints((5,), -3, 9), axis=1, mode="wrap")]
+
+    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
+        return like
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, dy: Any, like: Any, indices: Any, out: Any = None) -> Any:
+        axis = self.axis % len(like.shape)
+        out = np.empty(like.shape, dy.dtype) if out is None else out
+        out.fill(0)
+        rows = whole(indices, like.shape[axis], self.mode, "take").reshape(-1)
+        lead = like.shape[:axis]
+        spread = np.moveaxis(dy.reshape(*lead, len(rows), *like.shape[axis + 1 :]), axis, 0)
+        if out.flags.c_contiguous and axis == 0:
+            add_rows(out.reshape(like.shape[0], -1), rows, spread.reshape(len(rows), -1))
+            return out
+        total = np.zeros((like.shape[axis], spread[:1].size), dy.dtype)
+        add_rows(total, rows, spread.reshape(len(rows), -1))
+        np.copyto(np.moveaxis(out, axis, 0), total.reshape(np.moveaxis(out, axis, 0).shape))
+        return out
+
+    def grad(self, F: Any, dy: Any, like: Any, indices: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+        return F.take(d, indices, axis=self.axis, mode=self.mode), None, None
+
+    def onnx(self, g: Any, dy: Any, like: Any, indices: Any) -> Any:
+        shape = g.shape(like)
+        axis, count = self.axis % len(shape), prod(g.shape(indices))
+        rows = g.Reshape(emit_whole(g, indices, shape[axis], self.mode), g.const([-1, 1], "int64"))
+        spread = g.Reshape(dy, g.const([*shape[:axis], count, *shape[axis + 1 :]], "int64"))
+        order = [axis, *(index for index in range(len(shape)) if index != axis)]
+        zeros = g.Expand(g.const(0, g.dtype(dy)), g.const([shape[index] for index in order], "int64"))
+        total = g.ScatterND(zeros, rows, g.Transpose(spread, perm=order), reduction="add")
+        return g.Transpose(total, perm=[order.index(index) for index in range(len(shape))])
+
+
+class Pick(Operator, name="pick"):
+    """One element per vector along `axis`, by number: y[i] = data[i, index[i]].
+
+    data : any; index : data's shape without `axis` (or with it as 1), whole numbers; mode : clip or wrap
+    """
+
+    axis: int | None = -1
+    keepdims: bool = False
+    mode: Literal["clip", "wrap"] = "clip"
+    samples = [
+        sample((3, 4), ints((3,), 0, 4)),
+        sample((3, 4), ints((4,), -2, 6), axis=0, keepdims=True),
+        sample((2, 3, 4), ints((2, 4), -2, 6), axis=1, mode="wrap"),
+        sample((3, 4), ints((3, 1), 0, 4), keepdims=True),
+    ]
+
+    def check(self) -> None:
+        if self.axis is None:
+            raise AttributeSpecError("pick: axis=None is not supported; reshape data to one dimension and use axis=0")
+
+    def _axis(self, rank: int) -> int:
+        assert self.axis is not None
+        return axis_of("pick", self.axis, rank)
+
+    def infer_shape(self, data: tuple[int, ...], index: tuple[int, ...]) -> tuple[int, ...]:
+        axis = self._axis(len(data))
+        kept, dropped = (*data[:axis], 1, *data[axis + 1 :]), (*data[:axis], *data[axis + 1 :])
+        if index not in (kept, dropped or (1,)):
+            raise ShapeError(f"pick: the index has shape {index}; data {data} with axis={self.axis} needs {dropped} or {kept}")
+        return kept if self.keepdims else dropped or (1,)
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def places(self, data: tuple[int, ...], index: np.ndarray) -> tuple[int, np.ndarray]:
+        """The axis and the numbers with that axis as 1."""
+        axis = self._axis(len(data))
+        return axis, whole(index, data[axis], self.mode, "pick").reshape(*data[:axis], 1, *data[axis + 1 :])
+
+    def numpy(self, data: Any, index: Any, out: Any = None) -> Any:
+        axis, places = self.places(data.shape, index)
+        return into(np.take_along_axis(data, places, axis).reshape(self.infer_shape(data.shape, index.shape)), out)
+
+    def grad(self, F: Any, data: Any, index: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
+        dindex = F.zeros_like(index) if wanted is None or wanted[1] else None
+        return F._pick_grad(dy, data, index, axis=self.axis, mode=self.mode), dindex
+
+    def onnx(self, g: Any, data: Any, index: Any) -> Any:
+        shape = g.shape(data)
+        axis = self._axis(len(shape))
+        places = g.Reshape(emit_whole(g, index, shape[axis], self.mode), g.const([*shape[:axis], 1, *shape[axis + 1 :]], "int64"))
+        result = g.GatherElements(data, places, axis=axis)
+        return result if self.keepdims or len(shape) == 1 else g.Squeeze(result, g.const([axis], "int64"))
+
+
+class PickGrad(Operator, name="_pick_grad"):
+    """The gradient of pick: dy at the picked places, 0 elsewhere. like : pick's data, read for its shape; returns : that shape."""
+
+    axis: int = -1
+    mode: Literal["clip", "wrap"] = "clip"
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((3,), (3, 4), ints((3,), 0, 4)), sample((2, 4), (2, 3, 4), ints((2, 4), -2, 6), axis=1, mode="wrap")]
+
+    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...], index: tuple[int, ...]) -> tuple[int, ...]:
+        return like
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, dy: Any, like: Any, index: Any, out: Any = None) -> Any:
+        axis, places = Pick.bind(axis=self.axis, mode=self.mode).places(like.shape, index)  # type: ignore[attr-defined]
+        out = np.empty(like.shape, dy.dtype) if out is None else out
+        out.fill(0)
+        np.put_along_axis(out, places, dy.reshape(places.shape), axis)
+        return out
+
+    def grad(self, F: Any, dy: Any, like: Any, index: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+        return F.reshape_like(F.pick(d, index, axis=self.axis, mode=self.mode), dy), None, None
+
+    def onnx(self, g: Any, dy: Any, like: Any, index: Any) -> Any:
+        shape = g.shape(like)
+        axis = self.axis % len(shape)
+        kept = g.const([*shape[:axis], 1, *shape[axis + 1 :]], "int64")
+        places = g.Reshape(emit_whole(g, index, shape[axis], self.mode), kept)
+        zeros = g.Expand(g.const(0, g.dtype(dy)), g.const(list(shape), "int64"))
+        return g.ScatterElements(zeros, places, g.Reshape(dy, kept), axis=axis)
+
+
+class OneHot(Operator, name="one_hot"):
+    """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere.
+
+    indices : any shape, whole numbers in any dtype; returns : their shape + (depth,) in `dtype`
+    """
+
+    depth: int
+    on_value: float = 1.0
+    off_value: float = 0.0
+    dtype: DType = DType("float32")
+    samples = [
+        sample(ints((4,), 0, 5), depth=5),
+        sample(ints((2, 3), -2, 8), depth=5, on_value=2.0, off_value=-1.0),
+        sample(ints((3,), 0, 4, "int32"), gradient=False, attrs={"depth": 4, "dtype": "int32"}),
+    ]
+
+    def infer_shape(self, indices: tuple[int, ...]) -> tuple[int, ...]:
+        return (*indices, self.depth)
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return np.dtype(self.dtype)
+
+    def numpy(self, indices: Any, out: Any = None) -> Any:
+        hit = indices.astype(np.int64)[..., None] == np.arange(self.depth)
+        dtype = np.dtype(self.dtype)
+        return into(np.where(hit, dtype.type(self.on_value), dtype.type(self.off_value)), out)
+
+    def grad(self, F: Any, indices: Any, y: Any, dy: Any) -> Any:
+        return F.zeros_like(indices)
+
+    def onnx(self, g: Any, indices: Any) -> Any:
+        # Compared by hand: ONNX' OneHot counts negative indices from the end.
+        column = g.Unsqueeze(g.cast(indices, "int64"), g.const([-1], "int64"))
+        hit = g.Equal(column, g.const(np.arange(self.depth), "int64"))
+        return g.Where(hit, g.const(self.on_value, self.dtype), g.const(self.off_value, self.dtype))
+
+
+class Where(Operator, name="where"):
+    """x where condition is not 0, else y.
+
+    condition : the shape of x and y, or (n,) to choose whole rows; x, y : one dtype, one of them may be a number
+    """
+
+    samples = [
+        sample(ints((3, 4), 0, 2), (3, 4), (3, 4)),
+        sample(ints((3,), 0, 2), (3, 4), (3, 4)),
+        sample(ints((3, 4), 0, 2, "int32"), (3, 4), (3, 4)),
+    ]
+    triton = "tl.where({0} != 0, {1}, {2})"
+
+    def complete(self, condition: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+        known = x if x else y
+        return condition or known, x if x is not None else known, y if y is not None else known
+
+    def infer_shape(self, condition: tuple[int, ...], x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+        shape = broadcast_shapes("where", x, y)
+        if condition != shape and len(condition) == 1 and shape and condition[0] == shape[0]:
+            return shape
+        if not shape:
+            return condition
+        return broadcast_shapes("where", condition, shape)
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return super().infer_type(*dtypes[1:]) if any(dtypes[1:]) else (dtypes[0] or np.dtype("float32"))
+
+    @staticmethod
+    def _by_row(condition: Any, shape: tuple[int, ...]) -> bool:
+        return len(condition) == 1 and len(shape) > 1 and condition[0] == shape[0]
+
+    def numpy(self, condition: Any, x: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        shape = np.broadcast_shapes(np.shape(x), np.shape(y))
+        hit = condition if condition.dtype == bool else np.not_equal(condition, 0, out=scratch(condition.shape, np.bool_))
+        if self._by_row(condition.shape, shape):
+            hit = hit.reshape(-1, *(1,) * (len(shape) - 1))
+        dtype = next((item.dtype for item in (x, y) if not is_scalar(item)), condition.dtype)
+        if out is None:
+            out = np.empty(np.broadcast_shapes(hit.shape, shape), dtype)
+        elif not is_scalar(x) and np.may_share_memory(out, x):
+            np.copyto(out, y, where=~hit)
+            return out
+        np.copyto(out, y, casting="unsafe" if is_scalar(y) else "same_kind")
+        np.copyto(out, x, where=hit, casting="unsafe" if is_scalar(x) else "same_kind")
+        return out
+
+    def grad(self, F: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, Any, Any]:
+        dx = None if is_scalar(x) else F._sum_like(F.where(condition, dz, 0.0), x)
+        dy = None if is_scalar(y) else F._sum_like(F.where(condition, 0.0, dz), y)
+        return F.zeros_like(condition), dx, dy
+
+    def onnx(self, g: Any, condition: Any, x: Any, y: Any) -> Any:
+        hit = g.cast(condition, "bool")
+        shape = np.broadcast_shapes(g.shape(x), g.shape(y))
+        if self._by_row(g.shape(condition), shape):
+            hit = g.Reshape(hit, g.const([-1, *(1,) * (len(shape) - 1)], "int64"))
+        return g.Where(hit, x, y)
+
+
+class GatherND(Operator, name="gather_nd"):
+    """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...].
+
+    data : any; indices : (m, ...) for the first m axes of data; returns : indices' shape without m + data's shape without those axes
+    """
+
+    samples = [sample((3, 4), ints((2, 5), 0, 3)), sample((3, 4, 2), ints((1, 2), 0, 3))]
+
+    def infer_shape(self, data: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
+        if not indices or indices[0] > len(data):
+            raise ShapeError(f"gather_nd: indices {indices} name more axes than data {data} has")
+        return (*indices[1:], *data[indices[0] :])
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, data: Any, indices: Any, out: Any = None) -> Any:
+        return into(data[tuple(indices.astype(np.int64))], out)
+
+    def grad(self, F: Any, data: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F._gather_nd_grad(dy, indices, data), F.zeros_like(indices)
+
+    def onnx(self, g: Any, data: Any, indices: Any) -> Any:
+        rank = len(g.shape(indices))
+        return g.GatherND(data, g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0]))
+
+
+class GatherNDGrad(Operator, name="_gather_nd_grad"):
+    """The gradient of gather_nd: dy added up at the coordinates. like : gather_nd's data, read for its shape; returns : that shape."""
+
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((5,), ints((2, 5), 0, 3), (3, 4))]
+
+    def infer_shape(self, dy: tuple[int, ...], indices: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        return like
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, dy: Any, indices: Any, like: Any, out: Any = None) -> Any:
+        out = np.empty(like.shape, dy.dtype) if out is None else out
+        out.fill(0)
+        np.add.at(out, tuple(indices.astype(np.int64)), dy)
+        return out
+
+    def grad(self, F: Any, dy: Any, indices: Any, like: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+        return F.gather_nd(d, indices), None, None
+
+    def onnx(self, g: Any, dy: Any, indices: Any, like: Any) -> Any:
+        rank = len(g.shape(indices))
+        places = g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0])
+        zeros = g.Expand(g.const(0, g.dtype(dy)), g.const(list(g.shape(like)), "int64"))
+        return g.ScatterND(zeros, places, dy, reduction="add")
+
+
+class ScatterND(Operator, name="scatter_nd"):
+    """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
+
+    shape: Shape
+    samples = [sample((3,), np.array([[0, 1, 2], [2, 0, 1]], "float32"), shape=(3, 4))]
+
+    def infer_shape(self, data: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
+        if data != (*indices[1:], *self.shape[indices[0] :]):
+            raise ShapeError(f"scatter_nd: data {data} does not fit indices {indices} and shape={self.shape}")
+        return self.shape
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, data: Any, indices: Any, out: Any = None) -> Any:
+        out = np.empty(self.shape, data.dtype) if out is None else out
+        out.fill(0)
+        out[tuple(indices.astype(np.int64))] = data
+        return out
+
+    def grad(self, F: Any, data: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F.gather_nd(dy, indices), F.zeros_like(indices)
+
+    def onnx(self, g: Any, data: Any, indices: Any) -> Any:
+        rank = len(g.shape(indices))
+        places = g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0])
+        return g.ScatterND(g.Expand(g.const(0, g.dtype(data)), g.const(list(self.shape), "int64")), places, data)
+
+
+class SequenceMask(Operator, name="SequenceMask", aliases=("sequence_mask",)):
+    """data with `value` written behind the end of each sequence; without use_sequence_length a copy.
+
+    data : (steps, batch, ...), or (batch, steps, ...) with axis=1; sequence_length : (batch,)
+    """
+
+    use_sequence_length: bool = False
+    value: float = 0.0
+    axis: int = 0
+    samples = [
+        sample((4, 3, 2), ints((3,), 1, 5), use_sequence_length=True, value=-1.0),
+        sample((3, 4), ints((3,), 1, 5), use_sequence_length=True, axis=1),
+        sample((4, 3)),
+    ]
+
+    def check(self) -> None:
+        if self.axis not in (0, 1):
+            raise AttributeSpecError(f"SequenceMask: axis={self.axis}; the steps are on axis 0 or 1")
+
+    def names(self) -> tuple[str, ...]:
+        return ("data", "sequence_length") if self.use_sequence_length else ("data",)
+
+    def infer_shape(self, data: tuple[int, ...], sequence_length: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        if sequence_length is not None and sequence_length != (data[1 - self.axis],):
+            raise ShapeError(f"SequenceMask: sequence_length has shape {sequence_length}; data {data} needs {(data[1 - self.axis],)}")
+        return data
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def _behind(self, shape: tuple[int, ...], length: np.ndarray) -> np.ndarray:
+        steps = np.arange(shape[self.axis])
+        grid = steps[:, None] >= length[None, :] if self.axis == 0 else steps[None, :] >= length[:, None]
+        return grid.reshape(*grid.shape, *(1,) * (len(shape) - 2))
+
+    def numpy(self, data: Any, sequence_length: Any = None, out: Any = None) -> Any:
+        result = data.copy() if out is None else into(data, out)
+        if self.use_sequence_length:
+            np.copyto(result, result.dtype.type(self.value), where=self._behind(data.shape, sequence_length))
+        return result
+
+    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+        dy = rest[-1]
+        if not self.use_sequence_length:
+            return dy
+        return F.SequenceMask(dy, rest[0], use_sequence_length=True, axis=self.axis), F.zeros_like(rest[0])
+
+    def onnx(self, g: Any, data: Any, sequence_length: Any = None) -> Any:
+        if not self.use_sequence_length:
+            return g.Identity(data)
+        shape = g.shape(data)
+        if None in shape:
+            raise Unmappable("SequenceMask: the number of steps must be known")
+        steps = np.arange(shape[self.axis]).reshape((-1, 1) if self.axis == 0 else (1, -1))
+        length = g.Reshape(g.cast(sequence_length, "int64"), g.const([1, -1] if self.axis == 0 else [-1, 1], "int64"))
+        behind = g.GreaterOrEqual(g.const(steps, "int64"), length)
+        behind = g.Unsqueeze(behind, g.const(list(range(2, len(shape))), "int64")) if len(shape) > 2 else behind
+        return g.Where(behind, g.const(self.value, g.dtype(data)), data)

@@ -1,0 +1,380 @@
+"""Matrix products: dot, batch_dot, FullyConnected."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.movement import into
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.sample import sample
+
+
+def _matrices(lhs: np.ndarray, rhs: np.ndarray, transpose_a: bool, transpose_b: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Both operands of dot as matrices (m, k) and (k, n)."""
+    if transpose_a:
+        left = lhs.reshape(lhs.shape[0], -1).T
+    else:
+        left = lhs.reshape(-1, lhs.shape[-1])
+    if transpose_b:
+        right = rhs.reshape(-1, rhs.shape[-1]).T
+    else:
+        right = rhs.reshape(rhs.shape[0], -1)
+    return left, right
+
+
+def multiply(left: np.ndarray, right: np.ndarray, out: np.ndarray | None, scratch: Any = np.empty) -> np.ndarray:
+    """left @ right into `out`; float16 is multiplied in float32."""
+    if left.dtype == np.float16:
+        wide = left.astype(np.float32) @ right.astype(np.float32)
+        return wide.astype(np.float16) if out is None else into(wide, out)
+    return np.matmul(left, right, out=out)
+
+
+class Dot(Operator, name="dot"):
+    """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n).
+
+    With more than two dimensions the other axes stay: (a, b, k) x (k, c, d) -> (a, b, c, d). Two vectors give shape (1,).
+    transpose_a : sum over the first axis of lhs, its others stay in order; transpose_b : sum over the last axis of rhs
+    """
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+    samples = [
+        sample((3, 4), (4, 5)),
+        sample((4, 3), (4, 5), transpose_a=True),
+        sample((3, 4), (5, 4), transpose_b=True),
+        sample((4, 3), (5, 4), transpose_a=True, transpose_b=True),
+        sample((4,), (4,)),
+        sample((4,), (4, 3)),
+        sample((2, 4), (4,)),
+        sample((2, 3, 4), (4, 2, 2)),
+        sample((2, 3), (3, 2), dtype="float16"),
+    ]
+
+    def _sides(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
+        """Remaining axes of lhs and rhs, and the two summed sizes."""
+        left, inner_left = (lhs[1:], lhs[0]) if self.transpose_a else (lhs[:-1], lhs[-1])
+        right, inner_right = (rhs[:-1], rhs[-1]) if self.transpose_b else (rhs[1:], rhs[0])
+        return left, right, inner_left, inner_right
+
+    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+        if not lhs or not rhs:
+            raise ShapeError("dot: a number is no matrix; use *")
+        left, right, inner, other = self._sides(lhs, rhs)
+        if inner != other:
+            flags = "".join(f", {name}=True" for name in ("transpose_a", "transpose_b") if getattr(self, name))
+            raise ShapeError(f"dot: the summed axes of {lhs} and {rhs} differ ({inner} and {other}{flags})")
+        return (*left, *right) or (1,)
+
+    def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
+        shape = self.infer_shape(lhs.shape, rhs.shape)
+        left, right = _matrices(lhs, rhs, self.transpose_a, self.transpose_b)
+        target = None
+        if out is not None:
+            if not out.flags.c_contiguous:
+                return into(multiply(left, right, None).reshape(shape), out)
+            target = out.reshape(left.shape[0], right.shape[1])
+        result = multiply(left, right, target)
+        return result.reshape(shape) if out is None else out
+
+    def grad(self, F: Any, lhs: Any, rhs: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
+        flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
+        left, right = (True, True) if wanted is None else wanted
+        return (
+            F._dot_lhs_grad(dy, lhs, rhs, **flags) if left else None,
+            F._dot_rhs_grad(dy, lhs, rhs, **flags) if right else None,
+        )
+
+    def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
+        shape = self.infer_shape(g.shape(lhs), g.shape(rhs))
+        left, right = _emit_matrices(g, lhs, rhs, self.transpose_a, self.transpose_b)
+        result = g.MatMul(left, right)
+        return result if len(shape) == 2 else g.Reshape(result, g.const(list(shape), "int64"))
+
+
+def _emit_matrices(g: Any, lhs: Any, rhs: Any, transpose_a: bool, transpose_b: bool) -> tuple[Any, Any]:
+    left = _emit_flat(g, lhs, first=transpose_a)
+    right = _emit_flat(g, rhs, first=not transpose_b)
+    if transpose_a:
+        left = g.Transpose(left, perm=[1, 0])
+    if transpose_b:
+        right = g.Transpose(right, perm=[1, 0])
+    return left, right
+
+
+def _emit_flat(g: Any, value: Any, first: bool) -> Any:
+    """A matrix whose first (or last) axis is that of the value."""
+    shape = g.shape(value)
+    if len(shape) == 2:
+        return value
+    target = [shape[0], -1] if first else [-1, shape[-1]]
+    return g.Reshape(value, g.const(target, "int64"))
+
+
+class _DotGradient(Operator):
+    """Base of dot's two gradients; transposes are those of the dot."""
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+    mxnet = None
+
+    def _output(self, dy: np.ndarray, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        """dy as the (m, n) matrix of the product."""
+        rows = prod(lhs.shape[1:] if self.transpose_a else lhs.shape[:-1])
+        columns = prod(rhs.shape[:-1] if self.transpose_b else rhs.shape[1:])
+        return dy.reshape(rows, columns)
+
+    def _emit_output(self, g: Any, dy: Any, lhs: Any, rhs: Any) -> Any:
+        left, right = g.shape(lhs), g.shape(rhs)
+        if len(left) == len(right) == 2:
+            return dy
+        rows = prod(left[1:] if self.transpose_a else left[:-1])
+        columns = prod(right[:-1] if self.transpose_b else right[1:])
+        return g.Reshape(dy, g.const([rows, columns], "int64"))
+
+    def _shaped(self, g: Any, result: Any, shape: tuple[int, ...]) -> Any:
+        return result if len(shape) == 2 else g.Reshape(result, g.const(list(shape), "int64"))
+
+
+def _store(result: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
+    return into(result.reshape(shape), out)
+
+
+class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
+    """The gradient of dot's lhs. dy : dot's output; lhs : read for its shape; rhs : dot's rhs; returns : the shape of lhs."""
+
+    shape_only = ("lhs",)
+    samples = [
+        sample((3, 5), (3, 4), (4, 5)),
+        sample((3, 5), (4, 3), (4, 5), transpose_a=True),
+        sample((3, 5), (3, 4), (5, 4), transpose_b=True),
+        sample((2, 3, 2, 2), (2, 3, 4), (4, 2, 2)),
+        sample((1,), (4,), (4,)),
+    ]
+
+    def infer_shape(self, dy: tuple[int, ...], lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+        return lhs
+
+    def numpy(self, dy: Any, lhs: Any, rhs: Any, out: Any = None) -> Any:
+        dy = self._output(dy, lhs, rhs)
+        right = rhs.reshape(-1, rhs.shape[-1]) if self.transpose_b else rhs.reshape(rhs.shape[0], -1).T  # (n, k)
+        left, factor = (right.T, dy.T) if self.transpose_a else (dy, right)
+        if out is not None and out.flags.c_contiguous and out.dtype != np.float16:
+            np.matmul(left, factor, out=out.reshape(left.shape[0], factor.shape[1]))
+            return out
+        return _store(multiply(left, factor, None), lhs.shape, out)
+
+    def grad(self, F: Any, dy: Any, lhs: Any, rhs: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+        flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
+        return F.dot(d, rhs, **flags), None, F._dot_rhs_grad(dy, d, rhs, **flags)
+
+    def onnx(self, g: Any, dy: Any, lhs: Any, rhs: Any) -> Any:
+        shape = g.shape(lhs)
+        dy = self._emit_output(g, dy, lhs, rhs)
+        right = _emit_flat(g, rhs, first=not self.transpose_b)
+        if self.transpose_a:
+            right = g.Transpose(right, perm=[1, 0]) if self.transpose_b else right
+            return self._shaped(g, g.MatMul(right, g.Transpose(dy, perm=[1, 0])), shape)
+        right = right if self.transpose_b else g.Transpose(right, perm=[1, 0])
+        return self._shaped(g, g.MatMul(dy, right), shape)
+
+
+class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
+    """The gradient of dot's rhs. dy : dot's output; lhs : dot's lhs; rhs : read for its shape; returns : the shape of rhs."""
+
+    shape_only = ("rhs",)
+    samples = [
+        sample((3, 5), (3, 4), (4, 5)),
+        sample((3, 5), (4, 3), (4, 5), transpose_a=True),
+        sample((3, 5), (3, 4), (5, 4), transpose_b=True),
+        sample((2, 3, 2, 2), (2, 3, 4), (4, 2, 2)),
+        sample((1,), (4,), (4,)),
+    ]
+
+    def infer_shape(self, dy: tuple[int, ...], lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+        return rhs
+
+    def numpy(self, dy: Any, lhs: Any, rhs: Any, out: Any = None) -> Any:
+        dy = self._output(dy, lhs, rhs)
+        left = lhs.reshape(lhs.shape[0], -1) if self.transpose_a else lhs.reshape(-1, lhs.shape[-1]).T  # (k, m)
+        factor, right = (dy.T, left.T) if self.transpose_b else (left, dy)
+        if out is not None and out.flags.c_contiguous and out.dtype != np.float16:
+            np.matmul(factor, right, out=out.reshape(factor.shape[0], right.shape[1]))
+            return out
+        return _store(multiply(factor, right, None), rhs.shape, out)
+
+    def grad(self, F: Any, dy: Any, lhs: Any, rhs: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+        flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
+        return F.dot(lhs, d, **flags), F._dot_lhs_grad(dy, lhs, d, **flags), None
+
+    def onnx(self, g: Any, dy: Any, lhs: Any, rhs: Any) -> Any:
+        shape = g.shape(rhs)
+        dy = self._emit_output(g, dy, lhs, rhs)
+        left = _emit_flat(g, lhs, first=self.transpose_a)
+        if self.transpose_b:
+            left = g.Transpose(left, perm=[1, 0]) if self.transpose_a else left
+            return self._shaped(g, g.MatMul(g.Transpose(dy, perm=[1, 0]), left), shape)
+        left = left if self.transpose_a else g.Transpose(left, perm=[1, 0])
+        return self._shaped(g, g.MatMul(left, dy), shape)
+
+
+class BatchDot(Operator, name="batch_dot"):
+    """One matrix product per batch: (..., m, k) x (..., k, n) -> (..., m, n).
+
+    transpose_a, transpose_b : lhs is (..., k, m), rhs is (..., n, k)
+    """
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+    samples = [
+        sample((2, 3, 4), (2, 4, 5)),
+        sample((2, 4, 3), (2, 4, 5), transpose_a=True),
+        sample((2, 3, 4), (2, 5, 4), transpose_b=True),
+        sample((2, 4, 3), (2, 5, 4), transpose_a=True, transpose_b=True),
+    ]
+
+    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+        if len(lhs) < 3 or len(lhs) != len(rhs) or lhs[:-2] != rhs[:-2]:
+            raise ShapeError(f"{self.name}: {lhs} and {rhs} need three or more dimensions and the same leading ones")
+        rows, inner = (lhs[-1], lhs[-2]) if self.transpose_a else lhs[-2:]
+        other, columns = (rhs[-1], rhs[-2]) if self.transpose_b else rhs[-2:]
+        if inner != other:
+            raise ShapeError(f"{self.name}: the summed axes of {lhs} and {rhs} differ ({inner} and {other})")
+        return (*lhs[:-2], rows, columns)
+
+    def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
+        left = lhs.swapaxes(-1, -2) if self.transpose_a else lhs
+        right = rhs.swapaxes(-1, -2) if self.transpose_b else rhs
+        return multiply(left, right, out)
+
+    def grad(self, F: Any, a: Any, b: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        ta, tb = self.transpose_a, self.transpose_b
+        da = F.batch_dot(b, dy, transpose_a=tb, transpose_b=True) if ta else F.batch_dot(dy, b, transpose_b=not tb)
+        db = F.batch_dot(dy, a, transpose_a=True, transpose_b=ta) if tb else F.batch_dot(a, dy, transpose_a=not ta)
+        return da, db
+
+    def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
+        def turn(value: Any) -> Any:
+            rank = len(g.shape(value))
+            return g.Transpose(value, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+        return g.MatMul(turn(lhs) if self.transpose_a else lhs, turn(rhs) if self.transpose_b else rhs)
+
+
+class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
+    """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n)."""
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+    alpha: float = 1.0
+    axis: int = -2
+    samples = [sample((2, 3, 4), (2, 4, 5)), sample((3, 4), (4, 5), alpha=0.5), sample((4, 3), (5, 4), transpose_a=True, transpose_b=True)]
+
+    def check(self) -> None:
+        if self.axis != -2:
+            raise AttributeSpecError(f"linalg_gemm2: axis={self.axis} is not supported; transpose the operands so that rows are at axis -2")
+
+    def infer_shape(self, A: tuple[int, ...], B: tuple[int, ...]) -> tuple[int, ...]:
+        if len(A) == len(B) == 2:
+            return super().infer_shape((1, *A), (1, *B))[1:]
+        return super().infer_shape(A, B)
+
+    def numpy(self, A: Any, B: Any, out: Any = None) -> Any:
+        result = super().numpy(A, B, out=out)
+        return result if self.alpha == 1.0 else np.multiply(result, result.dtype.type(self.alpha), out=result)
+
+    def grad(self, F: Any, a: Any, b: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        ta, tb, scale = self.transpose_a, self.transpose_b, {"alpha": self.alpha}
+        gemm = F._linalg_gemm2
+        da = gemm(b, dy, transpose_a=tb, transpose_b=True, **scale) if ta else gemm(dy, b, transpose_b=not tb, **scale)
+        db = gemm(dy, a, transpose_a=True, transpose_b=ta, **scale) if tb else gemm(a, dy, transpose_a=not ta, **scale)
+        return da, db
+
+    def onnx(self, g: Any, A: Any, B: Any) -> Any:
+        result = super().onnx(g, A, B)
+        return result if self.alpha == 1.0 else g.Mul(result, g.const(self.alpha, g.dtype(A)))
+
+
+class FullyConnected(Operator, name="FullyConnected"):
+    """data @ weight^T + bias.
+
+    data : (n, ...) with all behind n flattened, or with flatten=False (..., k); weight : (num_hidden, k); bias : (num_hidden,)
+    returns : (n, num_hidden), or (..., num_hidden)
+    """
+
+    num_hidden: int
+    no_bias: bool = False
+    flatten: bool = True
+    samples = [
+        sample((4, 3), (5, 3), (5,), num_hidden=5),
+        sample((4, 3), (5, 3), num_hidden=5, no_bias=True),
+        sample((2, 3, 4), (5, 12), (5,), num_hidden=5),
+        sample((2, 3, 4), (5, 4), (5,), num_hidden=5, flatten=False),
+        sample((2, 3), (2, 3), (2,), dtype="float16", num_hidden=2),
+    ]
+
+    def names(self) -> tuple[str, ...]:
+        return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
+
+    def complete(self, data: Any, weight: Any = None, bias: Any = None) -> tuple[Any, ...]:
+        if data is not None:
+            inner = data[1:] if self.flatten else data[-1:]
+            width = None if None in inner else prod(inner)
+            weight = (self.num_hidden, width) if weight is None else weight
+            if len(weight) == 2 and weight[1] is None:
+                weight = (weight[0], width)
+        elif weight is None:
+            weight = (self.num_hidden, None)
+        if len(weight) == 2 and weight[0] is None:
+            weight = (self.num_hidden, weight[1])
+        if self.no_bias:
+            return data, weight
+        return data, weight, (self.num_hidden,) if bias is None or None in bias else bias
+
+    def infer_shape(self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        if not data:
+            raise ShapeError("FullyConnected: data has no dimensions")
+        width = prod(data[1:]) if self.flatten else data[-1]
+        if weight != (self.num_hidden, width):
+            raise ShapeError(f"FullyConnected: data {data} needs a weight of shape {(self.num_hidden, width)}, it has {weight}")
+        if bias is not None and bias != (self.num_hidden,):
+            raise ShapeError(f"FullyConnected: the bias has shape {bias}, num_hidden={self.num_hidden} needs {(self.num_hidden,)}")
+        return (data[0], self.num_hidden) if self.flatten else (*data[:-1], self.num_hidden)
+
+    def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None) -> Any:
+        matrix = data.reshape(data.shape[0], -1) if self.flatten else data.reshape(-1, data.shape[-1])
+        shape = (data.shape[0], self.num_hidden) if self.flatten else (*data.shape[:-1], self.num_hidden)
+        direct = out is not None and out.flags.c_contiguous
+        target = out.reshape(-1, self.num_hidden) if direct else None
+        result = multiply(matrix, weight.T, target)
+        if bias is not None:
+            result += bias
+        if direct:
+            return out
+        return into(result.reshape(shape), out)
+
+    def grad(self, F: Any, data: Any, weight: Any, *rest: Any, wanted: Any = None) -> tuple[Any, ...]:
+        wanted = (True, True, True) if wanted is None else wanted
+        dy = rest[-1]
+        if not self.flatten:
+            dy = F.Reshape(dy, shape=(-1, 0), reverse=True)
+        ddata = F.reshape_like(F.dot(dy, weight), data) if wanted[0] else None
+        dweight = None
+        if wanted[1]:
+            matrix = F.Flatten(data) if self.flatten else F.Reshape(data, shape=(-1, 0), reverse=True)
+            dweight = F.dot(dy, matrix, transpose_a=True)
+        if self.no_bias:
+            return ddata, dweight
+        return ddata, dweight, F.sum(dy, axis=0) if wanted[2] else None
+
+    def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
+        shape = g.shape(data)
+        if self.flatten:
+            matrix = data if len(shape) == 2 else g.Flatten(data, axis=1)
+            return g.Gemm(matrix, weight, *([bias] if bias else []), transB=1)
+        result = g.MatMul(data, g.Transpose(weight, perm=[1, 0]))
+        return g.Add(result, bias) if bias else result

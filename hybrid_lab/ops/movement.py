@@ -1,0 +1,540 @@
+"""Moving without computing: reshape, transpose, dimensions added and dropped, broadcasting, repetition, reversal."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.pointwise import broadcast_shapes
+from hybrid_lab.ops.sample import sample
+
+
+def into(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    """`result` itself, or copied into `out`."""
+    if out is None:
+        return result
+    np.copyto(out, result)
+    return out
+
+
+def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse: bool) -> tuple[int, ...]:
+    """The shape that MXNet's codes make of `shape`.
+
+    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into the two numbers that
+    follow (one may be -1). `reverse` reads both from the right. Raises ShapeError.
+    """
+    source, wanted = (shape[::-1], codes[::-1]) if reverse else (shape, codes)
+    made: list[int] = []
+    unknown = position = index = 0
+    inferred: int | None = None
+
+    def take(code: int) -> int:
+        nonlocal position
+        if position >= len(source):
+            raise ShapeError(f"{name}: the code {code} in {codes} finds no dimension left in the input's shape {shape}")
+        position += 1
+        return source[position - 1]
+
+    while index < len(wanted):
+        code = wanted[index]
+        if code == 0:
+            made.append(take(0))
+        elif code == -1:
+            if inferred is not None:
+                raise ShapeError(f"{name}: {codes} has more than one -1")
+            inferred = len(made)
+            made.append(1)
+            position += 1
+        elif code == -2:
+            made.extend(source[position:])
+            position = len(source)
+        elif code == -3:
+            made.append(take(-3) * take(-3))
+        elif code == -4:
+            if index + 2 >= len(wanted):
+                raise ShapeError(f"{name}: -4 in {codes} needs two numbers behind it")
+            whole, first, second = take(-4), wanted[index + 1], wanted[index + 2]
+            index += 2
+            if first == -1 and second == -1:
+                raise ShapeError(f"{name}: only one number behind -4 in {codes} may be -1")
+            first = whole // second if first == -1 else first
+            second = whole // first if second == -1 else second
+            if first * second != whole:
+                raise ShapeError(f"{name}: -4 in {codes} cannot split a dimension of {whole} into {first} and {second}")
+            made.extend((first, second))
+        elif code > 0:
+            made.append(code)
+            position += 1
+        else:
+            raise ShapeError(f"{name}: {code} in {codes} is no code; known are 0, -1, -2, -3, -4")
+        index += 1
+    unknown = prod(made)
+    total = prod(shape)
+    if inferred is not None:
+        if unknown == 0 or total % unknown:
+            raise ShapeError(f"{name}: {shape} has {total} elements, which {codes} cannot hold")
+        made[inferred] = total // unknown
+    result = tuple(made[::-1] if reverse else made)
+    if prod(result) != total:
+        raise ShapeError(f"{name}: {shape} has {total} elements, {result} (from {codes}) has {prod(result)}")
+    return result
+
+
+class _Reshaping(Operator):
+    """Base: the elements in their order, another shape."""
+
+    view = True
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return into(data.reshape(self.infer_shape(data.shape)), out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F.reshape_like(dy, data)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return g.reshape_batched(data, self.infer_shape(g.shape(data)))
+
+
+class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
+    """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give.
+
+    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into the two numbers that
+    follow (one may be -1); with reverse=True the codes are read from the right.
+    """
+
+    shape: Shape
+    reverse: bool = False
+    samples = [
+        sample((2, 3, 4), shape=(6, 4)),
+        sample((2, 3, 4), shape=(0, -1)),
+        sample((2, 3, 4), shape=(-1, 2)),
+        sample((2, 3, 4), shape=(0, -3)),
+        sample((2, 3, 4), shape=(-3, -2)),
+        sample((2, 3, 4), shape=(-4, 1, -1, -2)),
+        sample((2, 3, 4), shape=(0, 0, -4, 2, -1)),
+        sample((8, 3, 2), shape=(-1, 0), reverse=True),
+        sample((2, 3), shape=(-1,)),
+    ]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return reshaped("reshape", data, self.shape, self.reverse)
+
+
+class Flatten(_Reshaping, name="Flatten", aliases=("flatten",)):
+    """(n, a, b, ...) -> (n, a*b*...)."""
+
+    samples = [sample((2, 3, 4)), sample((2, 3)), sample((4,))]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        if not data:
+            raise ShapeError("Flatten: the input has no dimensions")
+        return data[0], prod(data[1:])
+
+
+class ExpandDims(_Reshaping, name="expand_dims"):
+    """data with a new dimension of 1 at `axis`."""
+
+    axis: int
+    samples = [sample((2, 3), axis=0), sample((2, 3), axis=1), sample((2, 3), axis=-1)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        rank = len(data)
+        if not -rank - 1 <= self.axis <= rank:
+            raise ShapeError(f"expand_dims: axis {self.axis} is outside of a shape with {rank} dimensions")
+        axis = self.axis % (rank + 1)
+        return (*data[:axis], 1, *data[axis:])
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return g.Unsqueeze(data, g.const([self.axis], "int64"))
+
+
+class Squeeze(_Reshaping, name="squeeze"):
+    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
+
+    axis: Shape | None = None
+    samples = [sample((1, 3, 1)), sample((1, 3, 1), axis=0), sample((1, 3, 1), axis=(0, 2)), sample((1, 1))]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        rank = len(data)
+        if self.axis is None:
+            return tuple(size for size in data if size != 1) or (1,)
+        dropped = set()
+        for axis in self.axis:
+            if not -rank <= axis < rank or data[axis] != 1:
+                raise ShapeError(f"squeeze: axis {axis} of the shape {data} is not 1")
+            dropped.add(axis % rank)
+        return tuple(size for index, size in enumerate(data) if index not in dropped) or (1,)
+
+
+class ReshapeLike(Operator, name="reshape_like"):
+    """The elements of lhs in the shape of rhs, of which only the shape is read.
+
+    lhs_begin, lhs_end, rhs_begin, rhs_end choose the range of dimensions that is exchanged.
+    """
+
+    lhs_begin: int | None = None
+    lhs_end: int | None = None
+    rhs_begin: int | None = None
+    rhs_end: int | None = None
+    view = True
+    shape_only = ("rhs",)
+    samples = [sample((6, 2), (3, 4)), sample((2, 3, 4), (6, 5), lhs_begin=0, lhs_end=2, rhs_begin=0, rhs_end=1)]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+        left, right = slice(self.lhs_begin, self.lhs_end), slice(self.rhs_begin, self.rhs_end)
+        start, stop, _ = left.indices(len(lhs))
+        result = (*lhs[:start], *rhs[right], *lhs[stop:])
+        if prod(result) != prod(lhs):
+            raise ShapeError(f"reshape_like: {lhs} does not have the number of elements of {result}")
+        return result
+
+    def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
+        return into(lhs.reshape(self.infer_shape(lhs.shape, rhs.shape)), out)
+
+    def grad(self, F: Any, lhs: Any, rhs: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F.reshape_like(dy, lhs), None
+
+    def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
+        return g.reshape_batched(lhs, self.infer_shape(g.shape(lhs), g.shape(rhs)))
+
+
+class ChannelLike(Operator, name="_channel_like"):
+    """A vector of one number per channel (or a single one) shaped to broadcast against `like` at `axis`: (c,) -> (1, c, 1, 1)."""
+
+    axis: int = 1
+    mxnet = None
+    view = True
+    shape_only = ("like",)
+    samples = [sample((3,), (2, 3, 4)), sample((4,), (2, 3, 4), axis=-1), sample((1,), (2, 3))]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        rank = len(like)
+        axis = self.axis % rank if -rank <= self.axis < rank else rank - 1
+        return tuple(prod(data) if index == axis else 1 for index in range(rank))
+
+    def numpy(self, data: Any, like: Any, out: Any = None) -> Any:
+        return into(data.reshape(self.infer_shape(data.shape, like.shape)), out)
+
+    def grad(self, F: Any, data: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F.reshape_like(dy, data), None
+
+    def onnx(self, g: Any, data: Any, like: Any) -> Any:
+        return g.Reshape(data, g.const(list(self.infer_shape(g.shape(data), g.shape(like))), "int64"))
+
+
+class Transpose(Operator, name="transpose"):
+    """data with its axes in the order `axes`; () reverses them."""
+
+    axes: Shape = ()
+    view = True
+    samples = [sample((2, 3, 4)), sample((2, 3, 4), axes=(1, 2, 0)), sample((2, 3, 4), axes=(0, -1, 1)), sample((3, 4), dtype="int32", gradient=False)]
+
+    def order(self, rank: int) -> tuple[int, ...]:
+        """The permutation, non-negative. Raises ShapeError."""
+        if not self.axes:
+            return tuple(reversed(range(rank)))
+        order = tuple(axis % rank if -rank <= axis < rank else axis for axis in self.axes)
+        if sorted(order) != list(range(rank)):
+            raise ShapeError(f"transpose: axes={self.axes} is no order of the {rank} axes of the input")
+        return order
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(data[axis] for axis in self.order(len(data)))
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return into(data.transpose(self.order(data.ndim)), out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        order = self.order(len(self.axes))
+        return F.transpose(dy, axes=tuple(order.index(axis) for axis in range(len(order))))
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return g.Transpose(data, perm=list(self.order(len(g.shape(data)))))
+
+
+class SwapAxis(Operator, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
+    """data with the axes dim1 and dim2 exchanged."""
+
+    dim1: int = 0
+    dim2: int = 0
+    view = True
+    samples = [sample((2, 3, 4), dim1=0, dim2=2), sample((2, 3, 4), dim1=1, dim2=2)]
+
+    def order(self, rank: int) -> list[int]:
+        """The exchange as a permutation. Raises ShapeError."""
+        for axis in (self.dim1, self.dim2):
+            if not -rank <= axis < rank:
+                raise ShapeError(f"SwapAxis: axis {axis} does not exist; the input has {rank} dimensions")
+        order = list(range(rank))
+        order[self.dim1], order[self.dim2] = order[self.dim2], order[self.dim1]
+        return order
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(data[axis] for axis in self.order(len(data)))
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return into(data.swapaxes(self.dim1, self.dim2), out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F.SwapAxis(dy, dim1=self.dim1, dim2=self.dim2)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return g.Transpose(data, perm=self.order(len(g.shape(data))))
+
+
+class _Broadcasting(Operator):
+    """Base: dimensions of 1 repeated; the gradient sums over them."""
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return broadcast_into(data, self.infer_shape(data.shape), out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F._sum_like(dy, data)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return g.Expand(data, g.const(list(self.infer_shape(g.shape(data))), "int64"))
+
+
+def broadcast_into(data: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
+    """A contiguous array of `shape` with data repeated."""
+    if out is None:
+        out = np.empty(shape, data.dtype)
+    np.copyto(out, data)
+    return out
+
+
+class BroadcastTo(_Broadcasting, name="broadcast_to"):
+    """data with its dimensions of 1 repeated to `shape`, where 0 keeps a dimension."""
+
+    shape: Shape
+    samples = [sample((1, 3), shape=(4, 3)), sample((2, 1, 1), shape=(0, 3, 4))]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        if len(data) != len(self.shape):
+            raise ShapeError(f"broadcast_to: {data} and shape={self.shape} must have the same number of dimensions")
+        for size, wanted in zip(data, self.shape, strict=True):
+            if size != 1 and wanted not in (0, size):
+                raise ShapeError(f"broadcast_to: a dimension of {size} in {data} cannot become {wanted}; only 1 can be repeated")
+        return tuple(wanted or size for size, wanted in zip(data, self.shape, strict=True))
+
+
+class BroadcastAxis(_Broadcasting, name="broadcast_axis", aliases=("broadcast_axes",)):
+    """data with the dimensions `axis`, which are 1, repeated `size` times."""
+
+    axis: Shape = ()
+    size: Shape = ()
+    samples = [sample((2, 1, 1), axis=(1, 2), size=(3, 4)), sample((1, 3), axis=0, size=4)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        if len(self.axis) != len(self.size):
+            raise ShapeError(f"broadcast_axis: axis={self.axis} and size={self.size} differ in length")
+        made = list(data)
+        for axis, size in zip(self.axis, self.size, strict=True):
+            if not -len(data) <= axis < len(data) or data[axis] != 1:
+                raise ShapeError(f"broadcast_axis: axis {axis} of {data} is not 1")
+            made[axis] = size
+        return tuple(made)
+
+
+class BroadcastLike(_Broadcasting, name="broadcast_like"):
+    """lhs with its dimensions of 1 repeated to the shape of rhs, of which only the shape is read.
+
+    lhs_axes, rhs_axes : only these axes of lhs take the sizes of those axes of rhs
+    """
+
+    lhs_axes: Shape | None = None
+    rhs_axes: Shape | None = None
+    shape_only = ("rhs",)
+    samples = [sample((1, 3), (4, 3)), sample((2, 1, 1), (5, 4), lhs_axes=(1,), rhs_axes=(0,)), sample((3, 4), (3, 4))]
+
+    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+        if self.lhs_axes is None or self.rhs_axes is None:
+            if broadcast_shapes("broadcast_like", lhs, rhs) != rhs:
+                raise ShapeError(f"broadcast_like: {lhs} does not broadcast to {rhs}")
+            return rhs
+        made = list(lhs)
+        for axis, size in ((left, rhs[right]) for left, right in zip(self.lhs_axes, self.rhs_axes, strict=True)):
+            if lhs[axis] not in (1, size):
+                raise ShapeError(f"broadcast_like: {lhs} cannot take the shape of {rhs}: {lhs[axis]} cannot become {size}")
+            made[axis] = size
+        return tuple(made)
+
+    def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
+        return broadcast_into(lhs, self.infer_shape(lhs.shape, rhs.shape), out)
+
+    def grad(self, F: Any, lhs: Any, rhs: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F._sum_like(dy, lhs), None
+
+    def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
+        if self.lhs_axes is None:
+            return g.Expand(lhs, g.Shape(rhs))
+        return g.Expand(lhs, g.const(list(self.infer_shape(g.shape(lhs), g.shape(rhs))), "int64"))
+
+
+def _aligned(shape: tuple[int, ...], reps: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and repetitions with leading ones so that both are equally long."""
+    rank = max(len(shape), len(reps))
+    return (1,) * (rank - len(shape)) + shape, (1,) * (rank - len(reps)) + reps
+
+
+class Tile(Operator, name="tile"):
+    """data as a whole repeated `reps` times along each axis."""
+
+    reps: Shape
+    samples = [sample((2, 3), reps=(2,)), sample((2, 3), reps=(2, 1, 3)), sample((2, 3, 4), reps=(2, 2))]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        shape, reps = _aligned(data, self.reps)
+        return tuple(size * count for size, count in zip(shape, reps, strict=True))
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        shape, reps = _aligned(data.shape, self.reps)
+        if out is None or not out.flags.c_contiguous:
+            return into(np.tile(data, self.reps), out)
+        pairs = tuple(number for pair in zip(reps, shape, strict=True) for number in pair)
+        ones = tuple(number for size in shape for number in (1, size))
+        np.copyto(out.reshape(pairs), data.reshape(ones))
+        return out
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F._tile_grad(dy, data, reps=self.reps)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        shape, reps = _aligned(g.shape(data), self.reps)
+        if len(shape) > len(g.shape(data)):
+            data = g.Reshape(data, g.const(list(shape), "int64"))
+        return g.Tile(data, g.const(list(reps), "int64"))
+
+
+class TileGrad(Operator, name="_tile_grad"):
+    """dy summed over the repetitions of tile. like : the shape of tile's input; returns : that shape."""
+
+    reps: Shape
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((4, 6), (2, 3), reps=(2, 2)), sample((2, 4, 3), (2, 3), reps=(2, 2, 1))]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        return like
+
+    def _pairs(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        shape, reps = _aligned(like, self.reps)
+        return tuple(number for pair in zip(reps, shape, strict=True) for number in pair), tuple(range(0, 2 * len(shape), 2))
+
+    def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
+        pairs, axes = self._pairs(like.shape)
+        return into(np.add.reduce(dy.reshape(pairs), axis=axes).reshape(like.shape), out)
+
+    def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+        return F.tile(ddy, reps=self.reps), None
+
+    def onnx(self, g: Any, dy: Any, like: Any) -> Any:
+        pairs, axes = self._pairs(g.shape(like))
+        total = g.ReduceSum(g.Reshape(dy, g.const(list(pairs), "int64")), g.const(list(axes), "int64"), keepdims=0)
+        return g.Reshape(total, g.const(list(g.shape(like)), "int64"))
+
+
+class Repeat(Operator, name="repeat"):
+    """Every element repeated `repeats` times along `axis` (None: of the flattened data)."""
+
+    repeats: int
+    axis: int | None = None
+    samples = [sample((2, 3), repeats=2), sample((2, 3), repeats=2, axis=1), sample((2, 3), repeats=3, axis=-2)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        if self.axis is None:
+            return (prod(data) * self.repeats,)
+        if not -len(data) <= self.axis < len(data):
+            raise ShapeError(f"repeat: axis {self.axis} does not exist; the input has {len(data)} dimensions")
+        axis = self.axis % len(data)
+        return (*data[:axis], data[axis] * self.repeats, *data[axis + 1 :])
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return into(np.repeat(data, self.repeats, axis=self.axis), out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F._repeat_grad(dy, data, repeats=self.repeats, axis=self.axis)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        shape = g.shape(data)
+        axis = len(shape) - 1 if self.axis is None else self.axis % len(shape)
+        wide = g.Unsqueeze(data, g.const([axis + 1], "int64"))
+        reps = [1] * (len(shape) + 1)
+        reps[axis + 1] = self.repeats
+        return g.Reshape(g.Tile(wide, g.const(reps, "int64")), g.const(list(self.infer_shape(shape)), "int64"))
+
+
+class RepeatGrad(Operator, name="_repeat_grad"):
+    """dy summed over the copies that repeat made. like : the shape of repeat's input; returns : that shape."""
+
+    repeats: int
+    axis: int | None = None
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((2, 6), (2, 3), repeats=2, axis=1), sample((12,), (2, 3), repeats=2)]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        return like
+
+    def _split(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        axis = len(like) - 1 if self.axis is None else self.axis % len(like)
+        return (*like[: axis + 1], self.repeats, *like[axis + 1 :]), axis + 1
+
+    def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
+        shape, axis = self._split(like.shape)
+        return into(np.add.reduce(dy.reshape(shape), axis=axis), out)
+
+    def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+        return F.repeat(ddy, repeats=self.repeats, axis=self.axis), None
+
+    def onnx(self, g: Any, dy: Any, like: Any) -> Any:
+        shape, axis = self._split(g.shape(like))
+        return g.ReduceSum(g.Reshape(dy, g.const(list(shape), "int64")), g.const([axis], "int64"), keepdims=0)
+
+
+class Reverse(Operator, name="reverse", aliases=("flip",)):
+    """data with the order of elements along `axis` (one or several) reversed."""
+
+    axis: Shape
+    samples = [sample((2, 3), axis=0), sample((2, 3, 4), axis=(1, 2))]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        for axis in self.axis:
+            if not -len(data) <= axis < len(data):
+                raise ShapeError(f"reverse: axis {axis} does not exist; the input has {len(data)} dimensions")
+        return data
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        flipped = np.flip(data, self.axis)
+        return flipped.copy() if out is None else into(flipped, out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F.reverse(dy, axis=self.axis)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        axes = list(self.axis)
+        ends, starts, steps = [-(2**31)] * len(axes), [-1] * len(axes), [-1] * len(axes)
+        return g.Slice(data, g.const(starts, "int64"), g.const(ends, "int64"), g.const(axes, "int64"), g.const(steps, "int64"))

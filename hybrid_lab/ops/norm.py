@@ -1,0 +1,324 @@
+"""Normalization: BatchNorm with its running statistics, LayerNorm, L2Normalization."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.reduce import accumulate
+from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.slicing import axis_of
+
+
+def _check_vectors(name: str, wanted: tuple[int, ...], data: tuple[int, ...], **given: tuple[int, ...]) -> None:
+    for key, shape in given.items():
+        if shape != wanted:
+            raise ShapeError(f"{name}: {key} has shape {shape}; data {data} needs {wanted}")
+
+
+def _filled(shape: Any, size: int | None) -> Any:
+    return (size,) if shape is None or None in shape else shape
+
+
+class BatchNorm(Operator, name="BatchNorm"):
+    """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta.
+
+    In training mean and variance (divided by the count, not count - 1) come from the batch and the running ones follow:
+    running = running * momentum + batch * (1 - momentum). In prediction, or with use_global_stats, the running ones are used.
+    fix_gamma counts gamma as 1.
+
+    data : (n, ..., channels, ...), floating; gamma, beta, moving_mean, moving_var : (channels,)
+    returns : as data; with output_mean_var also the mean and 1 / sqrt(var + eps), both (channels,)
+    """
+
+    eps: float = 1e-3
+    momentum: float = 0.9
+    fix_gamma: bool = True
+    use_global_stats: bool = False
+    output_mean_var: bool = False
+    axis: int = 1
+    _training: bool = False
+
+    num_outputs = 3
+    mode_dependent = True
+    aux_names = ("moving_mean", "moving_var")
+    samples = [
+        sample((4, 3), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32")),
+        sample((4, 3, 5), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, eps=1e-5),
+        sample((2, 3, 4, 4), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, use_global_stats=True),
+        sample((4, 5, 3), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, axis=-1, output_mean_var=True, gradient=False),
+    ]
+
+    @property
+    def num_visible(self) -> int:
+        return 3 if self.output_mean_var else 1
+
+    @property
+    def from_batch(self) -> bool:
+        """Whether the statistics of the batch are used."""
+        return self._training and not self.use_global_stats
+
+    def bind_mode(self, train: bool) -> Operator:
+        return self if self._training == train else self.variant(_training=train)
+
+    def complete(self, data: Any, *vectors: Any) -> tuple[Any, ...]:
+        size = None if data is None else data[axis_of("BatchNorm", self.axis, len(data))]
+        return (data, *(_filled(shape, size) for shape in vectors))
+
+    def infer_shape(
+        self,
+        data: tuple[int, ...],
+        gamma: tuple[int, ...],
+        beta: tuple[int, ...],
+        moving_mean: tuple[int, ...],
+        moving_var: tuple[int, ...],
+    ) -> Any:
+        vector = (data[axis_of("BatchNorm", self.axis, len(data))],)
+        _check_vectors("BatchNorm", vector, data, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
+        return [data, vector, vector]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        # Parameters may stay float32 beside float16 data, as Gluon keeps them.
+        return [dtypes[0], dtypes[3] or dtypes[0], dtypes[4] or dtypes[0]]
+
+    def numpy(self, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        axis = self.axis % data.ndim
+        outer, channels, inner = prod(data.shape[:axis]), data.shape[axis], prod(data.shape[axis + 1 :])
+        y, mean, inverse = out if out is not None else (None, None, None)
+        mean = np.empty(channels, moving_mean.dtype) if mean is None else mean
+        inverse = np.empty(channels, moving_var.dtype) if inverse is None else inverse
+        result = np.empty(data.shape, data.dtype) if y is None or not y.flags.c_contiguous else y
+        if data.dtype == np.float16:
+            wide = self.numpy(data.astype(np.float32), gamma, beta, moving_mean, moving_var)
+            for target, value in zip((result, mean, inverse), wide, strict=True):
+                np.copyto(target, value, casting="unsafe")
+        else:
+            x, z = data.reshape(outer, channels, inner), result.reshape(outer, channels, inner)
+            if self.from_batch:
+                accumulate(x, (0, 2), mean.reshape(1, channels, 1), scratch)
+                mean /= max(outer * inner, 1)
+                np.subtract(x, mean[:, None], out=z)
+                self._variance(z, inverse, scratch)
+            else:
+                np.copyto(mean, moving_mean)
+                np.copyto(inverse, moving_var)
+                np.subtract(x, mean[:, None], out=z)
+            inverse += inverse.dtype.type(self.eps)
+            np.sqrt(inverse, out=inverse)
+            np.reciprocal(inverse, out=inverse)
+            z *= inverse[:, None] if self.fix_gamma else (inverse * gamma)[:, None]
+            z += beta[:, None]
+        if y is not None and result is not y:
+            np.copyto(y, result)
+            result = y
+        return result, mean, inverse
+
+    @staticmethod
+    def _variance(centred: np.ndarray, variance: np.ndarray, scratch: Any) -> None:
+        outer, channels, inner = centred.shape
+        if inner == 1:
+            flat = centred.reshape(outer, channels)
+            np.add.reduce(np.square(flat, out=scratch(flat.shape, flat.dtype)), axis=0, out=variance)
+        else:
+            squares = np.vecdot(centred, centred, out=scratch((outer, channels), centred.dtype))
+            np.add.reduce(squares, axis=0, out=variance)
+        variance /= max(outer * inner, 1)
+
+    def aux(self, F: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[str, Any]:
+        if not self.from_batch:
+            return {}
+        moving_mean, moving_var = inputs[3], inputs[4]
+        _, mean, inverse = outputs
+        variance = 1.0 / F.square(inverse) - self.eps
+        rest = 1.0 - self.momentum
+        return {
+            "moving_mean": moving_mean * self.momentum + mean * rest,
+            "moving_var": moving_var * self.momentum + variance * rest,
+        }
+
+    def grad(self, F: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any, *rest: Any, wanted: Any = None) -> Any:
+        _, mean, inverse, dy = rest[:4]
+        if dy is None:
+            return None, None, None, None, None
+        wanted = wanted or (True,) * 5
+        inverse_like = F._channel_like(inverse, data, axis=self.axis)
+        scale = inverse_like if self.fix_gamma else inverse_like * F._channel_like(gamma, data, axis=self.axis)
+        dbeta = F.sum(dy, axis=self.axis, exclude=True)
+        ddata = dgamma = None
+        if self.from_batch or (wanted[1] and not self.fix_gamma):
+            centred = data - F._channel_like(mean, data, axis=self.axis)
+            dgamma = F.sum(dy * centred, axis=self.axis, exclude=True) * inverse
+        if wanted[0]:
+            ddata = dy * scale
+            if self.from_batch:
+                count = F._size_ratio(data, mean)
+                slope = F._channel_like(dgamma * inverse / count, data, axis=self.axis) * scale
+                shift = F._channel_like(dbeta / count, data, axis=self.axis) * scale
+                ddata = ddata - centred * slope - shift
+        return ddata, F.zeros_like(gamma) if self.fix_gamma else dgamma, dbeta, None, None
+
+    def lower(self, F: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
+        mean, variance = moving_mean, moving_var
+        if self.from_batch:
+            mean = F.mean(data, axis=self.axis, exclude=True)
+            variance = F.mean(F.square(data - F._channel_like(mean, data, axis=self.axis)), axis=self.axis, exclude=True)
+        inverse = F.rsqrt(variance + self.eps)
+        scale = inverse if self.fix_gamma else inverse * gamma
+        centred = data - F._channel_like(mean, data, axis=self.axis)
+        y = centred * F._channel_like(scale, data, axis=self.axis) + F._channel_like(beta, data, axis=self.axis)
+        return y, mean if self.from_batch else F.identity(mean), inverse
+
+    def onnx(self, g: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
+        shape, dtype = g.shape(data), g.dtype(data)
+        axis = self.axis % len(shape)
+        mean, variance = moving_mean, moving_var
+        if self.fix_gamma:
+            gamma = g.const(np.ones(shape[axis]), dtype)
+        if self.from_batch:
+            vector = g.const([1 if index != axis else shape[axis] for index in range(len(shape))], "int64")
+            axes = [index for index in range(len(shape)) if index != axis]
+            mean = g.ReduceMean(data, axes=axes, keepdims=0)
+            centred = g.Sub(data, g.Reshape(mean, vector))
+            variance = g.ReduceMean(g.Mul(centred, centred), axes=axes, keepdims=0)
+        inverse = g.Reciprocal(g.Sqrt(g.Add(variance, g.const(self.eps, dtype))))
+        if self.from_batch:
+            y = g.Add(g.Mul(centred, g.Reshape(g.Mul(inverse, gamma), vector)), g.Reshape(beta, vector))
+            return y, mean, inverse
+        if axis == 1:
+            y = g.BatchNormalization(data, gamma, beta, mean, variance, epsilon=self.eps)
+        else:
+            vector = g.const([1 if index != axis else shape[axis] for index in range(len(shape))], "int64")
+            centred = g.Sub(data, g.Reshape(mean, vector))
+            y = g.Add(g.Mul(centred, g.Reshape(g.Mul(inverse, gamma), vector)), g.Reshape(beta, vector))
+        return y, g.Identity(mean), inverse
+
+
+class LayerNorm(Operator, name="LayerNorm"):
+    """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta.
+
+    data : (..., n, ...), floating; gamma, beta : (n,)
+    returns : as data; with output_mean_var also the mean and sqrt(var + eps), with `axis` as 1
+    """
+
+    axis: int = -1
+    eps: float = 1e-5
+    output_mean_var: bool = False
+
+    num_outputs = 3
+    samples = [
+        sample((4, 5), (5,), (5,)),
+        sample((2, 3, 4), (3,), (3,), axis=1, eps=1e-3),
+        sample((2, 5), (5,), (5,), output_mean_var=True, gradient=False),
+    ]
+
+    @property
+    def num_visible(self) -> int:
+        return 3 if self.output_mean_var else 1
+
+    def complete(self, data: Any, *vectors: Any) -> tuple[Any, ...]:
+        size = None if data is None else data[axis_of("LayerNorm", self.axis, len(data))]
+        return (data, *(_filled(shape, size) for shape in vectors))
+
+    def infer_shape(self, data: tuple[int, ...], gamma: tuple[int, ...], beta: tuple[int, ...]) -> Any:
+        axis = axis_of("LayerNorm", self.axis, len(data))
+        _check_vectors("LayerNorm", (data[axis],), data, gamma=gamma, beta=beta)
+        kept = (*data[:axis], 1, *data[axis + 1 :])
+        return [data, kept, kept]
+
+    def _vector(self, F: Any, value: Any, data: Any) -> Any:
+        return F._channel_like(value, data, axis=self.axis)
+
+    def numpy(self, data: Any, gamma: Any, beta: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        axis = self.axis % data.ndim
+        shape = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+        y, mean, deviation = out if out is not None else (None, None, None)
+        y = np.empty(data.shape, data.dtype) if y is None else y
+        mean = np.empty(shape, data.dtype) if mean is None else mean
+        deviation = np.empty(shape, data.dtype) if deviation is None else deviation
+        count = data.dtype.type(max(data.shape[axis], 1))
+        accumulate(data, (axis,), mean, scratch)
+        mean /= count
+        np.subtract(data, mean, out=y)
+        accumulate(np.square(y, out=scratch(data.shape, data.dtype)), (axis,), deviation, scratch)
+        deviation /= count
+        deviation += data.dtype.type(self.eps)
+        np.sqrt(deviation, out=deviation)
+        y /= deviation
+        vector = tuple(-1 if index == axis else 1 for index in range(data.ndim))
+        y *= gamma.reshape(vector)
+        y += beta.reshape(vector)
+        return y, mean, deviation
+
+    def grad(self, F: Any, data: Any, gamma: Any, beta: Any, y: Any, mean: Any, deviation: Any, dy: Any, *others: Any) -> Any:
+        if dy is None:
+            return None, None, None
+        normalized = (data - mean) / deviation
+        scaled = dy * self._vector(F, gamma, data)
+        first = F.mean(scaled, axis=self.axis, keepdims=True)
+        second = F.mean(scaled * normalized, axis=self.axis, keepdims=True)
+        ddata = (scaled - first - normalized * second) / deviation
+        return ddata, F.sum(dy * normalized, axis=self.axis, exclude=True), F.sum(dy, axis=self.axis, exclude=True)
+
+    def lower(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
+        mean = F.mean(data, axis=self.axis, keepdims=True)
+        centred = data - mean
+        deviation = F.sqrt(F.mean(F.square(centred), axis=self.axis, keepdims=True) + self.eps)
+        y = centred / deviation * self._vector(F, gamma, data) + self._vector(F, beta, data)
+        return y, mean, deviation
+
+    def onnx(self, g: Any, data: Any, gamma: Any, beta: Any) -> Any:
+        rank, dtype = len(g.shape(data)), g.dtype(data)
+        axis = self.axis % rank
+        vector = g.const([-1 if index == axis else 1 for index in range(rank)], "int64")
+        mean = g.ReduceMean(data, axes=[axis], keepdims=1)
+        centred = g.Sub(data, mean)
+        variance = g.ReduceMean(g.Mul(centred, centred), axes=[axis], keepdims=1)
+        deviation = g.Sqrt(g.Add(variance, g.const(self.eps, dtype)))
+        if axis == rank - 1:
+            y = g.LayerNormalization(data, gamma, beta, axis=axis, epsilon=self.eps)
+        else:
+            y = g.Add(g.Mul(g.Div(centred, deviation), g.Reshape(gamma, vector)), g.Reshape(beta, vector))
+        return y, mean, deviation
+
+
+class L2Normalization(Operator, name="L2Normalization"):
+    """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it (spatial).
+
+    data : two or more dimensions (spatial: three or more), floating; returns : as data
+    """
+
+    eps: float = 1e-10
+    mode: Literal["instance", "channel", "spatial"] = "instance"
+    samples = [sample((2, 3, 4), mode=mode) for mode in ("instance", "channel", "spatial")]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        if len(data) < (3 if self.mode == "spatial" else 2):
+            raise ShapeError(f"L2Normalization: mode={self.mode!r} needs more dimensions than {data} has")
+        return data
+
+    @property
+    def _axes(self) -> dict[str, Any]:
+        if self.mode == "channel":
+            return {"axis": 1}
+        return {"axis": 0 if self.mode == "instance" else (0, 1), "exclude": True}
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        axes = (1,) if self.mode == "channel" else tuple(range(1 if self.mode == "instance" else 2, data.ndim))
+        size = np.sqrt(np.square(data).sum(axis=axes, keepdims=True) + data.dtype.type(self.eps))
+        return np.divide(data, size, out=out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        size = F.sqrt(F.sum(F.square(data), keepdims=True, **self._axes) + self.eps)
+        return (dy - y * F.sum(dy * y, keepdims=True, **self._axes)) / size
+
+    def lower(self, F: Any, data: Any) -> Any:
+        return data / F.sqrt(F.sum(F.square(data), keepdims=True, **self._axes) + self.eps)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        axes = [1] if self.mode == "channel" else list(range(1 if self.mode == "instance" else 2, len(g.shape(data))))
+        total = g.ReduceSum(g.Mul(data, data), g.const(axes, "int64"), keepdims=1)
+        return g.Div(data, g.Sqrt(g.Add(total, g.const(self.eps, g.dtype(data)))))

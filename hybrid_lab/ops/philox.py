@@ -1,0 +1,108 @@
+"""Philox4x32-10, the counter-based random generator: the same words at (seed, draw, element) here, in a Triton kernel and in every run.
+
+Word number e of draw d is word e % 4 of the block with key (low, high half of seed) and counter (e // 4 low, e // 4 high, d low, d high).
+With draw 0 and fewer than 2^34 elements this is `tl.randint4x(seed, e // 4)[e % 4]`; in general `tl.philox(seed, e // 4, 0, d, 0)[e % 4]`.
+
+Numbers are made from a word w by shifts and one exact product, so that they are bit-equal everywhere:
+float32 (w >> 8) * 2^-24, float64 w * 2^-32, float16 (w >> 21) * 2^-11, all in [0, 1).
+A mask keeps element e with probability p where (w >> 8) < ceil(p * 2^24), which is the same as float32 uniform < p.
+
+Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+_M0, _M1 = 0xD2511F53, 0xCD9E8D57
+_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_MASK = 0xFFFFFFFF
+#: Blocks computed at a time: everything stays in the cache.
+_PIECE = 8192
+
+
+def words(seed: int, draw: int, count: int, out: np.ndarray | None = None) -> np.ndarray:
+    """The first `count` words (uint32) of a draw. out : uint32 memory to fill, (count,)."""
+    result = np.empty(count, np.uint32) if out is None else out
+    blocks = -(-count // 4)
+    size = min(_PIECE, blocks)
+    counters = [np.empty(size, np.uint64) for _ in range(4)]
+    wide = [np.empty(size, np.uint64) for _ in range(2)]
+    block_words = np.empty((size, 4), np.uint32)
+    for start in range(0, blocks, _PIECE):
+        length = min(_PIECE, blocks - start)
+        made = _blocks(seed, draw, start, [part[:length] for part in counters], [part[:length] for part in wide])
+        target = block_words[:length]
+        for index, part in enumerate(made):
+            target[:, index] = part
+        first = 4 * start
+        flat = target.reshape(-1)[: min(4 * length, count - first)]
+        result[first : first + len(flat)] = flat
+    return result
+
+
+def _blocks(seed: int, draw: int, start: int, counters: list[np.ndarray], wide: list[np.ndarray]) -> list[np.ndarray]:
+    """Ten rounds on `len(counters[0])` blocks from number `start`; words are kept in the low halves of uint64."""
+    c0, c1, c2, c3 = counters
+    length = len(c0)
+    c0[:] = np.arange(start, start + length, dtype=np.uint64)
+    np.right_shift(c0, 32, out=c1)
+    c0 &= _MASK
+    c2.fill(draw & _MASK)
+    c3.fill((draw >> 32) & _MASK)
+    k0, k1 = seed & _MASK, (seed >> 32) & _MASK
+    w0, w1 = wide
+    for _ in range(10):
+        np.multiply(c0, np.uint64(_M0), out=w0)
+        np.multiply(c2, np.uint64(_M1), out=w1)
+        # c0, c2 <- high halves of the products mixed with c1, c3 and the key; c1, c3 <- the low halves.
+        np.right_shift(w1, 32, out=c0)
+        c0 ^= c1
+        c0 ^= np.uint64(k0)
+        np.right_shift(w0, 32, out=c2)
+        c2 ^= c3
+        c2 ^= np.uint64(k1)
+        np.bitwise_and(w1, _MASK, out=c1)
+        np.bitwise_and(w0, _MASK, out=c3)
+        k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
+    return [c0, c1, c2, c3]
+
+
+def uniform(seed: int, draw: int, count: int, dtype: np.dtype | str = "float32") -> np.ndarray:
+    """`count` numbers in [0, 1) of a floating dtype."""
+    bits = words(seed, draw, count)
+    kind = np.dtype(dtype)
+    if kind == np.float64:
+        return bits * 2.0**-32
+    if kind == np.float16:
+        return ((bits >> np.uint32(21)).astype(np.float32) * np.float32(2.0**-11)).astype(np.float16)
+    bits >>= np.uint32(8)
+    made = bits.astype(np.float32)
+    made *= np.float32(2.0**-24)
+    return made
+
+
+def keep_threshold(probability: float) -> int:
+    """A word w keeps its element where (w >> 8) < this."""
+    return min(max(math.ceil(probability * 2**24), 0), 2**24)
+
+
+def keep_mask(seed: int, draw: int, count: int, probability: float, out: np.ndarray | None = None) -> np.ndarray:
+    """`count` bools, True with that probability. out : bool memory to fill, (count,)."""
+    bits = words(seed, draw, count)
+    bits >>= np.uint32(8)
+    return np.less(bits, np.uint32(keep_threshold(probability)), out=out)
+
+
+def normal(seed: int, draw: int, count: int, dtype: np.dtype | str = "float32") -> np.ndarray:
+    """`count` standard normal numbers by Box and Muller's transform: words 2k and 2k + 1 make elements 2k (cosine) and 2k + 1 (sine)."""
+    bits = words(seed, draw, count + count % 2).reshape(-1, 2)
+    # The radius takes (w + 1) * 2^-32 in (0, 1], so that its logarithm is finite.
+    radius = np.sqrt(-2.0 * np.log((bits[:, 0] + 1.0) * 2.0**-32))
+    angle = bits[:, 1] * (2.0 * math.pi * 2.0**-32)
+    made = np.empty((len(bits), 2))
+    np.multiply(radius, np.cos(angle), out=made[:, 0])
+    np.multiply(radius, np.sin(angle), out=made[:, 1])
+    return made.reshape(-1)[:count].astype(dtype)

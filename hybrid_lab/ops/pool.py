@@ -1,0 +1,412 @@
+"""Pooling over one to three spatial axes (max, avg, sum, lp), and its gradients as operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import ceil, prod
+from typing import Any, Literal
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.conv import LAYOUTS
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.sample import sample
+
+
+class _Pooled(Operator):
+    """Base of Pooling and its gradients: the shared attributes and the geometry."""
+
+    kernel: Shape = ()
+    pool_type: Literal["max", "avg", "sum", "lp"] = "max"
+    global_pool: bool = False
+    pooling_convention: Literal["valid", "full", "same"] = "valid"
+    stride: Shape = ()
+    pad: Shape = ()
+    p_value: int | None = None
+    count_include_pad: bool | None = None
+    layout: str | None = None
+
+    def check(self) -> None:
+        if self.global_pool:
+            return
+        rank = len(self.kernel)
+        if rank not in LAYOUTS:
+            raise AttributeSpecError(f"Pooling: kernel={self.kernel}; one to three spatial axes are supported")
+        for name in ("stride", "pad"):
+            given = getattr(self, name)
+            if given and len(given) != rank:
+                raise AttributeSpecError(f"Pooling: {name}={given} has not one number per axis of kernel={self.kernel}")
+        if any(number < 1 for number in (*self.kernel, *self.stride)) or any(number < 0 for number in self.pad):
+            raise AttributeSpecError("Pooling: kernel and stride count from 1, pad from 0")
+        if self.pad and any(pad >= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True)):
+            raise AttributeSpecError(f"Pooling: pad={self.pad} must be smaller than kernel={self.kernel}")
+        if self.pooling_convention == "same":
+            raise AttributeSpecError("Pooling: pooling_convention='same' is not supported; use pad with 'valid' or 'full'")
+        if self.pool_type == "lp" and self.p_value not in (1, 2, 3):
+            raise AttributeSpecError(f"Pooling: pool_type='lp' needs p_value 1, 2 or 3, it is {self.p_value}")
+        if self.layout not in (None, "None", LAYOUTS[rank]):
+            raise AttributeSpecError(f"Pooling: layout {self.layout!r} is not supported; use {LAYOUTS[rank]!r} and F.transpose the data")
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The attributes of this pooling, for its gradients."""
+        return {key: value for key, value in self.attributes.items() if key != "layout"}
+
+    def windows(self, spatial: tuple[int, ...]) -> Windows:
+        """The geometry for that input size. Raises ShapeError."""
+        if self.global_pool:
+            return Windows(spatial, spatial, (1,) * len(spatial), (0,) * len(spatial), (1,) * len(spatial))
+        rank = len(self.kernel)
+        if len(spatial) != rank:
+            raise ShapeError(f"Pooling: kernel={self.kernel} needs {rank + 2} dimensions ({LAYOUTS[rank]}), data has {len(spatial) + 2}")
+        stride, pad = self.stride or (1,) * rank, self.pad or (0,) * rank
+        whole = ceil if self.pooling_convention == "full" else int
+        output = []
+        for size, kernel, step, border in zip(spatial, self.kernel, stride, pad, strict=True):
+            if kernel > size + 2 * border:
+                raise ShapeError(f"Pooling: kernel={self.kernel} with pad={pad} does not fit into {spatial}")
+            output.append(whole((size + 2 * border - kernel) / step) + 1)
+        return Windows(spatial, self.kernel, stride, pad, tuple(output))
+
+    def divisor(self, windows: Windows, dtype: Any) -> Any:
+        """What avg divides by, as an array that broadcasts over the output (or one number)."""
+        counts = windows.counts(self.count_include_pad is not False)
+        if all((vector == vector[0]).all() for vector in counts):
+            return np.dtype(dtype).type(prod(int(vector[0]) for vector in counts))
+        result = np.ones((), dtype)
+        for vector in counts:
+            result = result[..., None] * vector.astype(dtype)
+        return result
+
+
+class Windows:
+    """Where the windows of a pooling lie; one entry per spatial axis."""
+
+    def __init__(self, spatial: Any, kernel: Any, stride: Any, pad: Any, output: Any):
+        self.spatial, self.kernel, self.stride, self.pad, self.output = spatial, kernel, stride, pad, output
+        # The padded input as far as windows reach; "full" reaches beyond the symmetric padding, "valid" may stop before the end.
+        self.reach = tuple((out - 1) * step + size for out, step, size in zip(output, stride, kernel, strict=True))
+        self.padded = any(pad) or any(reach > size for reach, size in zip(self.reach, spatial, strict=True))
+
+    def counts(self, with_padding: bool) -> list[np.ndarray]:
+        """Per axis: how many elements each window averages over. Padding counts up to the symmetric border, as in MXNet."""
+        made = []
+        for size, kernel, step, border, out in zip(self.spatial, self.kernel, self.stride, self.pad, self.output, strict=True):
+            start = np.arange(out) * step - border
+            stop = np.minimum(start + kernel, size + border)
+            made.append(stop - start if with_padding else np.minimum(stop, size) - np.maximum(start, 0))
+        return made
+
+    def places(self) -> Iterator[tuple[slice, ...]]:
+        """For every position inside a window, row by row: the part of the padded input that meets it."""
+        for place in product(*map(range, self.kernel)):
+            yield tuple(
+                slice(at, at + (out - 1) * step + 1, step) for at, out, step in zip(place, self.output, self.stride, strict=True)
+            )
+
+    @property
+    def disjoint(self) -> bool:
+        return all(step >= size for step, size in zip(self.stride, self.kernel, strict=True))
+
+    def inside(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """The common part of the padded and the original array, as slices of either."""
+        padded = tuple(
+            slice(border, min(border + size, reach)) for border, size, reach in zip(self.pad, self.spatial, self.reach, strict=True)
+        )
+        original = tuple(slice(0, part.stop - part.start) for part in padded)
+        return padded, original
+
+    def padding(self, data: np.ndarray, fill: Any, scratch: Any) -> np.ndarray:
+        """data with `fill` around it, as far as windows reach; data itself where that is all."""
+        if not self.padded:
+            return data
+        result = scratch((*data.shape[:2], *self.reach), data.dtype)
+        result.fill(fill)
+        target, source = self.inside()
+        np.copyto(result[(..., *target)], data[(..., *source)])
+        return result
+
+    def sweep(self, data: np.ndarray, combine: Any, out: np.ndarray, scratch: Any) -> np.ndarray:
+        """`combine` over every window, one axis after the other: kernel heights and widths add up instead of multiplying."""
+        rank = len(self.kernel)
+        current = data
+        for axis in range(rank):
+            size, step, length = self.kernel[axis], self.stride[axis], self.output[axis]
+            shape = (*current.shape[: axis + 2], *current.shape[axis + 2 :])
+            shape = (*shape[: axis + 2], length, *shape[axis + 3 :])
+            target = out if axis == rank - 1 else scratch(shape, data.dtype)
+            lead = (slice(None),) * (axis + 2)
+            parts = [current[(*lead, slice(at, at + (length - 1) * step + 1, step))] for at in range(size)]
+            if size == 1:
+                np.copyto(target, parts[0])
+            else:
+                combine(parts[0], parts[1], out=target)
+                for part in parts[2:]:
+                    combine(target, part, out=target)
+            current = target
+        return out
+
+
+_POOLS = [
+    sample((2, 3, 8), kernel=2, stride=2, pool_type="max"),
+    sample((2, 3, 6, 6), kernel=(2, 2), stride=(2, 2), pool_type="max"),
+    sample((2, 3, 7, 6), kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max"),
+    sample((2, 3, 7, 6), kernel=(3, 2), pool_type="max"),
+    sample((2, 3, 6, 6), kernel=(3, 3), stride=(2, 2), pooling_convention="full", pool_type="max"),
+    sample((2, 3, 6, 5), global_pool=True, pool_type="max", kernel=(1, 1)),
+    sample((2, 3, 7, 6), kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="avg"),
+    sample((2, 3, 7, 6), kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="avg", count_include_pad=False),
+    sample((2, 3, 6, 6), kernel=(3, 3), stride=(2, 2), pooling_convention="full", pool_type="avg"),
+    sample((2, 3, 6, 5), global_pool=True, pool_type="avg", kernel=(1, 1)),
+    sample((2, 3, 6, 6), kernel=(2, 2), stride=(2, 2), pool_type="sum"),
+    sample((2, 3, 6, 6), kernel=(2, 2), stride=(2, 2), pool_type="lp", p_value=2, low=0.1),
+    sample((1, 2, 4, 4, 4), kernel=(2, 2, 2), stride=(2, 2, 2), pool_type="max"),
+    sample(np.array([[[1.0, 1.0, 0.0, 2.0, 2.0, 2.0]]], "float32"), kernel=3, stride=1, pool_type="max"),
+]
+
+
+class Pooling(_Pooled, name="Pooling"):
+    """The maximum, mean, sum or p-norm over windows.
+
+    data : (n, c, *spatial); returns : (n, c, *output), output = floor((size + 2 pad - kernel) / stride) + 1, or ceil with
+    pooling_convention='full'; (n, c, 1, ...) with global_pool. Among equal maxima the first takes the gradient.
+    count_include_pad=False divides by the elements inside the input only.
+    """
+
+    samples = _POOLS
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        if not 3 <= len(data) <= 5:
+            raise ShapeError(f"Pooling: data has shape {data}; three to five dimensions are needed (n, c, ...)")
+        return (*data[:2], *self.windows(data[2:]).output)
+
+    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        windows = self.windows(data.shape[2:])
+        if out is None:
+            out = np.empty((*data.shape[:2], *windows.output), data.dtype)
+        if self.global_pool:
+            return self._global(data, out)
+        if self.pool_type == "max":
+            lowest = -np.inf if data.dtype.kind == "f" else np.iinfo(data.dtype).min
+            return windows.sweep(windows.padding(data, lowest, scratch), np.maximum, out, scratch)
+        if self.pool_type == "lp":
+            assert self.p_value is not None
+            data = np.abs(data) ** self.p_value
+        windows.sweep(windows.padding(data, 0, scratch), np.add, out, scratch)
+        if self.pool_type == "avg":
+            divisor = self.divisor(windows, data.dtype)
+            np.divide(out, divisor, out=out) if data.dtype.kind == "f" else np.floor_divide(out, divisor, out=out)
+        elif self.pool_type == "lp":
+            np.power(out, out.dtype.type(1 / self.p_value), out=out)
+        return out
+
+    def _global(self, data: np.ndarray, out: np.ndarray) -> np.ndarray:
+        axes = tuple(range(2, data.ndim))
+        if self.pool_type == "max":
+            return np.maximum.reduce(data, axis=axes, keepdims=True, out=out)
+        if self.pool_type == "lp":
+            power = self.p_value or 2
+            return np.power((np.abs(data) ** power).sum(axis=axes, keepdims=True), 1 / power, out=out, dtype=data.dtype)
+        np.add.reduce(data, axis=axes, keepdims=True, out=out)
+        if self.pool_type == "avg":
+            np.divide(out, prod(data.shape[2:]), out=out, casting="unsafe")
+        return out
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        if self.pool_type == "max":
+            return F._max_pool_grad(dy, data, y, **self.shared)
+        if self.pool_type == "lp":
+            p = float(self.p_value or 2)
+            inner = F._spread_pool_grad(dy * F.broadcast_power(y, 1.0 - p), data, **{**self.shared, "pool_type": "sum"})
+            return inner * F.sign(data) * F.broadcast_power(F.abs(data), p - 1.0)
+        return F._spread_pool_grad(dy, data, **self.shared)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        shape = g.shape(data)
+        windows = self.windows(shape[2:])
+        if self.global_pool:
+            if self.pool_type == "sum":
+                return g.ReduceSum(data, g.const(list(range(2, len(shape))), "int64"), keepdims=1)
+            if self.pool_type == "lp":
+                return g.GlobalLpPool(data, p=self.p_value or 2)
+            return g.GlobalMaxPool(data) if self.pool_type == "max" else g.GlobalAveragePool(data)
+        attributes = emit_windows(windows)
+        if self.pool_type == "max":
+            return g.MaxPool(data, **attributes)
+        if self.pool_type == "lp":
+            if windows.padded:
+                raise Unmappable("Pooling: pool_type='lp' with padding")
+            return g.LpPool(data, p=self.p_value, **attributes)
+        # AveragePool divides by the window's size; the division that MXNet makes takes its place.
+        total = g.Mul(g.AveragePool(data, count_include_pad=1, **attributes), g.const(prod(windows.kernel), g.dtype(data)))
+        if self.pool_type == "sum":
+            return total
+        return g.Div(total, g.const(self.divisor(windows, g.dtype(data)), g.dtype(data)))
+
+
+def emit_windows(windows: Windows) -> dict[str, Any]:
+    """ONNX attributes: the padding at the far end is what the windows reach, so that no rounding mode is needed."""
+    after = [max(0, reach - size - border) for reach, size, border in zip(windows.reach, windows.spatial, windows.pad, strict=True)]
+    return {"kernel_shape": list(windows.kernel), "strides": list(windows.stride), "pads": [*windows.pad, *after]}
+
+
+class MaxPoolGrad(_Pooled, name="_max_pool_grad"):
+    """The gradient of max pooling: dy goes to the first maximum of each window.
+
+    dy, y : the pooling's output shape; data : its input; returns : as data
+    """
+
+    mxnet = None
+    samples = []
+
+    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def numpy(self, dy: Any, data: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        windows = self.windows(data.shape[2:])
+        padded = windows.padding(data, -np.inf if data.dtype.kind == "f" else np.iinfo(data.dtype).min, scratch)
+        whole = not windows.padded and windows.reach == data.shape[2:]
+        if out is None:
+            out = np.empty(data.shape, dy.dtype)
+        total = out if not windows.padded else scratch(padded.shape, dy.dtype)
+        disjoint = windows.disjoint
+        if not disjoint or not whole or any(step > size for step, size in zip(windows.stride, windows.kernel, strict=True)):
+            total.fill(0)
+        rest = scratch(dy.shape, dy.dtype)
+        np.copyto(rest, dy)
+        hit, share = scratch(dy.shape, np.bool_), scratch(dy.shape, dy.dtype)
+        for where in windows.places():
+            np.equal(padded[(..., *where)], y, out=hit)
+            np.multiply(rest, hit, out=share)
+            rest -= share
+            target = total[(..., *where)]
+            if disjoint:
+                np.copyto(target, share)
+            else:
+                target += share
+        if windows.padded:
+            source, target_part = windows.inside()
+            if any(part.stop < size for part, size in zip(target_part, data.shape[2:], strict=True)):
+                out.fill(0)
+            np.copyto(out[(..., *target_part)], total[(..., *source)])
+        return out
+
+    def grad(self, F: Any, dy: Any, data: Any, y: Any, dx: Any, d: Any) -> tuple[Any, Any, Any]:
+        return F._max_pool_pick(d, data, y, **self.shared), None, None
+
+    def onnx(self, g: Any, dy: Any, data: Any, y: Any) -> Any:
+        shape = g.shape(data)
+        attributes = emit_windows(self.windows(shape[2:]))
+        _, indices = g.MaxPool(data, outputs=2, **attributes)
+        flat = g.const([-1], "int64")
+        zeros = g.Expand(g.const(0, g.dtype(dy)), g.Reshape(g.Size(data), g.const([1], "int64")))
+        total = g.ScatterElements(zeros, g.Reshape(indices, flat), g.Reshape(dy, flat), axis=0, reduction="add")
+        return g.Reshape(total, g.Shape(data))
+
+
+class MaxPoolPick(_Pooled, name="_max_pool_pick"):
+    """The elements of d where max pooling of data found its first maxima. d : as data; y : the pooling's output; returns : as y."""
+
+    mxnet = None
+    samples = []
+
+    def infer_shape(self, d: tuple[int, ...], data: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+        return y
+
+    def numpy(self, d: Any, data: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        windows = self.windows(data.shape[2:])
+        padded = windows.padding(data, -np.inf if data.dtype.kind == "f" else np.iinfo(data.dtype).min, scratch)
+        values = windows.padding(d, 0, scratch)
+        out = np.zeros(y.shape, d.dtype) if out is None else out
+        out.fill(0)
+        open_ = np.ones(y.shape, np.bool_)
+        for where in windows.places():
+            hit = (padded[(..., *where)] == y) & open_
+            open_ &= ~hit
+            np.copyto(out, values[(..., *where)], where=hit)
+        return out
+
+    def grad(self, F: Any, d: Any, data: Any, y: Any, picked: Any, dd: Any) -> tuple[Any, Any, Any]:
+        return F._max_pool_grad(dd, data, y, **self.shared), None, None
+
+
+class SpreadPoolGrad(_Pooled, name="_spread_pool_grad"):
+    """The gradient of avg and sum pooling: dy spread evenly over each window. dy : the output; data : read for its shape; returns : that."""
+
+    mxnet = None
+    shape_only = ("data",)
+    samples = []
+
+    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, dy: Any, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        windows = self.windows(data.shape[2:])
+        if out is None:
+            out = np.empty(data.shape, dy.dtype)
+        if self.pool_type == "avg":
+            dy = np.divide(dy, self.divisor(windows, dy.dtype), out=scratch(dy.shape, dy.dtype))
+        if self.global_pool:
+            np.copyto(out, dy)
+            return out
+        total = out if not windows.padded else scratch((*data.shape[:2], *windows.reach), dy.dtype)
+        total.fill(0)
+        for where in windows.places():
+            total[(..., *where)] += dy
+        if windows.padded:
+            source, target = windows.inside()
+            if any(part.stop < size for part, size in zip(target, data.shape[2:], strict=True)):
+                out.fill(0)
+            np.copyto(out[(..., *target)], total[(..., *source)])
+        return out
+
+    def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
+        return F.Pooling(d, **self.shared), None
+
+    def onnx(self, g: Any, dy: Any, data: Any) -> Any:
+        shape, dtype = g.shape(data), g.dtype(dy)
+        windows = self.windows(shape[2:])
+        if self.pool_type == "avg":
+            dy = g.Div(dy, g.const(self.divisor(windows, dtype), dtype))
+        if self.global_pool:
+            return g.Expand(dy, g.Shape(data))
+        # A transposed convolution with ones, channel by channel.
+        channels = shape[1]
+        rest = [size + border - reach for size, border, reach in zip(shape[2:], windows.pad, windows.reach, strict=True)]
+        spread = g.ConvTranspose(
+            dy,
+            g.const(np.ones((channels, 1, *windows.kernel)), dtype),
+            kernel_shape=list(windows.kernel),
+            strides=list(windows.stride),
+            pads=[*windows.pad, *(max(0, -number) for number in rest)],
+            group=channels,
+        )
+        missing = [max(0, number) for number in rest]
+        if any(missing):
+            lead = [0] * len(shape)
+            spread = g.Pad(spread, g.const([*lead, 0, 0, *missing], "int64"), g.const(0, dtype))
+        return spread
+
+
+def _gradient_samples(pool_types: tuple[str, ...], with_output: bool) -> list[Any]:
+    """dy, data (and the pooling's own output) for the poolings of the samples above."""
+    made = []
+    for item in _POOLS:
+        if item.attributes["pool_type"] in pool_types:
+            data = item.arrays("Pooling")[0]
+            op = Pooling.bind(**item.attributes)
+            y = op.numpy(data)
+            dy = np.linspace(-1, 1, y.size, dtype=y.dtype).reshape(y.shape)
+            made.append(sample(*((dy, data, y) if with_output else (dy, data)), gradient=False, **item.attributes))
+    return made
+
+
+MaxPoolGrad.samples = _gradient_samples(("max",), True)
+SpreadPoolGrad.samples = _gradient_samples(("avg", "sum"), False)
+MaxPoolPick.samples = [sample(item.inputs[1], item.inputs[1], item.inputs[2], gradient=False, **item.attributes) for item in MaxPoolGrad.samples]

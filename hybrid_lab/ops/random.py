@@ -1,0 +1,181 @@
+"""Random operators: uniform, normal, Dropout; numbers are Philox words at (seed, draw, element), see philox."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops import philox
+from hybrid_lab.ops.attributes import DType, Shape
+from hybrid_lab.ops.movement import into
+from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.sample import ints, sample
+
+
+def _key(rng: tuple[int, int] | None) -> tuple[int, int]:
+    return rng if rng is not None else (0, 0)
+
+
+class _Sampled(Operator):
+    """Base: an array of random numbers, no inputs."""
+
+    random = True
+
+    def infer_shape(self) -> tuple[int, ...]:
+        return self.attributes["shape"]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return np.dtype(self.attributes["dtype"] or "float32")
+
+    def check(self) -> None:
+        if self.infer_type().kind != "f":
+            raise AttributeSpecError(f"{self.name}: dtype {self.infer_type().name}; floating numbers are made")
+
+
+class RandomUniform(_Sampled, name="random_uniform", aliases=("_random_uniform", "uniform")):
+    """Independent numbers, uniform in [low, high)."""
+
+    low: float = 0.0
+    high: float = 1.0
+    shape: Shape = (1,)
+    dtype: DType | None = None
+    mxnet = "_random_uniform"
+    samples = [sample(shape=(3, 4)), sample(shape=(5,), low=-2.0, high=3.0), sample(attrs={"shape": (2, 3), "dtype": "float64"})]
+
+    def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+        numbers = philox.uniform(*_key(rng), prod(self.shape), self.infer_type())
+        if (self.low, self.high) != (0.0, 1.0):
+            numbers *= numbers.dtype.type(self.high - self.low)
+            numbers += numbers.dtype.type(self.low)
+        return into(numbers.reshape(self.shape), out)
+
+
+class RandomNormal(_Sampled, name="random_normal", aliases=("_random_normal", "normal")):
+    """Independent numbers, normal with mean `loc` and standard deviation `scale`."""
+
+    loc: float = 0.0
+    scale: float = 1.0
+    shape: Shape = (1,)
+    dtype: DType | None = None
+    mxnet = "_random_normal"
+    samples = [sample(shape=(3, 4)), sample(shape=(5,), loc=-2.0, scale=3.0), sample(attrs={"shape": (2, 3), "dtype": "float64"})]
+
+    def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+        numbers = philox.normal(*_key(rng), prod(self.shape), self.infer_type())
+        if (self.loc, self.scale) != (0.0, 1.0):
+            numbers *= numbers.dtype.type(self.scale)
+            numbers += numbers.dtype.type(self.loc)
+        return into(numbers.reshape(self.shape), out)
+
+
+def _mask_shape(name: str, data: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    for axis in axes:
+        if not -len(data) <= axis < len(data):
+            raise ShapeError(f"{name}: axis {axis} in axes={axes} does not exist; the input has {len(data)} dimensions")
+    shared = {axis % len(data) for axis in axes}
+    return tuple(1 if index in shared else size for index, size in enumerate(data))
+
+
+class Dropout(Operator, name="Dropout"):
+    """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy.
+
+    data : floating; returns : as data. axes : axes along which one draw is shared. mode='always' drops in prediction too.
+    """
+
+    p: float = 0.5
+    mode: Literal["training", "always"] = "training"
+    axes: Shape = ()
+    random = True
+    mode_dependent = True
+    num_outputs = 2
+    num_visible = 1  # type: ignore[assignment]
+    samples = [sample((4, 5)), sample((4, 5), p=0.3), sample((2, 3, 4), p=0.5, axes=(1,)), sample((2, 3), p=0.0)]
+
+    def check(self) -> None:
+        if not 0 <= self.p < 1:
+            raise AttributeSpecError(f"Dropout: p={self.p}; a probability below 1 is needed")
+
+    def bind_mode(self, train: bool) -> Operator:
+        return self if train or self.mode == "always" else get("identity").bind()
+
+    def infer_shape(self, data: tuple[int, ...]) -> Any:
+        return [data, _mask_shape("Dropout", data, self.axes)]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return [dtypes[0], np.dtype("bool")]
+
+    @property
+    def scale(self) -> float:
+        """What kept elements are multiplied with."""
+        return 1.0 / (1.0 - self.p)
+
+    def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None, scratch: Any = np.empty) -> Any:
+        y, mask = out if out is not None else (None, None)
+        mask = get("_dropout_mask").bind(p=self.p, axes=self.axes).numpy(data, out=mask, rng=rng)
+        return MaskedScale.bind(scale=self.scale).numpy(data, mask, out=y), mask
+
+    def grad(self, F: Any, data: Any, y: Any, mask: Any, dy: Any) -> Any:
+        return F._masked_scale(dy, mask, scale=self.scale)
+
+    def lower(self, F: Any, data: Any) -> Any:
+        mask = F._dropout_mask(data, p=self.p, axes=self.axes)
+        return F._masked_scale(data, mask, scale=self.scale), mask
+
+
+class DropoutMask(Operator, name="_dropout_mask"):
+    """Which elements Dropout keeps: bool, True with probability 1 - p. data : read for its shape; axes : kept as 1."""
+
+    p: float = 0.5
+    axes: Shape = ()
+    mxnet = None
+    random = True
+    shape_only = ("data",)
+    samples = [sample((4, 5), gradient=False), sample((2, 3, 4), axes=(1,), p=0.2, gradient=False)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return _mask_shape("Dropout", data, self.axes)
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return np.dtype("bool")
+
+    def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+        shape = self.infer_shape(data.shape)
+        if out is None or not out.flags.c_contiguous:
+            return into(philox.keep_mask(*_key(rng), prod(shape), 1.0 - self.p).reshape(shape), out)
+        philox.keep_mask(*_key(rng), prod(shape), 1.0 - self.p, out=out.reshape(-1))
+        return out
+
+
+class MaskedScale(Pointwise, name="_masked_scale"):
+    """data * scale where mask is True, else 0. data : floating; mask : bool, broadcast against data; returns : as data."""
+
+    scale: float = 1.0
+    mxnet = None
+    samples = [sample((3, 4), ints((3, 4), 0, 2, "bool"), scale=1.5), sample((3, 4), ints((3, 1), 0, 2, "bool"), scale=2.0)]
+
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        return f"tl.where({{1}}, {{0}} * {self.scale!r}, 0.0)"
+
+    def infer_shape(self, data: tuple[int, ...], mask: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, data: Any, mask: Any, out: Any = None) -> Any:
+        result = np.multiply(data, mask, out=out)
+        if self.scale != 1.0:
+            result *= result.dtype.type(self.scale)
+        return result
+
+    def grad(self, F: Any, data: Any, mask: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F._masked_scale(dy, mask, scale=self.scale), None
+
+    def onnx(self, g: Any, data: Any, mask: Any) -> Any:
+        dtype = g.dtype(data)
+        return g.Where(mask, g.Mul(data, g.const(self.scale, dtype)), g.const(0, dtype))

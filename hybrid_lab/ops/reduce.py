@@ -1,0 +1,442 @@
+"""Reductions over axes: sum, mean, prod, max, min, norm, argmax; and the shape-only operators their gradients need."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.attributes import Axis, DType
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.sample import sample
+
+_AXES = [
+    sample((2, 3, 4)),
+    sample((2, 3, 4), axis=1),
+    sample((2, 3, 4), axis=(0, -1)),
+    sample((2, 3, 4), axis=1, keepdims=True),
+    sample((2, 3, 4), axis=1, exclude=True),
+    sample((2, 3), axis=(0, 1), keepdims=True),
+    sample((5,), axis=0),
+]
+
+
+def reduced_axes(name: str, axis: Axis, rank: int, exclude: bool = False) -> tuple[int, ...]:
+    """The sorted, non-negative axes that a reduction removes. No axis means all. Raises ShapeError."""
+    if axis is None or axis == ():
+        return tuple(range(rank))
+    chosen = (axis,) if isinstance(axis, int) else axis
+    for item in chosen:
+        if not -rank <= item < rank:
+            raise ShapeError(f"{name}: axis {item} does not exist; the input has {rank} dimensions")
+    positive = {item % rank for item in chosen}
+    return tuple(item for item in range(rank) if (item in positive) != exclude)
+
+
+def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """`shape` with the reduced axes as 1."""
+    return tuple(1 if index in axes else size for index, size in enumerate(shape))
+
+
+class Reduction(Operator):
+    """Base of the reductions: the shape rule, the ONNX form, and `out` seen with all axes kept."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    onnx_name: ClassVar[Any] = None
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        return reduced_axes(self.name, self.axis, rank, self.exclude)
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        axes = self.axes(len(data))
+        if self.keepdims:
+            return kept_shape(data, axes)
+        return tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
+
+    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        axes = self.axes(data.ndim)
+        if out is None:
+            out = np.empty(self.infer_shape(data.shape), data.dtype)
+        shape = kept_shape(data.shape, axes)
+        if not out.flags.c_contiguous:
+            out[...] = self.reduce(data, axes, np.empty(shape, data.dtype), scratch).reshape(out.shape)
+            return out
+        self.reduce(data, axes, out.reshape(shape), scratch)
+        return out
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+        """Fill `out`, which has every axis of data, the reduced ones as 1."""
+        raise NotImplementedError
+
+    def spread(self, F: Any, value: Any, data: Any) -> Any:
+        """`value`, of the output's shape, with the reduced axes back as 1, so that it broadcasts against data."""
+        return value if self.keepdims else F._restore_axes(value, data, axis=self.axis, exclude=self.exclude)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return self.onnx_reduce(g, data, self.onnx_name)
+
+    def onnx_reduce(self, g: Any, data: Any, name: str) -> Any:
+        """The ONNX reduction `name` over our axes. In opset 17 ReduceSum takes axes as an input, the others as an attribute."""
+        rank = len(g.shape(data))
+        axes = self.axes(rank)
+        keep = int(self.keepdims)
+        if not axes:
+            return g.Identity(data)
+        if name == "ReduceSum":
+            result = g.ReduceSum(data, g.const(list(axes), "int64"), keepdims=keep)
+        else:
+            result = getattr(g, name)(data, axes=list(axes), keepdims=keep)
+        return g.Reshape(result, g.const([1], "int64")) if len(axes) == rank and not keep else result
+
+
+def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+    """The sum over `axes` into `out` (axes kept as 1), float16 added up in float32; fast where trailing axes go."""
+    dtype = np.float32 if data.dtype == np.float16 else data.dtype
+    if dtype != out.dtype:
+        wide = np.add.reduce(data, axis=axes, keepdims=True, dtype=dtype, out=scratch(out.shape, dtype))
+        np.copyto(out, wide, casting="unsafe")
+        return out
+    first_kept = next((index for index in range(data.ndim) if index not in axes), None)
+    last_kept = next((index for index in reversed(range(data.ndim)) if index not in axes), -1)
+    if first_kept and 0 < last_kept < data.ndim - 1 and data.flags.c_contiguous:
+        # Sums over trailing axes are pairwise and fast; the leading ones are few numbers then.
+        inner = data.shape[: last_kept + 1]
+        partial = np.add.reduce(data.reshape(*inner, -1), axis=-1, out=scratch(inner, dtype))
+        rest = tuple(axis for axis in axes if axis <= last_kept)
+        np.add.reduce(partial, axis=rest, keepdims=True, out=out.reshape(kept_shape(inner, rest)))
+        return out
+    return np.add.reduce(data, axis=axes, keepdims=True, dtype=dtype, out=out)
+
+
+class Sum(Reduction, name="sum", aliases=("sum_axis",)):
+    """The sum over `axis` (None: all, giving shape (1,)); `exclude` sums over all other axes.
+
+    data : any shape and dtype; returns : the dtype of data
+    """
+
+    onnx_name = "ReduceSum"
+    samples = [*_AXES, sample((2, 3), dtype="int32", low=0, high=9, gradient=False, axis=1), sample((2, 3), dtype="float16", axis=1)]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+        return accumulate(data, axes, out, scratch)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F.broadcast_like(self.spread(F, dy, data), data)
+
+
+class Mean(Reduction, name="mean"):
+    """The mean over `axis` (None: all, giving shape (1,)). data : any shape; returns : the dtype of data."""
+
+    onnx_name = "ReduceMean"
+    samples = _AXES
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+        total = accumulate(data, axes, out, scratch)
+        count = max(data.size // max(out.size, 1), 1)
+        if data.dtype.kind == "f":
+            return np.divide(total, count, out=out)
+        out[...] = np.trunc(total / count)
+        return out
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F.broadcast_like(self.spread(F, dy, data) / F._size_ratio(data, dy), data)
+
+    def lower(self, F: Any, data: Any) -> Any:
+        total = F.sum(data, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
+        return total / F._size_ratio(data, total)
+
+
+class Prod(Reduction, name="prod"):
+    """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
+
+    onnx_name = "ReduceProd"
+    samples = [sample(item.inputs[0], low=0.5, high=1.5, **item.attributes) for item in _AXES]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+        return np.multiply.reduce(data, axis=axes, keepdims=True, dtype=data.dtype, out=out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return self.spread(F, dy * y, data) / data
+
+
+class NanSum(Reduction, name="nansum"):
+    """The sum over `axis` with NaN counted as 0."""
+
+    samples = [*_AXES[:3], sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0)]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+        filled = scratch(data.shape, data.dtype)
+        np.copyto(filled, data)
+        np.copyto(filled, 0, where=np.isnan(data))
+        return accumulate(filled, axes, out, scratch)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return self.spread(F, dy, data) * F.broadcast_equal(data, data)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        filled = g.Where(g.IsNaN(data), g.const(0, g.dtype(data)), data)
+        return self.onnx_reduce(g, filled, "ReduceSum")
+
+
+class _Extreme(Reduction):
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return self.spread(F, dy, data) * F.broadcast_equal(data, self.spread(F, y, data))
+
+
+_TIED = sample(np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 0.0]], "float32"), axis=1)
+
+
+class Max(_Extreme, name="max", aliases=("max_axis",)):
+    """The largest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
+
+    onnx_name = "ReduceMax"
+    samples = [*_AXES, _TIED]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+        return np.maximum.reduce(data, axis=axes, keepdims=True, out=out)
+
+
+class Min(_Extreme, name="min", aliases=("min_axis",)):
+    """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
+
+    onnx_name = "ReduceMin"
+    samples = [*_AXES, _TIED]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+        return np.minimum.reduce(data, axis=axes, keepdims=True, out=out)
+
+
+class Norm(Reduction, name="norm"):
+    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : floating."""
+
+    ord: int = 2
+    axis: Axis = None
+    out_dtype: DType | None = None
+    keepdims: bool = False
+    exclude: bool = False
+    samples = [
+        sample((2, 3, 4)),
+        sample((2, 3, 4), axis=1),
+        sample((2, 3, 4), axis=(0, 2), keepdims=True),
+        sample((2, 3, 4), ord=1, axis=1),
+    ]
+
+    def check(self) -> None:
+        if self.ord not in (1, 2):
+            raise AttributeSpecError(f"norm: ord={self.ord}; only the L1 and L2 norms exist")
+        if self.out_dtype is not None:
+            raise AttributeSpecError("norm: out_dtype is not supported; cast the result with F.cast(y, dtype=...)")
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+        if self.ord == 1:
+            return accumulate(np.abs(data, out=scratch(data.shape, data.dtype)), axes, out, scratch)
+        accumulate(np.square(data, out=scratch(data.shape, data.dtype)), axes, out, scratch)
+        return np.sqrt(out, out=out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        if self.ord == 1:
+            return self.spread(F, dy, data) * F.sign(data)
+        return self.spread(F, dy / y, data) * data
+
+    def lower(self, F: Any, data: Any) -> Any:
+        inner = F.abs(data) if self.ord == 1 else F.square(data)
+        total = F.sum(inner, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
+        return total if self.ord == 1 else F.sqrt(total)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return self.onnx_reduce(g, data, "ReduceL1" if self.ord == 1 else "ReduceL2")
+
+
+class _ArgExtreme(Operator):
+    """Base of argmax and argmin."""
+
+    axis: int | None = None
+    keepdims: bool = False
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        axes = reduced_axes(self.name, self.axis, len(data))
+        kept = kept_shape(data, axes)
+        return kept if self.keepdims else tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
+
+    def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
+        raise NotImplementedError
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        where = self.find(data, self.axis)
+        shape = self.infer_shape(data.shape)
+        if out is None:
+            return where.astype(data.dtype).reshape(shape)
+        np.copyto(out, np.reshape(where, shape), casting="unsafe")
+        return out
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F.zeros_like(data)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        axis = self.axis
+        shape = self.infer_shape(g.shape(data))
+        if axis is None:
+            data, axis = g.Reshape(data, g.const([-1], "int64")), 0
+        where = getattr(g, {"argmax": "ArgMax", "argmin": "ArgMin"}[self.name])(data, axis=axis, keepdims=1)
+        result = g.cast(where, g.dtype(data))
+        if self.axis is not None and self.keepdims:
+            return result
+        if self.axis is not None and shape != (1,):
+            return g.Squeeze(result, g.const([axis], "int64"))
+        return g.Reshape(result, g.const(list(shape), "int64"))
+
+
+_ARG = [sample((2, 3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=-1, keepdims=True), sample((5,), axis=0)]
+
+
+class ArgMax(_ArgExtreme, name="argmax"):
+    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data. Gradient 0."""
+
+    samples = _ARG
+
+    def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
+        return np.argmax(data, axis=axis)
+
+
+class ArgMin(_ArgExtreme, name="argmin"):
+    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data. Gradient 0."""
+
+    samples = _ARG
+
+    def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
+        return np.argmin(data, axis=axis)
+
+
+class SumLike(Operator, name="_sum_like"):
+    """data summed over the axes along which `like` was broadcast: undoes broadcasting in gradients.
+
+    data : the broadcast shape; like : only its shape is read; returns : the shape of like
+    """
+
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((2, 3, 4), (3, 1)), sample((2, 3), (2, 3)), sample((2, 3), (1,)), sample((2, 3, 4), (2, 1, 4))]
+
+    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        return like
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    @staticmethod
+    def axes(data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        """The axes of data to sum over."""
+        lead = len(data) - len(like)
+        return tuple(i for i in range(len(data)) if i < lead or (like[i - lead] == 1 and data[i] != 1))
+
+    def numpy(self, data: Any, like: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        if data.shape == like.shape:
+            if out is None:
+                return data
+            np.copyto(out, data)
+            return out
+        axes = self.axes(data.shape, like.shape)
+        if out is None or not out.flags.c_contiguous:
+            result = np.empty(like.shape, data.dtype)
+            accumulate(data, axes, result.reshape(kept_shape(data.shape, axes)), scratch)
+            if out is None:
+                return result
+            np.copyto(out, result)
+            return out
+        accumulate(data, axes, out.reshape(kept_shape(data.shape, axes)), scratch)
+        return out
+
+    def grad(self, F: Any, data: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F.broadcast_like(dy, data), None
+
+    def onnx(self, g: Any, data: Any, like: Any) -> Any:
+        shape, wanted = g.shape(data), g.shape(like)
+        axes = self.axes(shape, wanted)
+        if not axes:
+            return g.Identity(data)
+        lead = len(shape) - len(wanted)
+        result = g.ReduceSum(data, g.const(list(axes), "int64"), keepdims=1)
+        return g.Squeeze(result, g.const(list(range(lead)), "int64")) if lead else result
+
+
+class SizeRatio(Operator, name="_size_ratio"):
+    """How many elements of data there are per element of `like`, with shape (1,) and the dtype of data. Both are read for shapes only."""
+
+    mxnet = None
+    shape_only = ("data", "like")
+    samples = [sample((2, 3, 4), (2, 1, 4), gradient=False), sample((2, 3), (1,), gradient=False)]
+
+    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        return (1,)
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, data: Any, like: Any, out: Any = None) -> Any:
+        if out is None:
+            out = np.empty(1, data.dtype)
+        out[...] = data.size / max(like.size, 1)
+        return out
+
+    def onnx(self, g: Any, data: Any, like: Any) -> Any:
+        dtype = g.dtype(data)
+        ratio = g.Div(g.cast(g.Size(data), dtype), g.cast(g.Size(like), dtype))
+        return g.Reshape(ratio, g.const([1], "int64"))
+
+
+class RestoreAxes(Operator, name="_restore_axes"):
+    """data, the result of a reduction of `like`, with the reduced axes back as 1: it then broadcasts against like."""
+
+    axis: Axis = None
+    exclude: bool = False
+    mxnet = None
+    view = True
+    shape_only = ("like",)
+    samples = [sample((2, 4), (2, 3, 4), axis=1), sample((1,), (2, 3)), sample((3,), (2, 3, 4), axis=1, exclude=True)]
+
+    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        return kept_shape(like, reduced_axes(self.name, self.axis, len(like), self.exclude))
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, data: Any, like: Any, out: Any = None) -> Any:
+        result = data.reshape(self.infer_shape(data.shape, like.shape))
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    def grad(self, F: Any, data: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F.reshape_like(dy, data), None
+
+    def onnx(self, g: Any, data: Any, like: Any) -> Any:
+        shape = g.shape(like)
+        axes = reduced_axes(self.name, self.axis, len(shape), self.exclude)
+        if len(axes) == len(shape):
+            return g.Reshape(data, g.const([1] * len(shape), "int64"))
+        return g.Unsqueeze(data, g.const(list(axes), "int64")) if axes else g.Identity(data)
+
+
+class ArgMaxChannel(Operator, name="argmax_channel"):
+    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,)."""
+
+    samples = [sample((3, 4), gradient=False)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        if len(data) != 2:
+            raise ShapeError(f"argmax_channel: data has shape {data}; a matrix is needed, or use F.argmax(x, axis=...)")
+        return data[:1]
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        where = np.argmax(data, axis=1)
+        if out is None:
+            return where.astype(data.dtype)
+        np.copyto(out, where, casting="unsafe")
+        return out
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return g.cast(g.ArgMax(data, axis=1, keepdims=0), g.dtype(data))

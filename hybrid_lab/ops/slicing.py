@@ -1,0 +1,387 @@
+"""Cutting and joining: slice, slice_axis, slice_like, Concat, stack, SliceChannel, and the operators of their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.movement import into
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.sample import sample
+
+_END = 2**31 - 1
+
+
+def axis_of(name: str, axis: int, rank: int) -> int:
+    """`axis` counted from the front. Raises ShapeError."""
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{name}: axis {axis} does not exist; the input has {rank} dimensions")
+    return axis % rank
+
+
+def cut_shape(shape: tuple[int, ...], cut: tuple[slice, ...]) -> tuple[int, ...]:
+    """The shape of `array[cut]`."""
+    return tuple(len(range(*part.indices(size))) for part, size in zip(cut, shape, strict=True))
+
+
+class _Slicing(Operator):
+    """Base: a rectangular part of the first input, as `cut` says."""
+
+    view = True
+
+    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+        """One slice per dimension of the whole array."""
+        raise NotImplementedError
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return cut_shape(data, self.cut(data))
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return into(data[self.cut(data.shape)], out)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return emit_slice(g, data, self.cut(g.shape(data)), g.shape(data))
+
+
+def emit_slice(g: Any, data: Any, cut: tuple[slice, ...], shape: tuple[int, ...]) -> Any:
+    """ONNX Slice over the axes that are really cut."""
+    starts, ends, axes, steps = [], [], [], []
+    for axis, (part, size) in enumerate(zip(cut, shape, strict=True)):
+        start, stop, step = part.indices(size)
+        if (start, stop, step) == (0, size, 1):
+            continue
+        starts.append(start)
+        ends.append(stop if stop >= 0 else -_END)
+        axes.append(axis)
+        steps.append(step)
+    if not axes:
+        return g.Identity(data)
+    return g.Slice(data, *(g.const(numbers, "int64") for numbers in (starts, ends, axes, steps)))
+
+
+class _SliceGradient(Operator):
+    """Base: zeros of the shape of `like` with dy at the place that was cut out."""
+
+    mxnet = None
+    shape_only = ("like",)
+
+    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+        raise NotImplementedError
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        return like
+
+    def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
+        if out is None:
+            out = np.zeros(like.shape, dy.dtype)
+        else:
+            out.fill(0)
+        out[self.cut(like.shape, dy.shape)] = dy
+        return out
+
+    def onnx(self, g: Any, dy: Any, like: Any) -> Any:
+        shape = g.shape(like)
+        before, after = [], []
+        for part, size, kept in zip(self.cut(shape, g.shape(dy)), shape, g.shape(dy), strict=True):
+            start, _, step = part.indices(size)
+            if step != 1:
+                return self._scatter(g, dy, shape)
+            before.append(start)
+            after.append(size - start - kept)
+        return g.Pad(dy, g.const(before + after, "int64"), g.const(0, g.dtype(dy)))
+
+    def _scatter(self, g: Any, dy: Any, shape: tuple[int, ...]) -> Any:
+        place = np.arange(int(np.prod(shape))).reshape(shape)[self.cut(shape)].reshape(-1, 1)
+        flat = g.ScatterND(g.const(np.zeros(int(np.prod(shape))), g.dtype(dy)), g.const(place, "int64"), g.Reshape(dy, g.const([-1], "int64")))
+        return g.Reshape(flat, g.const(list(shape), "int64"))
+
+
+def _ranges(name: str, begin: Any, end: Any, step: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    if len(begin) > len(shape) or len(begin) != len(end) or (step and len(step) > len(begin)):
+        raise ShapeError(f"{name}: begin={begin}, end={end}, step={step} do not fit the shape {shape}")
+    steps = tuple(step) + (None,) * (len(shape) - len(step))
+    begins, ends = (tuple(item) + (None,) * (len(shape) - len(item)) for item in (begin, end))
+    if any(number == 0 for number in steps):
+        raise ShapeError(f"{name}: a step of 0 in {step}")
+    return tuple(slice(a, b, c) for a, b, c in zip(begins, ends, steps, strict=True))
+
+
+class Slice(_Slicing, name="slice", aliases=("crop",)):
+    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+
+    begin: tuple[int | None, ...]
+    end: tuple[int | None, ...]
+    step: tuple[int | None, ...] = ()
+    samples = [
+        sample((4, 5, 3), begin=(1, None), end=(3, 4)),
+        sample((4, 5), begin=(-3, 0), end=(None, None)),
+        sample((6, 5), begin=(0, None), end=(6, None), step=(2, -1)),
+    ]
+
+    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+        return _ranges("slice", self.begin, self.end, self.step, shape)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F._slice_grad(dy, data, begin=self.begin, end=self.end, step=self.step)
+
+
+class SliceGrad(_SliceGradient, name="_slice_grad"):
+    """The gradient of slice: dy among zeros. like : slice's input, for its shape."""
+
+    begin: tuple[int | None, ...]
+    end: tuple[int | None, ...]
+    step: tuple[int | None, ...] = ()
+    samples = [sample((2, 4), (4, 5), begin=(1, None), end=(3, 4)), sample((3, 5), (6, 5), begin=(0, None), end=(6, None), step=(2, -1))]
+
+    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+        return _ranges("slice", self.begin, self.end, self.step, shape)
+
+    def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+        return F.slice(ddy, begin=self.begin, end=self.end, step=self.step), None
+
+
+class SliceAxis(_Slicing, name="slice_axis"):
+    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
+
+    axis: int
+    begin: int
+    end: int | None = None
+    samples = [sample((4, 5), axis=1, begin=1, end=3), sample((4, 5), axis=0, begin=-2, end=None), sample((4, 5), axis=-1, begin=0, end=-1)]
+
+    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+        axis = axis_of("slice_axis", self.axis, len(shape))
+        return tuple(slice(self.begin, self.end) if index == axis else slice(None) for index in range(len(shape)))
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F._slice_axis_grad(dy, data, axis=self.axis, begin=self.begin, end=self.end)
+
+
+class SliceAxisGrad(_SliceGradient, name="_slice_axis_grad"):
+    """The gradient of slice_axis: dy among zeros. like : slice_axis' input, for its shape."""
+
+    axis: int
+    begin: int
+    end: int | None = None
+    samples = [sample((4, 2), (4, 5), axis=1, begin=1, end=3)]
+
+    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+        axis = axis_of("slice_axis", self.axis, len(shape))
+        return tuple(slice(self.begin, self.end) if index == axis else slice(None) for index in range(len(shape)))
+
+    def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+        return F.slice_axis(ddy, axis=self.axis, begin=self.begin, end=self.end), None
+
+
+class SliceLike(_Slicing, name="slice_like"):
+    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
+
+    axes: Shape = ()
+    shape_only = ("shape_like",)
+    samples = [sample((4, 5), (2, 3)), sample((4, 5, 6), (2, 3), axes=(0, 1)), sample((4, 5), (9, 3), axes=(-1,))]
+
+    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+        like = others[0]
+        if not self.axes and len(shape) != len(like):
+            raise ShapeError(f"slice_like: {shape} and {like} differ in their number of dimensions; name the axes")
+        made = [slice(None)] * len(shape)
+        for axis in self.axes or range(len(shape)):
+            index = axis_of("slice_like", axis, len(shape))
+            wanted = like[axis_of("slice_like", axis, len(like))]
+            if wanted > shape[index]:
+                raise ShapeError(f"slice_like: axis {axis} of {shape} is shorter than that of {like}")
+            made[index] = slice(0, wanted)
+        return tuple(made)
+
+    def infer_shape(self, data: tuple[int, ...], shape_like: tuple[int, ...]) -> tuple[int, ...]:
+        return cut_shape(data, self.cut(data, shape_like))
+
+    def numpy(self, data: Any, shape_like: Any, out: Any = None) -> Any:
+        return into(data[self.cut(data.shape, shape_like.shape)], out)
+
+    def grad(self, F: Any, data: Any, shape_like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F._pad_like(dy, data), F.zeros_like(shape_like)
+
+    def onnx(self, g: Any, data: Any, shape_like: Any) -> Any:
+        return emit_slice(g, data, self.cut(g.shape(data), g.shape(shape_like)), g.shape(data))
+
+
+class PadLike(_SliceGradient, name="_pad_like"):
+    """dy with zeros behind it up to the shape of `like`: the gradient of taking a leading part."""
+
+    samples = [sample((2, 3), (4, 5)), sample((2, 3), (2, 3))]
+
+    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+        return tuple(slice(0, size) for size in others[0])
+
+    def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+        return F.slice_like(ddy, dy), None
+
+
+class Concat(Operator, name="Concat", aliases=("concat",)):
+    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+
+    dim: int = 1
+    samples = [sample((2, 3), (2, 1), (2, 2)), sample((2, 3), (4, 3), dim=0), sample((2, 3, 1), (2, 3, 2), dim=-1), sample((2, 3))]
+
+    def complete(self, *data: Any) -> tuple[Any, ...]:
+        known = next((shape for shape in data if shape is not None), None)
+        if known is None:
+            return data
+        axis = self.dim % len(known)
+        merged = [
+            next((shape[i] for shape in data if shape is not None and len(shape) == len(known) and shape[i] is not None), None)
+            for i in range(len(known))
+        ]
+        return tuple(
+            tuple((shape[i] if shape is not None else None) if i == axis else merged[i] for i in range(len(known)))
+            if shape is None or len(shape) == len(known)
+            else shape
+            for shape in data
+        )
+
+    def infer_shape(self, *data: tuple[int, ...]) -> tuple[int, ...]:
+        if not data:
+            raise ShapeError("Concat: there is nothing to join")
+        first = data[0]
+        axis = axis_of("Concat", self.dim, len(first))
+        for shape in data[1:]:
+            if len(shape) != len(first) or any(a != b for i, (a, b) in enumerate(zip(shape, first, strict=True)) if i != axis):
+                raise ShapeError(f"Concat: {' and '.join(map(str, data))} differ outside of dim={self.dim}")
+        return (*first[:axis], sum(shape[axis] for shape in data), *first[axis + 1 :])
+
+    def numpy(self, *data: Any, out: Any = None) -> Any:
+        return np.concatenate(data, axis=self.dim, out=out)
+
+    def grad(self, F: Any, *values: Any, wanted: Any = None) -> tuple[Any, ...]:
+        *data, _, dy = values
+        return tuple(
+            None if wanted is not None and not wanted[index] else F._concat_part(dy, *data, dim=self.dim, index=index)
+            for index in range(len(data))
+        )
+
+    def onnx(self, g: Any, *data: Any) -> Any:
+        return g.Concat(*data, axis=self.dim)
+
+
+class ConcatPart(Operator, name="_concat_part"):
+    """The part of dy that belongs to input number `index` of a Concat. data : Concat's inputs, for their shapes."""
+
+    dim: int
+    index: int
+    mxnet = None
+    view = True
+    shape_only = ("args",)
+    samples = [sample((2, 6), (2, 3), (2, 1), (2, 2), dim=1, index=1), sample((2, 6), (2, 3), (2, 1), (2, 2), dim=-1, index=2)]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def infer_shape(self, dy: tuple[int, ...], *data: tuple[int, ...]) -> tuple[int, ...]:
+        return data[self.index]
+
+    def cut(self, shapes: list[tuple[int, ...]]) -> tuple[slice, ...]:
+        """Where the part lies in dy."""
+        axis = self.dim % len(shapes[0])
+        start = sum(shape[axis] for shape in shapes[: self.index])
+        return (*((slice(None),) * axis), slice(start, start + shapes[self.index][axis]), *((slice(None),) * (len(shapes[0]) - axis - 1)))
+
+    def numpy(self, dy: Any, *data: Any, out: Any = None) -> Any:
+        return into(dy[self.cut([item.shape for item in data])], out)
+
+    def grad(self, F: Any, dy: Any, *rest: Any) -> tuple[Any, ...]:
+        *data, _, ddy = rest
+        parts = [ddy if index == self.index else F.zeros_like(item) for index, item in enumerate(data)]
+        return (F.Concat(*parts, dim=self.dim), *(None for _ in data))
+
+    def onnx(self, g: Any, dy: Any, *data: Any) -> Any:
+        return emit_slice(g, dy, self.cut([g.shape(item) for item in data]), g.shape(dy))
+
+
+class Stack(Operator, name="stack"):
+    """The inputs, all of one shape, along a new axis."""
+
+    axis: int = 0
+    samples = [sample((2, 3), (2, 3)), sample((2, 3), (2, 3), (2, 3), axis=1), sample((2, 3), (2, 3), axis=-1)]
+
+    def complete(self, *data: Any) -> tuple[Any, ...]:
+        known = next((shape for shape in data if shape is not None and None not in shape), None)
+        return data if known is None else tuple(known if shape is None or len(shape) == len(known) else shape for shape in data)
+
+    def infer_shape(self, *data: tuple[int, ...]) -> tuple[int, ...]:
+        if any(shape != data[0] for shape in data):
+            raise ShapeError(f"stack: the shapes {' and '.join(map(str, data))} differ")
+        axis = axis_of("stack", self.axis, len(data[0]) + 1)
+        return (*data[0][:axis], len(data), *data[0][axis:])
+
+    def numpy(self, *data: Any, out: Any = None) -> Any:
+        return np.stack(data, axis=self.axis, out=out)
+
+    def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
+        *data, _, dy = values
+        parts = (F.slice_axis(dy, axis=self.axis, begin=index, end=index + 1) for index in range(len(data)))
+        return tuple(F.squeeze(part, axis=self.axis) for part in parts) if data else ()
+
+    def onnx(self, g: Any, *data: Any) -> Any:
+        axis = self.axis % (len(g.shape(data[0])) + 1)
+        return g.Concat(*(g.Unsqueeze(item, g.const([axis], "int64")) for item in data), axis=axis)
+
+
+class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+
+    num_outputs: int
+    axis: int = 1
+    squeeze_axis: bool = False
+    samples = [
+        sample((2, 6), num_outputs=3),
+        sample((4, 3), num_outputs=2, axis=0),
+        sample((2, 3, 4), num_outputs=3, squeeze_axis=True),
+        sample((2, 3), num_outputs=1, axis=-1),
+    ]
+
+    def check(self) -> None:
+        if self.num_outputs < 1:
+            raise AttributeSpecError(f"SliceChannel: num_outputs={self.num_outputs}; at least 1 is needed")
+
+    def infer_shape(self, data: tuple[int, ...]) -> Any:
+        axis = axis_of("SliceChannel", self.axis, len(data))
+        if data[axis] % self.num_outputs:
+            raise ShapeError(f"SliceChannel: axis {self.axis} of {data} cannot be cut into {self.num_outputs} equal parts")
+        size = data[axis] // self.num_outputs
+        if self.squeeze_axis and size != 1:
+            raise ShapeError(f"SliceChannel: squeeze_axis needs parts 1 thick; {data} gives {size} along axis {self.axis}")
+        part = (*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :])
+        return [part] * self.num_outputs
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        parts = np.split(data, self.num_outputs, axis=self.axis)
+        if self.squeeze_axis:
+            parts = [part.squeeze(self.axis) for part in parts]
+        if out is None:
+            return tuple(part.copy() for part in parts)
+        targets = out if isinstance(out, tuple) else (out,)
+        made = tuple(part.copy() if target is None else into(part, target) for part, target in zip(parts, targets, strict=True))
+        return made
+
+    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+        outputs, douts = rest[: self.num_outputs], rest[self.num_outputs :]
+        parts = [F.zeros_like(y) if dy is None else dy for y, dy in zip(outputs, douts, strict=True)]
+        return F.stack(*parts, axis=self.axis) if self.squeeze_axis else F.Concat(*parts, dim=self.axis)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        count = self.num_outputs
+        size = g.shape(data)[self.axis] // count
+        parts = g.Split(data, g.const([size] * count, "int64"), axis=self.axis, outputs=count)
+        parts = parts if isinstance(parts, tuple) else (parts,)
+        if self.squeeze_axis:
+            parts = tuple(g.Squeeze(part, g.const([self.axis % len(g.shape(data))], "int64")) for part in parts)
+        return parts
