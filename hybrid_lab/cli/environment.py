@@ -215,13 +215,16 @@ def _widgets() -> Item:
 
 def _engines() -> Iterator[Item]:
     """Which engines `hybridize()` can use here, as the engines themselves say, and which one is the default."""
-    try:
-        from .. import engines
+    from .. import engines
+    from ..diagnostics import EngineUnavailable
 
-        default = engines.default().name
-        for name in engines.names():
-            reason = engines.get(name).missing()
-            mark = " (default)" if name == default else ""
-            yield Item(f"engine {name}", f"usable{mark}" if reason is None else f"not usable: {reason}")
-    except Exception as error:  # as in _guarded: report it, go on
-        yield Item("engines", f"broken: {type(error).__name__}: {error}")
+    default = _guarded(lambda: Item("engine", engines.default().name))
+    for name in engines.names():
+        try:
+            engines.get(name)
+            found = "usable, the default" if name == default.found else "usable"
+        except EngineUnavailable as error:
+            found = f"not usable: {error}"
+        except Exception as error:  # as in _guarded: report it, go on
+            found = f"broken: {type(error).__name__}: {error}"
+        yield Item(f"engine {name}", found)
