@@ -200,7 +200,7 @@ class HybridBlock(Block):
         if active and engine is not None:
             from hybrid_lab import engines
 
-            engines.require(engine)
+            engines.get(engine)
         chosen = {"engine": engine, "device": device, "static_alloc": static_alloc, "static_shape": static_shape, "strict": strict, **flags}
         object.__setattr__(self, "_active", bool(active))
         object.__setattr__(self, "_flags", chosen)
