@@ -16,7 +16,7 @@ from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.node import Constant, Value, input_node
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.run import run_gradient, run_kernel
 
 #: (op, inputs) -> all outputs (raw arrays) or the visible ones (NDArrays)
 Apply = Callable[[Operator, list[Any]], Sequence[Any]]
@@ -27,44 +27,53 @@ class GradientProgram:
 
     Slots 0 ... are the operator's inputs, all its outputs, then one output gradient per visible output.
 
-    reads : slots whose values are read
+    reads : slots (of inputs and outputs) whose values are read
+    inputs_read, outputs_read : the same as pairs (slot, what to call it in a message), inputs and outputs apart
     shapes_read : slots of which only the shape is
     """
 
-    __slots__ = ("op", "reads", "results", "shapes_read", "steps", "template")
+    __slots__ = ("inputs_read", "op", "outputs_read", "reads", "results", "shapes_read", "steps", "template")
 
     def __init__(self, op: Operator, immediates: tuple[Any, ...], needed: tuple[bool, ...], douts: tuple[bool, ...]):
         self.op = op
         builder = Builder()
-        values: list[Any] = [
-            Expr(builder, input_node(f"input{index}")) if item is None else item
-            for index, item in enumerate(immediates)
-        ]
-        values += [Expr(builder, input_node(f"output{index}")) for index in range(op.num_outputs)]
-        values += [Expr(builder, input_node(f"dout{index}")) if given else None for index, given in enumerate(douts)]
-        gradients = op.grad(builder, *values)
-        gradients = tuple(gradients) if isinstance(gradients, (tuple, list)) else (gradients,)
+
+        def fresh(name: str) -> Expr:
+            return Expr(builder, input_node(name))
+
+        inputs = [fresh(f"input{index}") if item is None else item for index, item in enumerate(immediates)]
+        outputs = [fresh(f"output{index}") for index in range(op.num_outputs)]
+        heads = [fresh(f"dout{index}") if given else None for index, given in enumerate(douts)]
+        gradients = run_gradient(op, builder, inputs, outputs, heads, needed)
         wanted = [
             gradient.value if want and isinstance(gradient, Expr) else None
             for want, gradient in zip(needed, gradients, strict=True)
         ]
 
+        values = [*inputs, *outputs, *heads]
         slots = {expr.value: slot for slot, expr in enumerate(values) if isinstance(expr, Expr)}
         self.template: list[Any] = [None if isinstance(item, Expr) else item for item in values]
         self._write_steps([value for value in wanted if value is not None], slots)
         self.results = tuple(None if value is None else slots[value] for value in wanted)
-        given = len(immediates) + op.num_outputs
-        read, shaped = set(), set()
+        self._note_reads(len(inputs), len(outputs), immediates)
+
+    def _note_reads(self, num_inputs: int, num_outputs: int, immediates: tuple[Any, ...]) -> None:
+        read = {slot for slot in self.results if slot is not None}
+        shaped: set[int] = set()
         for step, arguments, _, _ in self.steps:
-            only_shape = step.shape_only and {
-                index for index, name in enumerate(step.names()) if name in step.shape_only
-            }
             for index, slot in enumerate(arguments):
-                if slot < given:
-                    (shaped if only_shape and index in only_shape else read).add(slot)
-        read.update(slot for slot in self.results if slot is not None and slot < given)
-        self.reads = frozenset(slot for slot in read if slot >= len(immediates) or immediates[slot] is None)
-        self.shapes_read = frozenset(shaped - read)
+                (read if step.reads_values(index) else shaped).add(slot)
+        arrays = {slot for slot in range(num_inputs) if immediates[slot] is None}
+        arrays.update(range(num_inputs, num_inputs + num_outputs))
+        names = self.op.names()
+        self.reads = frozenset(read & arrays)
+        self.shapes_read = tuple(sorted((shaped - read) & arrays))
+        self.inputs_read = tuple(
+            (slot, f"its input {names[slot] if slot < len(names) else slot}")
+            for slot in sorted(self.reads)
+            if slot < num_inputs
+        )
+        self.outputs_read = tuple((slot, "its output") for slot in sorted(self.reads) if slot >= num_inputs)
 
     def _write_steps(self, wanted: list[Value], slots: dict[Value, int]) -> None:
         template = self.template
@@ -137,7 +146,8 @@ def gradient_program(
     needed : per input, whether its gradient is wanted
     douts : per visible output, whether there is an output gradient
     """
-    key = (op, immediates, tuple(map(type, immediates)), needed, douts)
+    # 2 and 2.0 are equal as keys, but not as exponents of integers.
+    key = (op, immediates, needed, douts, *[type(item) for item in immediates if item is not None])
     program = _programs.get(key)
     if program is None:
         if len(_programs) > 4096:  # a loop over ever new scalars

@@ -10,7 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.context import current_context
-from hybrid_lab.ndarray.gradients import apply_raw, gradient_program, stand_in
+from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_program, stand_in
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.namespace import F, Namespace
@@ -22,8 +22,10 @@ symbol_dispatch: Callable[[Operator, Sequence[Any], str | None], Any] | None = N
 """Called as symbol_dispatch(op, inputs, name) where an input is a traced value (`_is_symbol`), or where a 2.x-style trace
 (`tape.state.trace`) meets an operator without inputs. Registered by symbol/."""
 
-_PLAIN = frozenset({"out"})
+# What a kernel may take besides its inputs without this module having to give it.
+_PLAIN = frozenset({"out", "scratch"})
 _ndarray = np.ndarray
+state = tape.state
 
 
 def invoke(
@@ -36,9 +38,9 @@ def invoke(
     rng : (seed, draw) where a graph has numbered this draw already; None takes the next one
     Returns an NDArray, or a list of them where there are several visible outputs.
 
-    Raises ShapeError, DTypeError, AttributeSpecError in the terms of the operator; AutogradError for a write to a recorded array.
+    Raises ShapeError, DTypeError, AttributeSpecError in the terms of the operator; AutogradError for a write to a
+    recorded array.
     """
-    state = tape.state
     raw: list[Any] = []
     shapes: list[Any] = []
     dtypes: list[Any] = []
@@ -66,7 +68,7 @@ def invoke(
     if context is None:
         if raw:
             raise DTypeError(f"{op.name}: at least one input must be an NDArray; {_listed(inputs)} given")
-        if state.trace is not None:
+        if op.random and state.trace is not None:
             return _to_symbol(op, inputs, name)
         context = current_context()
 
@@ -80,13 +82,22 @@ def invoke(
         _check_count(op, raw)
         inferred = infer(op, *key)
 
-    recorded = tracked and state.recording
-    if out is None and not recorded and op.num_outputs == 1 and op.run_keywords <= _PLAIN:
-        result = op.numpy(*raw)
-        if type(result) is not _ndarray or op.view or not result.flags.c_contiguous:
-            result = np.array(result, order="C")
-        return NDArray._wrap(result, context)
-    return _invoke_fully(op, inputs, raw, out, rng, inferred, recorded, context)
+    if op.run_keywords <= _PLAIN and op.num_outputs == 1 and not (tracked and state.recording):
+        if out is None:
+            return _wrapped(op.numpy(*raw), op.view, context)
+        if op.alias_safe and type(out) is NDArray and _same_place(out, inputs):
+            _destinations(op, (out,), 1, inferred)
+            op.numpy(*raw, out=out._view)
+            out._buffer.written()
+            return out
+    return _invoke_fully(op, inputs, raw, out, rng, inferred, tracked and state.recording, context)
+
+
+def _wrapped(result: Any, view: bool, context: Any) -> NDArray:
+    """The NDArray of a kernel's result, copied where it is a view, a NumPy scalar or not contiguous."""
+    if view or type(result) is not _ndarray or not result.flags.c_contiguous:
+        result = np.array(result, order="C")
+    return NDArray._wrap(result, context)
 
 
 def _invoke_fully(
@@ -101,35 +112,34 @@ def _invoke_fully(
 ) -> Any:
     """The rest of a call that has hidden outputs, `out`, auxiliary states or a tape to write."""
     visible = op.num_visible
-    outs = _destinations(op, out, visible, inferred) if out is not None else None
-    entry = EagerEntry(op, inputs) if recorded and op.differentiable else None
-    update_aux = bool(op.aux_names) and tape.state.training
+    outs = None
+    if out is not None:
+        outs = _destinations(op, out if isinstance(out, (list, tuple)) else (out,), visible, inferred)
+    links: tuple[Any, ...] = ()
+    entry = None
+    if recorded:
+        # Taken before the outputs are written: `y += x` replaces y's own place on the tape.
+        links = tuple([tape.link(item) for item in inputs])
+        if op.differentiable:
+            entry = EagerEntry(op, inputs, links)
+    update_aux = bool(op.aux_names) and state.training
     need = None
     if op.num_outputs > visible:
         reads = entry.program.reads if entry is not None else ()
         first = len(inputs)
-        need = tuple(index < visible or update_aux or first + index in reads for index in range(op.num_outputs))
-    direct = None
-    if outs is not None and not recorded and op.alias_safe and op.num_outputs == 1 and _same_place(outs[0], inputs):
-        direct = (outs[0]._view,)
-    outputs = list(run_kernel(op, raw, rng=rng, need=need, out=direct))
-    for index in range(visible):
-        result = outputs[index]
-        if type(result) is not _ndarray or (op.view and index == 0) or not result.flags.c_contiguous:
-            outputs[index] = np.array(result, order="C")
-
-    links = tuple(map(tape.link, inputs)) if recorded else ()
+        need = tuple([index < visible or update_aux or first + index in reads for index in range(op.num_outputs)])
+    outputs = run_kernel(op, raw, rng=rng, need=need)
     if entry is not None:
         entry.save_inputs(inputs)
     if update_aux:
         _update_aux(op, inputs, raw, outputs)
+    results: Sequence[NDArray]
     if outs is None:
-        results = [NDArray._wrap(outputs[index], context) for index in range(visible)]
+        results = [_wrapped(outputs[index], op.view and index == 0, context) for index in range(visible)]
     else:
         results = outs
         for target, value in zip(outs, outputs, strict=False):
-            if direct is None:
-                np.copyto(target._data, value)
+            np.copyto(target._data, value)
             target._buffer.written()
     if recorded:
         if entry is not None:
@@ -178,9 +188,8 @@ def _listed(inputs: Sequence[Any]) -> str:
     return " and ".join(type(item).__name__ for item in inputs) + (" were" if len(inputs) > 1 else " was")
 
 
-def _destinations(op: Operator, out: Any, visible: int, inferred: Any) -> list[NDArray]:
+def _destinations(op: Operator, outs: Sequence[Any], visible: int, inferred: Any) -> Sequence[NDArray]:
     """The arrays to write, checked. Raises ShapeError, DTypeError, AutogradError."""
-    outs = list(out) if isinstance(out, (list, tuple)) else [out]
     if len(outs) != visible:
         raise AttributeSpecError(f"{op.name} has {visible} outputs, out= holds {len(outs)} arrays")
     for target, shape, dtype in zip(outs, *inferred, strict=False):
@@ -190,7 +199,8 @@ def _destinations(op: Operator, out: Any, visible: int, inferred: Any) -> list[N
             raise ShapeError(f"{op.name}: the result has shape {shape}, out= has {target._view.shape}")
         if target._view.dtype != dtype:
             raise DTypeError(f"{op.name}: the result is {dtype.name}, out= is {target._view.dtype.name}")
-        tape.refuse_write(target)
+        if state.recording:
+            tape.refuse_write(target)
     return outs
 
 
@@ -203,7 +213,7 @@ def _same_place(target: NDArray, inputs: Sequence[Any]) -> bool:
     return True
 
 
-def _update_aux(op: Operator, inputs: Sequence[Any], raw: list[Any], outputs: list[Any]) -> None:
+def _update_aux(op: Operator, inputs: Sequence[Any], raw: list[Any], outputs: Sequence[Any]) -> None:
     names = op.names()
     for name, value in op.aux(F, tuple(raw), tuple(outputs)).items():
         target = inputs[names.index(name)]
@@ -231,70 +241,68 @@ class ZeroEntry(tape.Entry):
 class EagerEntry(tape.Entry):
     """One eager operator call: the bound operator and the values that its gradient reads."""
 
-    __slots__ = ("_immediates", "_saved", "_stand_ins", "name", "op", "program")
+    __slots__ = ("_immediates", "_values", "name", "op", "program")
 
-    def __init__(self, op: Operator, inputs: Sequence[Any]):
+    def __init__(self, op: Operator, inputs: Sequence[Any], links: Sequence[Any]):
         self.op, self.name = op, op.name
-        self._immediates = tuple(None if type(item) is NDArray else _immediate(op, 0, item) for item in inputs)
-        needed = tuple(tape.link(item) is not None for item in inputs)
+        self._immediates = tuple([None if type(item) is NDArray else _immediate(op, 0, item) for item in inputs])
+        needed = tuple([held is not None for held in links])
         self.program = gradient_program(op, self._immediates, needed, (True,) * op.num_visible)
-        self._saved: dict[int, Any] = {}
-        self._stand_ins: dict[int, Any] = {}
+        # Per slot of an input or output: a Saved, a hidden output's array, or (shape, dtype) where only those are read.
+        self._values: list[Any] = [None] * (len(inputs) + op.num_outputs)
 
     def save_inputs(self, inputs: Sequence[Any]) -> None:
-        names: Sequence[str] | None = None
-        for slot in self.program.reads:
+        values, program = self._values, self.program
+        for slot, role in program.inputs_read:
+            values[slot] = tape.Saved(inputs[slot], role, self.name)
+        for slot in program.shapes_read:
             if slot < len(inputs):
-                names = names or self.op.names()
-                role = f"its input {names[slot]}" if slot < len(names) else f"its input {slot}"
-                self._saved[slot] = tape.Saved(inputs[slot], role, self.name)
-        for slot in self.program.shapes_read:
-            if slot < len(inputs) and type(inputs[slot]) is NDArray:
                 view = inputs[slot]._view
-                self._stand_ins[slot] = stand_in(view.shape, view.dtype)
+                values[slot] = (view.shape, view.dtype)
 
     def save_outputs(self, results: Sequence[NDArray], outputs: Sequence[Any]) -> None:
-        first = len(self._immediates)
-        for slot in self.program.reads:
-            if slot >= first:
-                index = slot - first
-                self._saved[slot] = (
-                    tape.Saved(results[index], "its output", self.name) if index < len(results) else outputs[index]
-                )
-        for slot in self.program.shapes_read:
+        values, program, first = self._values, self.program, len(self._immediates)
+        for slot, role in program.outputs_read:
+            index = slot - first
+            visible = index < len(results)
+            values[slot] = tape.Saved(results[index], role, self.name) if visible else outputs[index]
+        for slot in program.shapes_read:
             if slot >= first and outputs[slot - first] is not None:
-                value = outputs[slot - first]
-                self._stand_ins[slot] = stand_in(value.shape, value.dtype)
-
-    def _program(self, douts: Sequence[Any], needed: tuple[bool, ...]) -> Any:
-        program = gradient_program(self.op, self._immediates, needed, tuple(dout is not None for dout in douts))
-        return program if program.reads <= self.program.reads else None
-
-    def _values(self, douts: list[Any], recorded: bool) -> list[Any]:
-        values: list[Any] = [None] * (len(self._immediates) + self.op.num_outputs)
-        for slot, array in self._stand_ins.items():
-            values[slot] = NDArray._wrap(array) if recorded else array
-        for slot, saved in self._saved.items():
-            if type(saved) is tape.Saved:
-                values[slot] = saved.array() if recorded else saved.value()
-            else:
-                values[slot] = NDArray._wrap(saved) if recorded else saved
-        return values + douts
+                values[slot] = (outputs[slot - first].shape, outputs[slot - first].dtype)
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        return self._run(douts, needed, False)
+        values = [_raw_value(value) for value in self._values]
+        return self._program_for(douts, needed).run(values + douts, apply_raw)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        return self._run(douts, needed, True)
+        values = [_nd_value(value) for value in self._values]
+        return self._program_for(douts, needed).run(values + douts, apply_nd)
 
-    def _run(self, douts: list[Any], needed: tuple[bool, ...], recorded: bool) -> Sequence[Any]:
-        program = self._program(douts, needed)
-        if program is None:
+    def _program_for(self, douts: list[Any], needed: tuple[bool, ...]) -> GradientProgram:
+        given = tuple([dout is not None for dout in douts])
+        program = gradient_program(self.op, self._immediates, needed, given)
+        if not program.reads <= self.program.reads:
             raise AutogradError(f"the gradient of {self.op!r} reads values that were not saved when it was recorded")
-        return program.run(self._values(douts, recorded), apply_nd if recorded else apply_raw)
+        return program
 
     def release(self) -> None:
-        self._saved, self._stand_ins = {}, {}
+        self._values = []
+
+
+def _raw_value(value: Any) -> Any:
+    kind = type(value)
+    if kind is tape.Saved:
+        return value.value()
+    return stand_in(*value) if kind is tuple else value
+
+
+def _nd_value(value: Any) -> Any:
+    kind = type(value)
+    if kind is tape.Saved:
+        return value.array()
+    if kind is tuple:
+        value = stand_in(*value)
+    return None if value is None else NDArray._wrap(value)
 
 
 def apply_nd(op: Operator, inputs: Sequence[Any]) -> list[NDArray]:
@@ -309,8 +317,11 @@ N = Namespace(lambda op, inputs: invoke(op, inputs))
 
 def note_operator(op: Operator, inputs: Sequence[Any], outputs: Sequence[NDArray]) -> None:
     """Record that `outputs` are what `op` gives for `inputs`, for results that were made without running it (views)."""
-    if tape.state.recording and any(tape.link(item) is not None for item in inputs):
-        entry = EagerEntry(op, inputs)
+    if not state.recording:
+        return
+    links = tuple([tape.link(item) for item in inputs])
+    if any(links):
+        entry = EagerEntry(op, inputs, links)
         entry.save_inputs(inputs)
         entry.save_outputs(outputs, [output._view for output in outputs])
-        tape.note(entry, inputs, outputs)
+        tape.note(entry, inputs, outputs, links)

@@ -5,42 +5,58 @@ from __future__ import annotations
 from typing import Any
 
 import hybrid_lab.ndarray.invoke as calls
-from hybrid_lab.ops.operator import Operator, get
+import hybrid_lab.ops  # noqa: F401  (registers all records)
+from hybrid_lab.ops.operator import get
 
 
 def _forward(name: str) -> Any:
+    op = get(name).bind()
+
     def method(self: Any, other: Any) -> Any:
-        return calls.invoke(_bound(name), (self, other))
+        return calls.invoke(op, (self, other))
 
     return method
 
 
 def _reflected(name: str) -> Any:
+    op = get(name).bind()
+
     def method(self: Any, other: Any) -> Any:
-        return calls.invoke(_bound(name), (other, self))
+        return calls.invoke(op, (other, self))
 
     return method
 
 
 def _in_place(name: str) -> Any:
+    op = get(name).bind()
+
     def method(self: Any, other: Any) -> Any:
-        return calls.invoke(_bound(name), (self, other), out=self)
+        return calls.invoke(op, (self, other), self)
 
     return method
 
 
-_operators: dict[str, Operator] = {}
+def _unary(name: str) -> Any:
+    op = get(name).bind()
+
+    def method(self: Any) -> Any:
+        return calls.invoke(op, (self,))
+
+    return method
 
 
-def _bound(name: str) -> Operator:
-    try:
-        return _operators[name]
-    except KeyError:
-        return _operators.setdefault(name, get(name).bind())
+def _floored(name: str, reflected: bool = False) -> Any:
+    op, floor = get(name).bind(), get("floor").bind()
+
+    def method(self: Any, other: Any) -> Any:
+        quotient = calls.invoke(op, (other, self) if reflected else (self, other))
+        return calls.invoke(floor, (quotient,))
+
+    return method
 
 
 class Overloads:
-    """Base of NDArray. Both operands broadcast; a Python number takes the array's dtype; `x += y` writes into x's memory.
+    """Base of NDArray. Both operands broadcast; a Python number takes the array's dtype; `x += y` writes into x.
 
     `@` is `nd.dot`; comparisons and `& | ^ ~` give 0 and 1 in the dtype of the operands.
     """
@@ -50,14 +66,13 @@ class Overloads:
     __add__, __radd__, __iadd__ = _forward("broadcast_add"), _reflected("broadcast_add"), _in_place("broadcast_add")
     __sub__, __rsub__, __isub__ = _forward("broadcast_sub"), _reflected("broadcast_sub"), _in_place("broadcast_sub")
     __mul__, __rmul__, __imul__ = _forward("broadcast_mul"), _reflected("broadcast_mul"), _in_place("broadcast_mul")
+    __mod__, __rmod__, __imod__ = _forward("broadcast_mod"), _reflected("broadcast_mod"), _in_place("broadcast_mod")
     __truediv__, __rtruediv__ = _forward("broadcast_div"), _reflected("broadcast_div")
     __itruediv__ = _in_place("broadcast_div")
-    __mod__, __rmod__, __imod__ = _forward("broadcast_mod"), _reflected("broadcast_mod"), _in_place("broadcast_mod")
-    __pow__, __rpow__, __ipow__ = (
-        _forward("broadcast_power"),
-        _reflected("broadcast_power"),
-        _in_place("broadcast_power"),
-    )
+    __pow__, __rpow__ = _forward("broadcast_power"), _reflected("broadcast_power")
+    __ipow__ = _in_place("broadcast_power")
+    __floordiv__, __rfloordiv__ = _floored("broadcast_div"), _floored("broadcast_div", reflected=True)
+    __matmul__, __rmatmul__ = _forward("dot"), _reflected("dot")
 
     __eq__ = _forward("broadcast_equal")
     __ne__ = _forward("broadcast_not_equal")
@@ -70,22 +85,8 @@ class Overloads:
     __and__, __rand__ = _forward("broadcast_logical_and"), _reflected("broadcast_logical_and")
     __or__, __ror__ = _forward("broadcast_logical_or"), _reflected("broadcast_logical_or")
     __xor__, __rxor__ = _forward("broadcast_logical_xor"), _reflected("broadcast_logical_xor")
-    __matmul__, __rmatmul__ = _forward("dot"), _reflected("dot")
 
-    def __neg__(self) -> Any:
-        return calls.invoke(_bound("negative"), (self,))
+    __neg__, __abs__, __invert__ = _unary("negative"), _unary("abs"), _unary("logical_not")
 
     def __pos__(self) -> Any:
         return self
-
-    def __abs__(self) -> Any:
-        return calls.invoke(_bound("abs"), (self,))
-
-    def __invert__(self) -> Any:
-        return calls.invoke(_bound("logical_not"), (self,))
-
-    def __floordiv__(self, other: Any) -> Any:
-        return calls.invoke(_bound("floor"), (calls.invoke(_bound("broadcast_div"), (self, other)),))
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return calls.invoke(_bound("floor"), (calls.invoke(_bound("broadcast_div"), (other, self)),))
