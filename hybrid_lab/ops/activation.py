@@ -110,7 +110,10 @@ class Activation(Pointwise, name="Activation"):
     """The activation named by `act_type`. data : any shape, floating; returns : as data."""
 
     act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"]
-    samples = [sample((2, 3, 4), low=-3.0, high=3.0, act_type=name) for name in ("relu", "sigmoid", "softrelu", "softsign", "tanh")]
+    samples = [
+        sample((2, 3, 4), low=-3.0, high=3.0, act_type=name)
+        for name in ("relu", "sigmoid", "softrelu", "softsign", "tanh")
+    ]
 
     @property
     def plain(self) -> Operator:
@@ -179,7 +182,9 @@ class LeakyReLU(Operator, name="LeakyReLU"):
 
     def infer_shape(self, data: tuple[int, ...], gamma: tuple[int, ...] | None = None) -> tuple[int, ...]:
         if gamma is not None and gamma != (1,) and (len(data) < 2 or gamma != (data[1],)):
-            raise ShapeError(f"LeakyReLU: gamma has shape {gamma}; data {data} needs ({data[1] if len(data) > 1 else 1},) or (1,)")
+            raise ShapeError(
+                f"LeakyReLU: gamma has shape {gamma}; data {data} needs ({data[1] if len(data) > 1 else 1},) or (1,)"
+            )
         return data
 
     def numpy(self, data: Any, gamma: Any = None, out: Any = None) -> Any:
@@ -234,7 +239,9 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             return data * (F.erf(data * math.sqrt(0.5)) + 1.0) * 0.5
         if self.act_type in ("elu", "selu"):
             slope, scale = (_SELU_ALPHA, _SELU_LAMBDA) if self.act_type == "selu" else (self.slope, 1.0)
-            return F.where(F.broadcast_greater(data, 0.0), data * scale, F.expm1(F.broadcast_minimum(data, 0.0)) * (slope * scale))
+            return F.where(
+                F.broadcast_greater(data, 0.0), data * scale, F.expm1(F.broadcast_minimum(data, 0.0)) * (slope * scale)
+            )
         below = data * (F._channel_like(gamma, data) if self.act_type == "prelu" else self.mean_slope)
         return F.where(F.broadcast_greater(data, 0.0), data, below)
 

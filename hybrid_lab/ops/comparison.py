@@ -22,7 +22,9 @@ _TRUTH = [
 ]
 
 
-def _relation(name: str, numpy: Any, symbol: str, onnx: str, doc: str, aliases: tuple[str, ...], samples: Any = _LEVELS) -> Any:
+def _relation(
+    name: str, numpy: Any, symbol: str, onnx: str, doc: str, aliases: tuple[str, ...], samples: Any = _LEVELS
+) -> Any:
     # ONNX: the relation gives bool, its operands may need to be bool too (logic).
     logic = name.startswith("broadcast_logical")
 
@@ -35,15 +37,26 @@ def _relation(name: str, numpy: Any, symbol: str, onnx: str, doc: str, aliases: 
         return g.cast(g.Not(holds) if negate else holds, dtype)
 
     triton = f"(({{0}} != 0) {symbol} ({{1}} != 0))" if logic else f"({{0}} {symbol} {{1}})"
-    record = binary(name, numpy, None, f"{triton}.to(tl.float32)", emit, doc, aliases, samples, base=Comparison, __module__=__name__)
+    record = binary(
+        name, numpy, None, f"{triton}.to(tl.float32)", emit, doc, aliases, samples, base=Comparison, __module__=__name__
+    )
     return record
 
 
-equal = _relation("broadcast_equal", np.equal, "==", "Equal", "1 where lhs == rhs, else 0.", ("_equal", "_Equal", "equal"))
-not_equal = _relation(
-    "broadcast_not_equal", np.not_equal, "!=", "NotEqual", "1 where lhs != rhs, else 0.", ("_not_equal", "_Not_Equal", "not_equal")
+equal = _relation(
+    "broadcast_equal", np.equal, "==", "Equal", "1 where lhs == rhs, else 0.", ("_equal", "_Equal", "equal")
 )
-greater = _relation("broadcast_greater", np.greater, ">", "Greater", "1 where lhs > rhs, else 0.", ("_greater", "_Greater", "greater"))
+not_equal = _relation(
+    "broadcast_not_equal",
+    np.not_equal,
+    "!=",
+    "NotEqual",
+    "1 where lhs != rhs, else 0.",
+    ("_not_equal", "_Not_Equal", "not_equal"),
+)
+greater = _relation(
+    "broadcast_greater", np.greater, ">", "Greater", "1 where lhs > rhs, else 0.", ("_greater", "_Greater", "greater")
+)
 greater_equal = _relation(
     "broadcast_greater_equal",
     np.greater_equal,
@@ -52,7 +65,9 @@ greater_equal = _relation(
     "1 where lhs >= rhs, else 0.",
     ("_greater_equal", "_Greater_Equal", "greater_equal"),
 )
-lesser = _relation("broadcast_lesser", np.less, "<", "Less", "1 where lhs < rhs, else 0.", ("_lesser", "_Lesser", "lesser"))
+lesser = _relation(
+    "broadcast_lesser", np.less, "<", "Less", "1 where lhs < rhs, else 0.", ("_lesser", "_Lesser", "lesser")
+)
 lesser_equal = _relation(
     "broadcast_lesser_equal",
     np.less_equal,
@@ -62,13 +77,31 @@ lesser_equal = _relation(
     ("_lesser_equal", "_Lesser_Equal", "lesser_equal"),
 )
 logical_and = _relation(
-    "broadcast_logical_and", np.logical_and, "&", "And", "1 where both are not 0, else 0.", ("_logical_and", "logical_and"), _TRUTH
+    "broadcast_logical_and",
+    np.logical_and,
+    "&",
+    "And",
+    "1 where both are not 0, else 0.",
+    ("_logical_and", "logical_and"),
+    _TRUTH,
 )
 logical_or = _relation(
-    "broadcast_logical_or", np.logical_or, "|", "Or", "1 where one of both is not 0, else 0.", ("_logical_or", "logical_or"), _TRUTH
+    "broadcast_logical_or",
+    np.logical_or,
+    "|",
+    "Or",
+    "1 where one of both is not 0, else 0.",
+    ("_logical_or", "logical_or"),
+    _TRUTH,
 )
 logical_xor = _relation(
-    "broadcast_logical_xor", np.logical_xor, "^", "Xor", "1 where exactly one is not 0, else 0.", ("_logical_xor", "logical_xor"), _TRUTH
+    "broadcast_logical_xor",
+    np.logical_xor,
+    "^",
+    "Xor",
+    "1 where exactly one is not 0, else 0.",
+    ("_logical_xor", "logical_xor"),
+    _TRUTH,
 )
 
 

@@ -35,11 +35,17 @@ class _Convolving(Operator):
         for name in ("stride", "dilate", "pad"):
             given = getattr(self, name)
             if given and len(given) != rank:
-                raise AttributeSpecError(f"Convolution: {name}={given} has not one number per axis of kernel={self.kernel}")
-        if any(number < 1 for number in (*self.kernel, *self.stride, *self.dilate)) or any(number < 0 for number in self.pad):
+                raise AttributeSpecError(
+                    f"Convolution: {name}={given} has not one number per axis of kernel={self.kernel}"
+                )
+        if any(number < 1 for number in (*self.kernel, *self.stride, *self.dilate)) or any(
+            number < 0 for number in self.pad
+        ):
             raise AttributeSpecError("Convolution: kernel, stride and dilate count from 1, pad from 0")
         if self.num_filter < 1 or self.num_group < 1 or self.num_filter % self.num_group:
-            raise AttributeSpecError(f"Convolution: num_filter={self.num_filter} must be a multiple of num_group={self.num_group}")
+            raise AttributeSpecError(
+                f"Convolution: num_filter={self.num_filter} must be a multiple of num_group={self.num_group}"
+            )
         if self.layout not in (None, "None", LAYOUTS[rank]):
             raise AttributeSpecError(
                 f"Convolution: layout {self.layout!r} is not supported with kernel={self.kernel}; use {LAYOUTS[rank]!r} and F.transpose the data"
@@ -60,10 +66,14 @@ class _Convolving(Operator):
         """Shape of the output for that data. Raises ShapeError."""
         if len(data) != len(self.kernel) + 2:
             wanted = LAYOUTS[len(self.kernel)]
-            raise ShapeError(f"Convolution: data has shape {data}; kernel={self.kernel} needs {len(wanted)} dimensions ({wanted})")
+            raise ShapeError(
+                f"Convolution: data has shape {data}; kernel={self.kernel} needs {len(wanted)} dimensions ({wanted})"
+            )
         output = self.geometry.output(data[2:])
         if any(size < 1 for size in output):
-            raise ShapeError(f"Convolution: kernel={self.kernel} (dilate={self.dilate}, pad={self.pad}) does not fit into data {data}")
+            raise ShapeError(
+                f"Convolution: kernel={self.kernel} (dilate={self.dilate}, pad={self.pad}) does not fit into data {data}"
+            )
         return (data[0], self.num_filter, *output)
 
     def weight_shape(self, channels: int) -> tuple[int, ...]:
@@ -126,13 +136,17 @@ class Convolution(_Convolving, name="Convolution"):
             return data, weight
         return data, weight, (self.num_filter,) if bias is None or None in bias else bias
 
-    def infer_shape(self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    def infer_shape(
+        self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None
+    ) -> tuple[int, ...]:
         result = self.output_shape(data)
         wanted = self.weight_shape(data[1])
         if weight != wanted:
             raise ShapeError(f"Convolution: data {data} needs a weight of shape {wanted}, it has {weight}")
         if bias is not None and bias != (self.num_filter,):
-            raise ShapeError(f"Convolution: the bias has shape {bias}, num_filter={self.num_filter} needs {(self.num_filter,)}")
+            raise ShapeError(
+                f"Convolution: the bias has shape {bias}, num_filter={self.num_filter} needs {(self.num_filter,)}"
+            )
         return result
 
     def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
@@ -173,7 +187,11 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
         return _delivered(conv_kernels.data_gradient(dy, weight, self.geometry, target, scratch), out)
 
     def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
-        return F.Convolution(d, weight, no_bias=True, **self.shared), None, F._conv_weight_grad(dy, d, weight, **self.shared)
+        return (
+            F.Convolution(d, weight, no_bias=True, **self.shared),
+            None,
+            F._conv_weight_grad(dy, d, weight, **self.shared),
+        )
 
     def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
         geometry, shape = self.geometry, g.shape(data)

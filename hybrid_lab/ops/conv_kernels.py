@@ -31,7 +31,9 @@ class Geometry(NamedTuple):
         """Spatial size of the output; zero or negative where the kernel does not fit."""
         return tuple(
             (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1
-            for size, kernel, stride, dilate, pad in zip(spatial, self.kernel, self.stride, self.dilate, self.pad, strict=True)
+            for size, kernel, stride, dilate, pad in zip(
+                spatial, self.kernel, self.stride, self.dilate, self.pad, strict=True
+            )
         )
 
     @property
@@ -77,7 +79,9 @@ def _inside(spatial: tuple[int, ...], pad: tuple[int, ...]) -> tuple[slice, ...]
 def _gather(x: np.ndarray, geometry: Geometry, output: tuple[int, ...], scratch: Any) -> np.ndarray:
     """Patches of (c, *spatial, n) as a matrix per group: (groups, c/groups * kernel, output * n)."""
     rank = len(output)
-    kernel_strides = tuple(stride * dilate for stride, dilate in zip(x.strides[1 : rank + 1], geometry.dilate, strict=True))
+    kernel_strides = tuple(
+        stride * dilate for stride, dilate in zip(x.strides[1 : rank + 1], geometry.dilate, strict=True)
+    )
     output_strides = tuple(stride * step for stride, step in zip(x.strides[1 : rank + 1], geometry.stride, strict=True))
     shape = (x.shape[0], *geometry.kernel, *output, x.shape[-1])
     view = as_strided(x, shape, (x.strides[0], *kernel_strides, *output_strides, x.strides[-1]), writeable=False)
@@ -91,7 +95,9 @@ def _wide(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
-def forward(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, geometry: Geometry, out: np.ndarray, scratch: Any) -> np.ndarray:
+def forward(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, geometry: Geometry, out: np.ndarray, scratch: Any
+) -> np.ndarray:
     """out[n, o] = sum over c, k of x[n, c, at stride + k dilate - pad] weight[o, c, k] + bias[o]. out : contiguous, filled."""
     if x.dtype == np.float16:
         wide = np.empty(out.shape, np.float32)

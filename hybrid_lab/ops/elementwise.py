@@ -15,7 +15,10 @@ from hybrid_lab.ops.sample import ints, sample
 _SIGNED = [sample((3, 4)), sample((2, 3, 4), low=-3.0, high=3.0)]
 _POSITIVE = [sample((3, 4), low=0.1, high=3.0), sample((2, 2), dtype="float16", low=0.5, high=3.0)]
 _INSIDE = [sample((3, 4), low=-0.9, high=0.9)]
-_ROUNDED = [sample((3, 4), low=-3.0, high=3.0), sample(np.array([0.5, 1.5, 2.5, -0.5, -1.5], "float32"), gradient=False)]
+_ROUNDED = [
+    sample((3, 4), low=-3.0, high=3.0),
+    sample(np.array([0.5, 1.5, 2.5, -0.5, -1.5], "float32"), gradient=False),
+]
 _COUNTED = sample((3, 4), dtype="int32", low=-5, high=5, gradient=False)
 
 
@@ -88,8 +91,24 @@ rint = unary(
     "The nearest whole number; halves go down (as MXNet). Gradient 0.",
     samples=_ROUNDED,
 )
-ceil = unary("ceil", np.ceil, _zero, "tl.ceil({0})", "Ceil", "The least whole number not below data. Gradient 0.", samples=_ROUNDED)
-floor = unary("floor", np.floor, _zero, "tl.floor({0})", "Floor", "The largest whole number not above data. Gradient 0.", samples=_ROUNDED)
+ceil = unary(
+    "ceil",
+    np.ceil,
+    _zero,
+    "tl.ceil({0})",
+    "Ceil",
+    "The least whole number not below data. Gradient 0.",
+    samples=_ROUNDED,
+)
+floor = unary(
+    "floor",
+    np.floor,
+    _zero,
+    "tl.floor({0})",
+    "Floor",
+    "The largest whole number not above data. Gradient 0.",
+    samples=_ROUNDED,
+)
 
 
 def _onnx_truncate(op: Any, g: Any, x: Any) -> Any:
@@ -125,7 +144,9 @@ square = unary(
     samples=[*_SIGNED, _COUNTED],
     integers=True,
 )
-sqrt = unary("sqrt", np.sqrt, lambda F, x, y, dy: dy * 0.5 / y, "tl.sqrt({0})", "Sqrt", "The square root.", samples=_POSITIVE)
+sqrt = unary(
+    "sqrt", np.sqrt, lambda F, x, y, dy: dy * 0.5 / y, "tl.sqrt({0})", "Sqrt", "The square root.", samples=_POSITIVE
+)
 
 
 def _rsqrt(x: Any, out: np.ndarray | None = None) -> Any:
@@ -180,10 +201,24 @@ def _reciprocal(x: Any, out: np.ndarray | None = None) -> Any:
 
 
 reciprocal = unary(
-    "reciprocal", _reciprocal, lambda F, x, y, dy: -dy * (y * y), "(1.0 / {0})", "Reciprocal", "1 / data.", samples=_POSITIVE
+    "reciprocal",
+    _reciprocal,
+    lambda F, x, y, dy: -dy * (y * y),
+    "(1.0 / {0})",
+    "Reciprocal",
+    "1 / data.",
+    samples=_POSITIVE,
 )
 
-exp = unary("exp", np.exp, lambda F, x, y, dy: dy * y, "tl.exp({0})", "Exp", "e^data.", samples=[*_SIGNED, sample((2, 3), dtype="float16")])
+exp = unary(
+    "exp",
+    np.exp,
+    lambda F, x, y, dy: dy * y,
+    "tl.exp({0})",
+    "Exp",
+    "e^data.",
+    samples=[*_SIGNED, sample((2, 3), dtype="float16")],
+)
 expm1 = unary(
     "expm1",
     np.expm1,
@@ -193,7 +228,9 @@ expm1 = unary(
     "e^data - 1.",
     samples=_SIGNED,
 )
-log = unary("log", np.log, lambda F, x, y, dy: dy / x, "tl.log({0})", "Log", "The natural logarithm.", samples=_POSITIVE)
+log = unary(
+    "log", np.log, lambda F, x, y, dy: dy / x, "tl.log({0})", "Log", "The natural logarithm.", samples=_POSITIVE
+)
 
 
 def _scaled_log(base: float) -> Any:
@@ -228,8 +265,12 @@ log1p = unary(
     samples=[sample((3, 4), low=-0.8, high=3.0)],
 )
 
-sin = unary("sin", np.sin, lambda F, x, y, dy: dy * F.cos(x), "tl.sin({0})", "Sin", "The sine of radians.", samples=_SIGNED)
-cos = unary("cos", np.cos, lambda F, x, y, dy: -dy * F.sin(x), "tl.cos({0})", "Cos", "The cosine of radians.", samples=_SIGNED)
+sin = unary(
+    "sin", np.sin, lambda F, x, y, dy: dy * F.cos(x), "tl.sin({0})", "Sin", "The sine of radians.", samples=_SIGNED
+)
+cos = unary(
+    "cos", np.cos, lambda F, x, y, dy: -dy * F.sin(x), "tl.cos({0})", "Cos", "The cosine of radians.", samples=_SIGNED
+)
 tan = unary(
     "tan",
     np.tan,
@@ -239,9 +280,27 @@ tan = unary(
     "The tangent of radians.",
     samples=_SIGNED[:1],
 )
-arcsin = unary("arcsin", np.arcsin, lambda F, x, y, dy: dy * F.rsqrt(1.0 - x * x), None, "Asin", "The inverse sine.", samples=_INSIDE)
-arccos = unary("arccos", np.arccos, lambda F, x, y, dy: -dy * F.rsqrt(1.0 - x * x), None, "Acos", "The inverse cosine.", samples=_INSIDE)
-arctan = unary("arctan", np.arctan, lambda F, x, y, dy: dy / (x * x + 1.0), None, "Atan", "The inverse tangent.", samples=_SIGNED)
+arcsin = unary(
+    "arcsin",
+    np.arcsin,
+    lambda F, x, y, dy: dy * F.rsqrt(1.0 - x * x),
+    None,
+    "Asin",
+    "The inverse sine.",
+    samples=_INSIDE,
+)
+arccos = unary(
+    "arccos",
+    np.arccos,
+    lambda F, x, y, dy: -dy * F.rsqrt(1.0 - x * x),
+    None,
+    "Acos",
+    "The inverse cosine.",
+    samples=_INSIDE,
+)
+arctan = unary(
+    "arctan", np.arctan, lambda F, x, y, dy: dy / (x * x + 1.0), None, "Atan", "The inverse tangent.", samples=_SIGNED
+)
 sinh = unary(
     "sinh",
     np.sinh,
@@ -318,7 +377,13 @@ radians = unary(
 # erf(x) = x P(x^2) / Q(x^2) for |x| < 4, the rational fit that Eigen uses for float32 (error below 3e-7).
 _ERF_P = (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05)
 _ERF_P += (-7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02)
-_ERF_Q = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02)
+_ERF_Q = (
+    -1.45660718464996e-05,
+    -2.13374055278905e-04,
+    -1.68282697438203e-03,
+    -7.37332916720468e-03,
+    -1.42647390514189e-02,
+)
 _exact_erf = np.frompyfunc(math.erf, 1, 1)
 
 

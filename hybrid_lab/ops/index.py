@@ -60,7 +60,9 @@ class Embedding(Operator, name="Embedding"):
 
     def infer_shape(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
         if weight != (self.input_dim, self.output_dim):
-            raise ShapeError(f"Embedding: the weight has shape {weight}; (input_dim, output_dim) is {(self.input_dim, self.output_dim)}")
+            raise ShapeError(
+                f"Embedding: the weight has shape {weight}; (input_dim, output_dim) is {(self.input_dim, self.output_dim)}"
+            )
         return (*data, self.output_dim)
 
     def infer_type(self, *dtypes: Any) -> Any:
@@ -161,7 +163,10 @@ class TakeGrad(Operator, name="_take_grad"):
     mode: Mode = "clip"
     mxnet = None
     shape_only = ("like",)
-    samples = [sample((2, 2, 3), (4, 3), ints((2, 2), 0, 3)), sample((2, 5, 3), (2, 4, 3), ints((5,), -3, 9), axis=1, mode="wrap")]
+    samples = [
+        sample((2, 2, 3), (4, 3), ints((2, 2), 0, 3)),
+        sample((2, 5, 3), (2, 4, 3), ints((5,), -3, 9), axis=1, mode="wrap"),
+    ]
 
     def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
         return like
@@ -226,7 +231,9 @@ class Pick(Operator, name="pick"):
         axis = self._axis(len(data))
         kept, dropped = (*data[:axis], 1, *data[axis + 1 :]), (*data[:axis], *data[axis + 1 :])
         if index not in (kept, dropped or (1,)):
-            raise ShapeError(f"pick: the index has shape {index}; data {data} with axis={self.axis} needs {dropped} or {kept}")
+            raise ShapeError(
+                f"pick: the index has shape {index}; data {data} with axis={self.axis} needs {dropped} or {kept}"
+            )
         return kept if self.keepdims else dropped or (1,)
 
     def infer_type(self, *dtypes: Any) -> Any:
@@ -248,7 +255,9 @@ class Pick(Operator, name="pick"):
     def onnx(self, g: Any, data: Any, index: Any) -> Any:
         shape = g.shape(data)
         axis = self._axis(len(shape))
-        places = g.Reshape(emit_whole(g, index, shape[axis], self.mode), g.const([*shape[:axis], 1, *shape[axis + 1 :]], "int64"))
+        places = g.Reshape(
+            emit_whole(g, index, shape[axis], self.mode), g.const([*shape[:axis], 1, *shape[axis + 1 :]], "int64")
+        )
         result = g.GatherElements(data, places, axis=axis)
         return result if self.keepdims or len(shape) == 1 else g.Squeeze(result, g.const([axis], "int64"))
 
@@ -260,7 +269,10 @@ class PickGrad(Operator, name="_pick_grad"):
     mode: Literal["clip", "wrap"] = "clip"
     mxnet = None
     shape_only = ("like",)
-    samples = [sample((3,), (3, 4), ints((3,), 0, 4)), sample((2, 4), (2, 3, 4), ints((2, 4), -2, 6), axis=1, mode="wrap")]
+    samples = [
+        sample((3,), (3, 4), ints((3,), 0, 4)),
+        sample((2, 4), (2, 3, 4), ints((2, 4), -2, 6), axis=1, mode="wrap"),
+    ]
 
     def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...], index: tuple[int, ...]) -> tuple[int, ...]:
         return like
@@ -358,7 +370,9 @@ class Where(Operator, name="where"):
 
     def numpy(self, condition: Any, x: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         shape = np.broadcast_shapes(np.shape(x), np.shape(y))
-        hit = condition if condition.dtype == bool else np.not_equal(condition, 0, out=scratch(condition.shape, np.bool_))
+        hit = (
+            condition if condition.dtype == bool else np.not_equal(condition, 0, out=scratch(condition.shape, np.bool_))
+        )
         if self._by_row(condition.shape, shape):
             hit = hit.reshape(-1, *(1,) * (len(shape) - 1))
         dtype = next((item.dtype for item in (x, y) if not is_scalar(item)), condition.dtype)
@@ -493,7 +507,9 @@ class SequenceMask(Operator, name="SequenceMask", aliases=("sequence_mask",)):
 
     def infer_shape(self, data: tuple[int, ...], sequence_length: tuple[int, ...] | None = None) -> tuple[int, ...]:
         if sequence_length is not None and sequence_length != (data[1 - self.axis],):
-            raise ShapeError(f"SequenceMask: sequence_length has shape {sequence_length}; data {data} needs {(data[1 - self.axis],)}")
+            raise ShapeError(
+                f"SequenceMask: sequence_length has shape {sequence_length}; data {data} needs {(data[1 - self.axis],)}"
+            )
         return data
 
     def infer_type(self, *dtypes: Any) -> Any:

@@ -272,11 +272,17 @@ class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
     transpose_b: bool = False
     alpha: float = 1.0
     axis: int = -2
-    samples = [sample((2, 3, 4), (2, 4, 5)), sample((3, 4), (4, 5), alpha=0.5), sample((4, 3), (5, 4), transpose_a=True, transpose_b=True)]
+    samples = [
+        sample((2, 3, 4), (2, 4, 5)),
+        sample((3, 4), (4, 5), alpha=0.5),
+        sample((4, 3), (5, 4), transpose_a=True, transpose_b=True),
+    ]
 
     def check(self) -> None:
         if self.axis != -2:
-            raise AttributeSpecError(f"linalg_gemm2: axis={self.axis} is not supported; transpose the operands so that rows are at axis -2")
+            raise AttributeSpecError(
+                f"linalg_gemm2: axis={self.axis} is not supported; transpose the operands so that rows are at axis -2"
+            )
 
     def infer_shape(self, A: tuple[int, ...], B: tuple[int, ...]) -> tuple[int, ...]:
         if len(A) == len(B) == 2:
@@ -335,14 +341,20 @@ class FullyConnected(Operator, name="FullyConnected"):
             return data, weight
         return data, weight, (self.num_hidden,) if bias is None or None in bias else bias
 
-    def infer_shape(self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    def infer_shape(
+        self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None
+    ) -> tuple[int, ...]:
         if not data:
             raise ShapeError("FullyConnected: data has no dimensions")
         width = prod(data[1:]) if self.flatten else data[-1]
         if weight != (self.num_hidden, width):
-            raise ShapeError(f"FullyConnected: data {data} needs a weight of shape {(self.num_hidden, width)}, it has {weight}")
+            raise ShapeError(
+                f"FullyConnected: data {data} needs a weight of shape {(self.num_hidden, width)}, it has {weight}"
+            )
         if bias is not None and bias != (self.num_hidden,):
-            raise ShapeError(f"FullyConnected: the bias has shape {bias}, num_hidden={self.num_hidden} needs {(self.num_hidden,)}")
+            raise ShapeError(
+                f"FullyConnected: the bias has shape {bias}, num_hidden={self.num_hidden} needs {(self.num_hidden,)}"
+            )
         return (data[0], self.num_hidden) if self.flatten else (*data[:-1], self.num_hidden)
 
     def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None) -> Any:

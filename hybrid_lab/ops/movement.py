@@ -241,7 +241,12 @@ class Transpose(Operator, name="transpose"):
 
     axes: Shape = ()
     view = True
-    samples = [sample((2, 3, 4)), sample((2, 3, 4), axes=(1, 2, 0)), sample((2, 3, 4), axes=(0, -1, 1)), sample((3, 4), dtype="int32", gradient=False)]
+    samples = [
+        sample((2, 3, 4)),
+        sample((2, 3, 4), axes=(1, 2, 0)),
+        sample((2, 3, 4), axes=(0, -1, 1)),
+        sample((3, 4), dtype="int32", gradient=False),
+    ]
 
     def order(self, rank: int) -> tuple[int, ...]:
         """The permutation, non-negative. Raises ShapeError."""
@@ -331,7 +336,9 @@ class BroadcastTo(_Broadcasting, name="broadcast_to"):
             raise ShapeError(f"broadcast_to: {data} and shape={self.shape} must have the same number of dimensions")
         for size, wanted in zip(data, self.shape, strict=True):
             if size != 1 and wanted not in (0, size):
-                raise ShapeError(f"broadcast_to: a dimension of {size} in {data} cannot become {wanted}; only 1 can be repeated")
+                raise ShapeError(
+                    f"broadcast_to: a dimension of {size} in {data} cannot become {wanted}; only 1 can be repeated"
+                )
         return tuple(wanted or size for size, wanted in zip(data, self.shape, strict=True))
 
 
@@ -372,7 +379,9 @@ class BroadcastLike(_Broadcasting, name="broadcast_like"):
         made = list(lhs)
         for axis, size in ((left, rhs[right]) for left, right in zip(self.lhs_axes, self.rhs_axes, strict=True)):
             if lhs[axis] not in (1, size):
-                raise ShapeError(f"broadcast_like: {lhs} cannot take the shape of {rhs}: {lhs[axis]} cannot become {size}")
+                raise ShapeError(
+                    f"broadcast_like: {lhs} cannot take the shape of {rhs}: {lhs[axis]} cannot become {size}"
+                )
             made[axis] = size
         return tuple(made)
 
@@ -439,7 +448,9 @@ class TileGrad(Operator, name="_tile_grad"):
 
     def _pairs(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         shape, reps = _aligned(like, self.reps)
-        return tuple(number for pair in zip(reps, shape, strict=True) for number in pair), tuple(range(0, 2 * len(shape), 2))
+        return tuple(number for pair in zip(reps, shape, strict=True) for number in pair), tuple(
+            range(0, 2 * len(shape), 2)
+        )
 
     def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
         pairs, axes = self._pairs(like.shape)
@@ -537,4 +548,6 @@ class Reverse(Operator, name="reverse", aliases=("flip",)):
     def onnx(self, g: Any, data: Any) -> Any:
         axes = list(self.axis)
         ends, starts, steps = [-(2**31)] * len(axes), [-1] * len(axes), [-1] * len(axes)
-        return g.Slice(data, g.const(starts, "int64"), g.const(ends, "int64"), g.const(axes, "int64"), g.const(steps, "int64"))
+        return g.Slice(
+            data, g.const(starts, "int64"), g.const(ends, "int64"), g.const(axes, "int64"), g.const(steps, "int64")
+        )

@@ -49,8 +49,20 @@ class BatchNorm(Operator, name="BatchNorm"):
     samples = [
         sample((4, 3), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32")),
         sample((4, 3, 5), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, eps=1e-5),
-        sample((2, 3, 4, 4), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, use_global_stats=True),
-        sample((4, 5, 3), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, axis=-1, output_mean_var=True, gradient=False),
+        sample(
+            (2, 3, 4, 4), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, use_global_stats=True
+        ),
+        sample(
+            (4, 5, 3),
+            (3,),
+            (3,),
+            (3,),
+            np.array([0.7, 1.3, 0.9], "float32"),
+            fix_gamma=False,
+            axis=-1,
+            output_mean_var=True,
+            gradient=False,
+        ),
     ]
 
     @property
@@ -78,14 +90,25 @@ class BatchNorm(Operator, name="BatchNorm"):
         moving_var: tuple[int, ...],
     ) -> Any:
         vector = (data[axis_of("BatchNorm", self.axis, len(data))],)
-        _check_vectors("BatchNorm", vector, data, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
+        _check_vectors(
+            "BatchNorm", vector, data, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var
+        )
         return [data, vector, vector]
 
     def infer_type(self, *dtypes: Any) -> Any:
         # Parameters may stay float32 beside float16 data, as Gluon keeps them.
         return [dtypes[0], dtypes[3] or dtypes[0], dtypes[4] or dtypes[0]]
 
-    def numpy(self, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self,
+        data: Any,
+        gamma: Any,
+        beta: Any,
+        moving_mean: Any,
+        moving_var: Any,
+        out: Any = None,
+        scratch: Any = np.empty,
+    ) -> Any:
         axis = self.axis % data.ndim
         outer, channels, inner = prod(data.shape[:axis]), data.shape[axis], prod(data.shape[axis + 1 :])
         y, mean, inverse = out if out is not None else (None, None, None)
@@ -140,7 +163,17 @@ class BatchNorm(Operator, name="BatchNorm"):
             "moving_var": moving_var * self.momentum + variance * rest,
         }
 
-    def grad(self, F: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any, *rest: Any, wanted: Any = None) -> Any:
+    def grad(
+        self,
+        F: Any,
+        data: Any,
+        gamma: Any,
+        beta: Any,
+        moving_mean: Any,
+        moving_var: Any,
+        *rest: Any,
+        wanted: Any = None,
+    ) -> Any:
         _, mean, inverse, dy = rest[:4]
         if dy is None:
             return None, None, None, None, None
@@ -165,7 +198,9 @@ class BatchNorm(Operator, name="BatchNorm"):
         mean, variance = moving_mean, moving_var
         if self.from_batch:
             mean = F.mean(data, axis=self.axis, exclude=True)
-            variance = F.mean(F.square(data - F._channel_like(mean, data, axis=self.axis)), axis=self.axis, exclude=True)
+            variance = F.mean(
+                F.square(data - F._channel_like(mean, data, axis=self.axis)), axis=self.axis, exclude=True
+            )
         inverse = F.rsqrt(variance + self.eps)
         scale = inverse if self.fix_gamma else inverse * gamma
         centred = data - F._channel_like(mean, data, axis=self.axis)
@@ -253,7 +288,9 @@ class LayerNorm(Operator, name="LayerNorm"):
         y += beta.reshape(vector)
         return y, mean, deviation
 
-    def grad(self, F: Any, data: Any, gamma: Any, beta: Any, y: Any, mean: Any, deviation: Any, dy: Any, *others: Any) -> Any:
+    def grad(
+        self, F: Any, data: Any, gamma: Any, beta: Any, y: Any, mean: Any, deviation: Any, dy: Any, *others: Any
+    ) -> Any:
         if dy is None:
             return None, None, None
         normalized = (data - mean) / deviation

@@ -75,7 +75,9 @@ class Operator:
         cls._interned, cls._bound = {}, {}
         for key in (name, *cls.aliases):
             if key in _REGISTRY:
-                raise HybridLabError(f"operator {key!r} is declared twice: {_REGISTRY[key].__qualname__} and {cls.__qualname__}")
+                raise HybridLabError(
+                    f"operator {key!r} is declared twice: {_REGISTRY[key].__qualname__} and {cls.__qualname__}"
+                )
             _REGISTRY[key] = cls
         _RECORDS.append(cls)
 
@@ -189,7 +191,9 @@ class Operator:
             return np.dtype("float32")
         if any(dtype != tensors[0] for dtype in tensors):
             given = ", ".join(dtype.name for dtype in tensors)
-            raise DTypeError(f"{self.name}: inputs have different dtypes ({given}); convert one with F.cast(x, dtype=...)")
+            raise DTypeError(
+                f"{self.name}: inputs have different dtypes ({given}); convert one with F.cast(x, dtype=...)"
+            )
         return tensors[0]
 
     def numpy(self, *inputs: Any, out: Any = None) -> Any:

@@ -171,7 +171,13 @@ def binary(
                 made.append(None if skip else F._sum_like(rule(F, a, b, y, dy), value))
             return made[0], made[1]
 
-    default = [sample((3, 4), (3, 4)), sample((2, 3, 4), (3, 1)), sample((1, 4), (3, 1)), sample((3, 4), 0.75), sample(0.75, (3, 4))]
+    default = [
+        sample((3, 4), (3, 4)),
+        sample((2, 3, 4), (3, 1)),
+        sample((1, 4), (3, 1)),
+        sample((3, 4), 0.75),
+        sample(0.75, (3, 4)),
+    ]
     return _record(name, base, numpy, full, triton, onnx, doc, aliases, samples or default, members)
 
 
@@ -199,4 +205,6 @@ def _record(
     if grad is not None:
         body["grad"] = grad
     class_name = "".join(part.capitalize() for part in name.strip("_").split("_"))
-    return types.new_class(class_name, (base,), {"name": name, "aliases": aliases}, lambda namespace: namespace.update(body))
+    return types.new_class(
+        class_name, (base,), {"name": name, "aliases": aliases}, lambda namespace: namespace.update(body)
+    )

@@ -44,11 +44,15 @@ class _Pooled(Operator):
         if self.pad and any(pad >= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True)):
             raise AttributeSpecError(f"Pooling: pad={self.pad} must be smaller than kernel={self.kernel}")
         if self.pooling_convention == "same":
-            raise AttributeSpecError("Pooling: pooling_convention='same' is not supported; use pad with 'valid' or 'full'")
+            raise AttributeSpecError(
+                "Pooling: pooling_convention='same' is not supported; use pad with 'valid' or 'full'"
+            )
         if self.pool_type == "lp" and self.p_value not in (1, 2, 3):
             raise AttributeSpecError(f"Pooling: pool_type='lp' needs p_value 1, 2 or 3, it is {self.p_value}")
         if self.layout not in (None, "None", LAYOUTS[rank]):
-            raise AttributeSpecError(f"Pooling: layout {self.layout!r} is not supported; use {LAYOUTS[rank]!r} and F.transpose the data")
+            raise AttributeSpecError(
+                f"Pooling: layout {self.layout!r} is not supported; use {LAYOUTS[rank]!r} and F.transpose the data"
+            )
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -61,7 +65,9 @@ class _Pooled(Operator):
             return Windows(spatial, spatial, (1,) * len(spatial), (0,) * len(spatial), (1,) * len(spatial))
         rank = len(self.kernel)
         if len(spatial) != rank:
-            raise ShapeError(f"Pooling: kernel={self.kernel} needs {rank + 2} dimensions ({LAYOUTS[rank]}), data has {len(spatial) + 2}")
+            raise ShapeError(
+                f"Pooling: kernel={self.kernel} needs {rank + 2} dimensions ({LAYOUTS[rank]}), data has {len(spatial) + 2}"
+            )
         stride, pad = self.stride or (1,) * rank, self.pad or (0,) * rank
         whole = ceil if self.pooling_convention == "full" else int
         output = []
@@ -94,7 +100,9 @@ class Windows:
     def counts(self, with_padding: bool) -> list[np.ndarray]:
         """Per axis: how many elements each window averages over. Padding counts up to the symmetric border, as in MXNet."""
         made = []
-        for size, kernel, step, border, out in zip(self.spatial, self.kernel, self.stride, self.pad, self.output, strict=True):
+        for size, kernel, step, border, out in zip(
+            self.spatial, self.kernel, self.stride, self.pad, self.output, strict=True
+        ):
             start = np.arange(out) * step - border
             stop = np.minimum(start + kernel, size + border)
             made.append(stop - start if with_padding else np.minimum(stop, size) - np.maximum(start, 0))
@@ -104,7 +112,8 @@ class Windows:
         """For every position inside a window, row by row: the part of the padded input that meets it."""
         for place in product(*map(range, self.kernel)):
             yield tuple(
-                slice(at, at + (out - 1) * step + 1, step) for at, out, step in zip(place, self.output, self.stride, strict=True)
+                slice(at, at + (out - 1) * step + 1, step)
+                for at, out, step in zip(place, self.output, self.stride, strict=True)
             )
 
     @property
@@ -114,7 +123,8 @@ class Windows:
     def inside(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """The common part of the padded and the original array, as slices of either."""
         padded = tuple(
-            slice(border, min(border + size, reach)) for border, size, reach in zip(self.pad, self.spatial, self.reach, strict=True)
+            slice(border, min(border + size, reach))
+            for border, size, reach in zip(self.pad, self.spatial, self.reach, strict=True)
         )
         original = tuple(slice(0, part.stop - part.start) for part in padded)
         return padded, original
@@ -241,7 +251,9 @@ class Pooling(_Pooled, name="Pooling"):
                 raise Unmappable("Pooling: pool_type='lp' with padding")
             return g.LpPool(data, p=self.p_value, **attributes)
         # AveragePool divides by the window's size; the division that MXNet makes takes its place.
-        total = g.Mul(g.AveragePool(data, count_include_pad=1, **attributes), g.const(prod(windows.kernel), g.dtype(data)))
+        total = g.Mul(
+            g.AveragePool(data, count_include_pad=1, **attributes), g.const(prod(windows.kernel), g.dtype(data))
+        )
         if self.pool_type == "sum":
             return total
         return g.Div(total, g.const(self.divisor(windows, g.dtype(data)), g.dtype(data)))
@@ -249,7 +261,10 @@ class Pooling(_Pooled, name="Pooling"):
 
 def emit_windows(windows: Windows) -> dict[str, Any]:
     """ONNX attributes: the padding at the far end is what the windows reach, so that no rounding mode is needed."""
-    after = [max(0, reach - size - border) for reach, size, border in zip(windows.reach, windows.spatial, windows.pad, strict=True)]
+    after = [
+        max(0, reach - size - border)
+        for reach, size, border in zip(windows.reach, windows.spatial, windows.pad, strict=True)
+    ]
     return {"kernel_shape": list(windows.kernel), "strides": list(windows.stride), "pads": [*windows.pad, *after]}
 
 
@@ -273,7 +288,11 @@ class MaxPoolGrad(_Pooled, name="_max_pool_grad"):
             out = np.empty(data.shape, dy.dtype)
         total = out if not windows.padded else scratch(padded.shape, dy.dtype)
         disjoint = windows.disjoint
-        if not disjoint or not whole or any(step > size for step, size in zip(windows.stride, windows.kernel, strict=True)):
+        if (
+            not disjoint
+            or not whole
+            or any(step > size for step, size in zip(windows.stride, windows.kernel, strict=True))
+        ):
             total.fill(0)
         rest = scratch(dy.shape, dy.dtype)
         np.copyto(rest, dy)
@@ -378,7 +397,9 @@ class SpreadPoolGrad(_Pooled, name="_spread_pool_grad"):
             return g.Expand(dy, g.Shape(data))
         # A transposed convolution with ones, channel by channel.
         channels = shape[1]
-        rest = [size + border - reach for size, border, reach in zip(shape[2:], windows.pad, windows.reach, strict=True)]
+        rest = [
+            size + border - reach for size, border, reach in zip(shape[2:], windows.pad, windows.reach, strict=True)
+        ]
         spread = g.ConvTranspose(
             dy,
             g.const(np.ones((channels, 1, *windows.kernel)), dtype),
@@ -409,4 +430,7 @@ def _gradient_samples(pool_types: tuple[str, ...], with_output: bool) -> list[An
 
 MaxPoolGrad.samples = _gradient_samples(("max",), True)
 SpreadPoolGrad.samples = _gradient_samples(("avg", "sum"), False)
-MaxPoolPick.samples = [sample(item.inputs[1], item.inputs[1], item.inputs[2], gradient=False, **item.attributes) for item in MaxPoolGrad.samples]
+MaxPoolPick.samples = [
+    sample(item.inputs[1], item.inputs[1], item.inputs[2], gradient=False, **item.attributes)
+    for item in MaxPoolGrad.samples
+]

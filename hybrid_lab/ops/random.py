@@ -44,7 +44,11 @@ class RandomUniform(_Sampled, name="random_uniform", aliases=("_random_uniform",
     shape: Shape = (1,)
     dtype: DType | None = None
     mxnet = "_random_uniform"
-    samples = [sample(shape=(3, 4)), sample(shape=(5,), low=-2.0, high=3.0), sample(attrs={"shape": (2, 3), "dtype": "float64"})]
+    samples = [
+        sample(shape=(3, 4)),
+        sample(shape=(5,), low=-2.0, high=3.0),
+        sample(attrs={"shape": (2, 3), "dtype": "float64"}),
+    ]
 
     def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
         numbers = philox.uniform(*_key(rng), prod(self.shape), self.infer_type())
@@ -62,7 +66,11 @@ class RandomNormal(_Sampled, name="random_normal", aliases=("_random_normal", "n
     shape: Shape = (1,)
     dtype: DType | None = None
     mxnet = "_random_normal"
-    samples = [sample(shape=(3, 4)), sample(shape=(5,), loc=-2.0, scale=3.0), sample(attrs={"shape": (2, 3), "dtype": "float64"})]
+    samples = [
+        sample(shape=(3, 4)),
+        sample(shape=(5,), loc=-2.0, scale=3.0),
+        sample(attrs={"shape": (2, 3), "dtype": "float64"}),
+    ]
 
     def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
         numbers = philox.normal(*_key(rng), prod(self.shape), self.infer_type())
@@ -155,7 +163,10 @@ class MaskedScale(Pointwise, name="_masked_scale"):
 
     scale: float = 1.0
     mxnet = None
-    samples = [sample((3, 4), ints((3, 4), 0, 2, "bool"), scale=1.5), sample((3, 4), ints((3, 1), 0, 2, "bool"), scale=2.0)]
+    samples = [
+        sample((3, 4), ints((3, 4), 0, 2, "bool"), scale=1.5),
+        sample((3, 4), ints((3, 1), 0, 2, "bool"), scale=2.0),
+    ]
 
     @property
     def triton(self) -> str:  # type: ignore[override]

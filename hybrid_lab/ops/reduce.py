@@ -118,7 +118,11 @@ class Sum(Reduction, name="sum", aliases=("sum_axis",)):
     """
 
     onnx_name = "ReduceSum"
-    samples = [*_AXES, sample((2, 3), dtype="int32", low=0, high=9, gradient=False, axis=1), sample((2, 3), dtype="float16", axis=1)]
+    samples = [
+        *_AXES,
+        sample((2, 3), dtype="int32", low=0, high=9, gradient=False, axis=1),
+        sample((2, 3), dtype="float16", axis=1),
+    ]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
         return accumulate(data, axes, out, scratch)

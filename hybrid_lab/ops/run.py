@@ -42,7 +42,9 @@ def run_kernel(
     return result
 
 
-def infer(op: Operator, shapes: tuple[Any, ...], dtypes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[np.dtype, ...]]:
+def infer(
+    op: Operator, shapes: tuple[Any, ...], dtypes: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], tuple[np.dtype, ...]]:
     """Output shapes and dtypes for complete input shapes and dtypes (None for an immediate), cached on the instance.
 
     Raises ShapeError or DTypeError.

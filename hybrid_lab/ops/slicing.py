@@ -101,7 +101,11 @@ class _SliceGradient(Operator):
 
     def _scatter(self, g: Any, dy: Any, shape: tuple[int, ...]) -> Any:
         place = np.arange(int(np.prod(shape))).reshape(shape)[self.cut(shape)].reshape(-1, 1)
-        flat = g.ScatterND(g.const(np.zeros(int(np.prod(shape))), g.dtype(dy)), g.const(place, "int64"), g.Reshape(dy, g.const([-1], "int64")))
+        flat = g.ScatterND(
+            g.const(np.zeros(int(np.prod(shape))), g.dtype(dy)),
+            g.const(place, "int64"),
+            g.Reshape(dy, g.const([-1], "int64")),
+        )
         return g.Reshape(flat, g.const(list(shape), "int64"))
 
 
@@ -140,7 +144,10 @@ class SliceGrad(_SliceGradient, name="_slice_grad"):
     begin: tuple[int | None, ...]
     end: tuple[int | None, ...]
     step: tuple[int | None, ...] = ()
-    samples = [sample((2, 4), (4, 5), begin=(1, None), end=(3, 4)), sample((3, 5), (6, 5), begin=(0, None), end=(6, None), step=(2, -1))]
+    samples = [
+        sample((2, 4), (4, 5), begin=(1, None), end=(3, 4)),
+        sample((3, 5), (6, 5), begin=(0, None), end=(6, None), step=(2, -1)),
+    ]
 
     def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
         return _ranges("slice", self.begin, self.end, self.step, shape)
@@ -155,7 +162,11 @@ class SliceAxis(_Slicing, name="slice_axis"):
     axis: int
     begin: int
     end: int | None = None
-    samples = [sample((4, 5), axis=1, begin=1, end=3), sample((4, 5), axis=0, begin=-2, end=None), sample((4, 5), axis=-1, begin=0, end=-1)]
+    samples = [
+        sample((4, 5), axis=1, begin=1, end=3),
+        sample((4, 5), axis=0, begin=-2, end=None),
+        sample((4, 5), axis=-1, begin=0, end=-1),
+    ]
 
     def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
         axis = axis_of("slice_axis", self.axis, len(shape))
@@ -230,7 +241,12 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
     """The inputs one behind the other along `dim`; their other dimensions are equal."""
 
     dim: int = 1
-    samples = [sample((2, 3), (2, 1), (2, 2)), sample((2, 3), (4, 3), dim=0), sample((2, 3, 1), (2, 3, 2), dim=-1), sample((2, 3))]
+    samples = [
+        sample((2, 3), (2, 1), (2, 2)),
+        sample((2, 3), (4, 3), dim=0),
+        sample((2, 3, 1), (2, 3, 2), dim=-1),
+        sample((2, 3)),
+    ]
 
     def complete(self, *data: Any) -> tuple[Any, ...]:
         known = next((shape for shape in data if shape is not None), None)
@@ -238,7 +254,10 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
             return data
         axis = self.dim % len(known)
         merged = [
-            next((shape[i] for shape in data if shape is not None and len(shape) == len(known) and shape[i] is not None), None)
+            next(
+                (shape[i] for shape in data if shape is not None and len(shape) == len(known) and shape[i] is not None),
+                None,
+            )
             for i in range(len(known))
         ]
         return tuple(
@@ -254,7 +273,9 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
         first = data[0]
         axis = axis_of("Concat", self.dim, len(first))
         for shape in data[1:]:
-            if len(shape) != len(first) or any(a != b for i, (a, b) in enumerate(zip(shape, first, strict=True)) if i != axis):
+            if len(shape) != len(first) or any(
+                a != b for i, (a, b) in enumerate(zip(shape, first, strict=True)) if i != axis
+            ):
                 raise ShapeError(f"Concat: {' and '.join(map(str, data))} differ outside of dim={self.dim}")
         return (*first[:axis], sum(shape[axis] for shape in data), *first[axis + 1 :])
 
@@ -280,7 +301,10 @@ class ConcatPart(Operator, name="_concat_part"):
     mxnet = None
     view = True
     shape_only = ("args",)
-    samples = [sample((2, 6), (2, 3), (2, 1), (2, 2), dim=1, index=1), sample((2, 6), (2, 3), (2, 1), (2, 2), dim=-1, index=2)]
+    samples = [
+        sample((2, 6), (2, 3), (2, 1), (2, 2), dim=1, index=1),
+        sample((2, 6), (2, 3), (2, 1), (2, 2), dim=-1, index=2),
+    ]
 
     def infer_type(self, *dtypes: Any) -> Any:
         return dtypes[0]
@@ -292,7 +316,11 @@ class ConcatPart(Operator, name="_concat_part"):
         """Where the part lies in dy."""
         axis = self.dim % len(shapes[0])
         start = sum(shape[axis] for shape in shapes[: self.index])
-        return (*((slice(None),) * axis), slice(start, start + shapes[self.index][axis]), *((slice(None),) * (len(shapes[0]) - axis - 1)))
+        return (
+            *((slice(None),) * axis),
+            slice(start, start + shapes[self.index][axis]),
+            *((slice(None),) * (len(shapes[0]) - axis - 1)),
+        )
 
     def numpy(self, dy: Any, *data: Any, out: Any = None) -> Any:
         return into(dy[self.cut([item.shape for item in data])], out)
@@ -314,7 +342,11 @@ class Stack(Operator, name="stack"):
 
     def complete(self, *data: Any) -> tuple[Any, ...]:
         known = next((shape for shape in data if shape is not None and None not in shape), None)
-        return data if known is None else tuple(known if shape is None or len(shape) == len(known) else shape for shape in data)
+        return (
+            data
+            if known is None
+            else tuple(known if shape is None or len(shape) == len(known) else shape for shape in data)
+        )
 
     def infer_shape(self, *data: tuple[int, ...]) -> tuple[int, ...]:
         if any(shape != data[0] for shape in data):
@@ -355,10 +387,14 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
     def infer_shape(self, data: tuple[int, ...]) -> Any:
         axis = axis_of("SliceChannel", self.axis, len(data))
         if data[axis] % self.num_outputs:
-            raise ShapeError(f"SliceChannel: axis {self.axis} of {data} cannot be cut into {self.num_outputs} equal parts")
+            raise ShapeError(
+                f"SliceChannel: axis {self.axis} of {data} cannot be cut into {self.num_outputs} equal parts"
+            )
         size = data[axis] // self.num_outputs
         if self.squeeze_axis and size != 1:
-            raise ShapeError(f"SliceChannel: squeeze_axis needs parts 1 thick; {data} gives {size} along axis {self.axis}")
+            raise ShapeError(
+                f"SliceChannel: squeeze_axis needs parts 1 thick; {data} gives {size} along axis {self.axis}"
+            )
         part = (*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :])
         return [part] * self.num_outputs
 
@@ -367,10 +403,13 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
         if self.squeeze_axis:
             parts = [part.squeeze(self.axis) for part in parts]
         if out is None:
-            return tuple(part.copy() for part in parts)
+            made = tuple(part.copy() for part in parts)
+            return made if len(made) > 1 else made[0]
         targets = out if isinstance(out, tuple) else (out,)
-        made = tuple(part.copy() if target is None else into(part, target) for part, target in zip(parts, targets, strict=True))
-        return made
+        made = tuple(
+            part.copy() if target is None else into(part, target) for part, target in zip(parts, targets, strict=True)
+        )
+        return made if len(made) > 1 else made[0]
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         outputs, douts = rest[: self.num_outputs], rest[self.num_outputs :]

@@ -33,9 +33,13 @@ class _SoftmaxLike(Operator):
 
     def check(self) -> None:
         if self.use_length:
-            raise AttributeSpecError(f"{self.name}: use_length is not supported; mask with F.SequenceMask or F.where before it")
+            raise AttributeSpecError(
+                f"{self.name}: use_length is not supported; mask with F.SequenceMask or F.where before it"
+            )
         if self.dtype is not None:
-            raise AttributeSpecError(f"{self.name}: dtype is not supported; cast with F.cast(x, dtype={self.dtype!r}) before it")
+            raise AttributeSpecError(
+                f"{self.name}: dtype is not supported; cast with F.cast(x, dtype={self.dtype!r}) before it"
+            )
         if self.temperature == 0:
             raise AttributeSpecError(f"{self.name}: a temperature of 0")
 
@@ -45,7 +49,9 @@ class _SoftmaxLike(Operator):
 
     def infer_type(self, *dtypes: Any) -> Any:
         if dtypes[0].kind != "f":
-            raise DTypeError(f"{self.name}: needs floating numbers, data is {dtypes[0].name}; use F.cast(x, dtype='float32')")
+            raise DTypeError(
+                f"{self.name}: needs floating numbers, data is {dtypes[0].name}; use F.cast(x, dtype='float32')"
+            )
         return dtypes[0]
 
     def _shifted(self, data: np.ndarray, out: np.ndarray | None, scratch: Any, sign: float = 1.0) -> np.ndarray:

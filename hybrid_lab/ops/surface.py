@@ -24,7 +24,9 @@ MISSING = _Missing()
 _IGNORED = frozenset({"ctx", "cudnn_off", "cudnn_tune", "workspace", "cudnn_algo_verbose", "num_args", "attr"})
 
 
-def split_arguments(record: type[Operator], args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Operator, list[Any]]:
+def split_arguments(
+    record: type[Operator], args: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[Operator, list[Any]]:
     """Sort a call's arguments into the bound operator and its list of inputs.
 
     Positional arguments are inputs first, attributes in their declared order after them; keywords are either. None for an input
@@ -40,7 +42,9 @@ def split_arguments(record: type[Operator], args: tuple[Any, ...], keywords: dic
         visible = [name for name in record.fields if not name.startswith("_")]
         extra = args[len(names) :]
         if len(extra) > len(visible):
-            raise AttributeSpecError(f"{record.name} takes {len(names)} inputs and {len(visible)} attributes, {len(args)} arguments were given")
+            raise AttributeSpecError(
+                f"{record.name} takes {len(names)} inputs and {len(visible)} attributes, {len(args)} arguments were given"
+            )
         attributes.update(zip(visible, extra, strict=False))
     for key, value in keywords.items():
         if key in names and not (key in record.fields and key in given):
@@ -65,7 +69,9 @@ def _variadic_inputs(args: tuple[Any, ...], keywords: dict[str, Any]) -> list[An
         args = tuple(keywords.pop("data"))
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
         args = tuple(args[0])
-    named = sorted((key for key in keywords if key.startswith("arg") and key[3:].isdigit()), key=lambda key: int(key[3:]))
+    named = sorted(
+        (key for key in keywords if key.startswith("arg") and key[3:].isdigit()), key=lambda key: int(key[3:])
+    )
     return [*args, *(keywords.pop(key) for key in named)]
 
 
@@ -132,4 +138,8 @@ def type_name(annotation: Any) -> str:
     """The annotation as it is written in source."""
     if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
         return annotation.__name__
-    return getattr(annotation, "__name__", None) if hasattr(annotation, "__supertype__") else str(annotation).replace("typing.", "")
+    return (
+        getattr(annotation, "__name__", None)
+        if hasattr(annotation, "__supertype__")
+        else str(annotation).replace("typing.", "")
+    )
