@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.gluon.structure import Spec, flatten, unflatten
 from hybrid_lab.graph.graph import Graph, extract
-from hybrid_lab.graph.node import input_node
+from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol
 from hybrid_lab.symbol.traced import wrap
@@ -44,6 +46,8 @@ class NeutralGraph:
     parameters : the Parameters behind these variables, in order
     in_spec, out_spec : structure of the arguments and of the result
     source : "code" (a trace) or "file" (loaded; wins over the code)
+    types : (shape, dtype name) of the input tensors at the trace, or None
+    origin : for a graph recorded inside an outer trace, the Values of that trace that it was called on
     """
 
     graph: Graph
@@ -52,6 +56,8 @@ class NeutralGraph:
     parameters: tuple[Parameter, ...]
     guard: Guard = Guard()
     source: str = "code"
+    types: tuple[Any, ...] | None = None
+    origin: tuple[Value, ...] | None = None
 
     @property
     def num_data(self) -> int:
@@ -84,7 +90,8 @@ def trace_block(block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]]
     variables = [symbol._values[0] for symbol in trace.parameters.values()]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
     guard = _guard(trace.observed, types, training)
-    return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), guard)
+    known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types)
+    return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), guard, types=known)
 
 
 def run_traced(block: HybridBlock, trace: tracing.Trace, args: Sequence[Any], path: str) -> Any:
@@ -149,4 +156,5 @@ def extract_nested(
         return None
     types = [trace.types.get(value, (None, None)) for value in values]
     guard = _guard(trace.observed[observed:], types, bool(trace.training)) if all(t[0] is not None for t in types) else Guard()
-    return NeutralGraph(graph, spec, out_spec, tuple(owner for owner in owners if owner is not None), guard)
+    parameters = tuple(owner for owner in owners if owner is not None)
+    return NeutralGraph(graph, spec, out_spec, parameters, guard, origin=tuple(values))
