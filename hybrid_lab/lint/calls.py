@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
@@ -94,13 +95,13 @@ class Calls(Expressions):
         if active.count(function) > 1 or len(self.frames) > _DEPTH or self.budget < 0:
             return self.unknown_result(everything)
         key: Any = None
-        if function.closure is None and self.constructing is None:
-            key = (function, tuple(arguments), tuple(sorted(keywords.items())), bool(self.quiet))
-            try:
-                if key in self.summaries:
-                    return self.summaries[key]
-            except TypeError:  # a literal that cannot be hashed
-                key = None
+        on_self = any(value.kind is Kind.SELF for value in everything)
+        if function.closure is None and not (on_self and self.constructing is not None):
+            given = tuple(_coarse(value) for value in arguments)
+            named = tuple((name, _coarse(value)) for name, value in sorted(keywords.items()))
+            key = (function, given, named, bool(self.quiet))
+            if key in self.summaries:
+                return self.summaries[key]
         value = self.enter(function, arguments, keywords)
         if key is not None:
             self.summaries[key] = value
@@ -472,6 +473,11 @@ def _default(node: ast.expr) -> Value:
     if isinstance(node, (ast.List, ast.Tuple, ast.Dict)):
         return sequence(()) if not isinstance(node, ast.Dict) else Value(Kind.MAPPING, depends=False)
     return OTHER
+
+
+def _coarse(value: Value) -> Hashable:
+    """What of an argument decides what a function returns: literals count by their type alone."""
+    return value.ref[0] if value.kind is Kind.CONSTANT and isinstance(value.ref, tuple) else value
 
 
 def _depends(value: Value) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics.rules.values import (
@@ -39,6 +40,7 @@ class Expressions:
     constructing: SourceClass | None
     quiet: int
     budget: int
+    handlers: dict[type, Callable[[Any], Value]]
 
     def look(self, node: ast.AST) -> None:
         raise NotImplementedError
@@ -54,8 +56,10 @@ class Expressions:
         self.budget -= 1
         if self.budget < 0:
             return OTHER
-        handler = getattr(self, f"on_{type(node).__name__}", None)
-        value = handler(node) if handler is not None else self.on_unknown(node)
+        handler = self.handlers.get(type(node))
+        if handler is None:
+            handler = self.handlers[type(node)] = getattr(self, f"on_{type(node).__name__}", self.on_unknown)
+        value = handler(node)
         self.values[id(node)] = value
         self.look(node)
         return value
@@ -224,11 +228,10 @@ class Expressions:
     @staticmethod
     def asks_for_mode(node: ast.Compare, operands: list[Value]) -> bool:
         """`F is nd`, `F == mx.sym`, `type(x) is NDArray`, `F.__name__ == "..."`."""
-        if any(value.kind is Kind.OPERATORS for value in operands):
-            return True
-        return isinstance(node.ops[0], (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)) and any(
-            value.kind is Kind.MODULE and value.ref in ("mx.nd.NDArray", "mx.sym.Symbol") for value in operands
-        )
+        if not isinstance(node.ops[0], (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
+            return False
+        about = ("mx.nd.NDArray", "mx.sym.Symbol")
+        return any(v.kind is Kind.OPERATORS or (v.kind is Kind.MODULE and v.ref in about) for v in operands)
 
     def eager_branch(self, test: ast.expr) -> bool | None:
         """Which outcome of a test only eager mode reaches; None if the test is about something else."""
@@ -241,9 +244,11 @@ class Expressions:
             if self.asks_for_mode(test, refs):
                 for value in refs:
                     if value.kind is Kind.MODULE and isinstance(value.ref, str):
-                        if value.ref.startswith("mx.nd"):
+                        # By the last part: it may come from a module whose source is not at hand.
+                        namespace = value.ref.removesuffix(".NDArray").removesuffix(".Symbol").rpartition(".")[2]
+                        if namespace in ("nd", "ndarray"):
                             return positive
-                        if value.ref.startswith("mx.sym"):
+                        if namespace in ("sym", "symbol"):
                             return not positive
         if isinstance(test, ast.Call) and len(test.args) == 2:
             value = self.values.get(id(test.func), OTHER)

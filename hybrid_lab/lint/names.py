@@ -112,8 +112,10 @@ LIKE_SECOND = {"broadcast_like", "reshape_like"}
 # Arguments that are, by Gluon's habit, a list of tensors.
 LIST_ARGUMENTS = {
     "states", "begin_state", "begin_states", "hidden_states", "features", "feats", "feat", "feature_maps", "xs", "args",
-    "tensors", "arrays", "outs", "outputs", "levels", "preds", "targets", "masks", "losses", "xx",
+    "layers", "tensors", "arrays", "outs", "outputs", "levels", "preds", "targets", "masks", "losses", "xx",
 }  # fmt: skip
+
+LIST_ARGUMENT_ENDINGS = ("_states", "_features", "_feats", "_list", "_layers", "_outputs", "_outs", "_tensors", "_maps")
 
 TENSOR_ANNOTATIONS = {"NDArray", "Symbol", "ndarray", "Tensor"}
 PYTHON_ANNOTATIONS = {"bool", "int", "float", "str", "Callable", "type", "bytes"}

@@ -209,8 +209,9 @@ def _syntax_finding(source: Source) -> Finding:
     line = min(max(error.lineno or 1, 1), max(len(source.lines), 1))
     text = source.lines[line - 1]
     col = min(max((error.offset or 1) - 1, 0), len(text))
+    problem = record.format(record.message, problem=error.msg or None)
     return Finding(
-        record.code, record.name, record.severity, record.format(record.message, problem=error.msg or None), source.file,
+        record.code, record.name, record.severity, problem, source.file,
         line, col, line, max(len(text), col), cell=source.cell,
     )  # fmt: skip
 

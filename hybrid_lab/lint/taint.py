@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +14,11 @@ from ..diagnostics.rules.checking import Attribute, Mark
 from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, constant, element_of, join, sequence, tensor
 from . import names
 from .calls import Calls
-from .classes import Function, Module, SourceClass
+from .classes import Function, FunctionNode, Module, SourceClass
 from .source import Source
 
 Environment = dict[str, Value]
+_DOCUMENTED = re.compile(r"^\s*(\w+)\s*:[ \t]*(\S.*)$", re.MULTILINE)
 
 
 @dataclass(eq=False)
@@ -52,6 +54,7 @@ class Taint(Calls):
         self.budget = 400_000
         self.summaries: dict[Any, Value] = {}
         self.values: dict[int, Value] = {}
+        self.handlers: dict[type, Callable[[Any], Value]] = {}
         self._parents: dict[int, dict[int, ast.AST]] = {}
         self._trees: list[ast.AST] = []
         self.by_node: dict[type, list[catalogue.Rule]] = {}
@@ -228,8 +231,12 @@ class Taint(Calls):
         }
         lists = _compared_with_lists(method.node)
         parameters = set(cls.parameters)
+        documented = _documented_types(method.node)
         for argument in [*rest, *arguments.kwonlyargs]:
-            env[argument.arg] = _argument(argument, defaults.get(argument.arg), argument.arg in lists, parameters)
+            name = argument.arg
+            env[name] = _argument(argument, defaults.get(name), name in lists, parameters)
+            if env[name].is_tensor and name not in parameters:
+                env[name] = _as_documented(env[name], documented.get(name, ""))
         if arguments.vararg:
             env[arguments.vararg.arg] = sequence(element=tensor(arguments.vararg.arg, single=False))
         if arguments.kwarg:
@@ -593,8 +600,11 @@ class Taint(Calls):
 
 
 def _joined(a: Mapping[str, Value], b: Mapping[str, Value]) -> Environment:
-    joined = {name: join(value, b[name]) if name in b else value for name, value in a.items()}
-    return joined | {name: value for name, value in b.items() if name not in a}
+    joined = {**b, **a}
+    for name, value in a.items():
+        if (other := b.get(name)) is not None and other is not value:
+            joined[name] = join(value, other)
+    return joined
 
 
 def _functions_with_classes(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -616,6 +626,20 @@ def _compared_with_lists(function: ast.AST) -> set[str]:
                 if classes & {"list", "tuple"}:
                     found.add(node.args[0].id)
     return found
+
+
+def _documented_types(function: FunctionNode) -> dict[str, str]:
+    """`name : type` lines of the docstring, as NumPy's convention has them."""
+    text = None if isinstance(function, ast.Lambda) else ast.get_docstring(function)
+    return {match[1]: match[2] for match in _DOCUMENTED.finditer(text or "")}
+
+
+def _as_documented(value: Value, kind: str) -> Value:
+    words = set(re.findall(r"\w+", kind))
+    if words & {"list", "List", "tuple", "Tuple", "dict", "sequence", "Sequence"}:
+        return value.but(single=False)
+    python = words & {"bool", "int", "float", "str", "string"}
+    return OTHER if python and not words & {"NDArray", "Symbol", "array", "tensor", "Tensor", "ndarray"} else value
 
 
 def _argument(argument: ast.arg, default: ast.expr | None, is_list: bool, parameters: set[str]) -> Value:
@@ -641,5 +665,6 @@ def _argument(argument: ast.arg, default: ast.expr | None, is_list: bool, parame
         if isinstance(default, (ast.Tuple, ast.List)) and not default.elts:
             return sequence(element=tensor(name))
         return OTHER
-    single = not is_list and not in_list and name not in names.LIST_ARGUMENTS
+    by_habit = name in names.LIST_ARGUMENTS or name.endswith(names.LIST_ARGUMENT_ENDINGS)
+    single = not (is_list or in_list or by_habit)
     return tensor(name, single=single, optional=default is not None, like=("argument", name))

@@ -50,6 +50,14 @@ class BlockClass(Protocol):
     def parameters(self) -> Iterable[str]: ...
 
 
+def is_stub(node: ast.AST) -> bool:
+    """Whether a method's body only says that a subclass defines it."""
+    return all(
+        isinstance(s, ast.Pass | ast.Raise) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
+        for s in getattr(node, "body", ())
+    )
+
+
 class Checking(Protocol):
     """The checker at one point of the program, as rules see it.
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from ..finding import Fix, Severity
-from .checking import Checking, Mark
+from .checking import Checking, Mark, is_stub
 from .record import Rule, rule
 from .values import Kind, Value
 
@@ -178,7 +178,7 @@ class MissingParameter(Rule):
     def at(self, node: ast.ClassDef, checking: Checking) -> Iterator[Mark]:
         block = checking.block
         method = block.methods.get("hybrid_forward") if block is not None else None
-        if block is None or method is None or method.node.args.kwarg is not None:
+        if block is None or method is None or method.node.args.kwarg is not None or is_stub(method.node):
             return
         arguments = method.node.args
         positional = [*arguments.posonlyargs, *arguments.args]

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from ..finding import Severity
-from .checking import Checking, Mark
+from .checking import Checking, Mark, is_stub
 from .record import Rule, rule
 from .values import NONE, Kind
 
@@ -35,14 +35,6 @@ def arguments_of(node: ast.FunctionDef) -> Iterator[tuple[ast.arg, ast.expr | No
     positional = [*node.args.posonlyargs, *node.args.args]
     missing: list[ast.expr | None] = [None] * (len(positional) - len(node.args.defaults))
     yield from list(zip(positional, [*missing, *node.args.defaults], strict=True))[1:]
-
-
-def _is_stub(node: ast.FunctionDef) -> bool:
-    """A body that only says that a subclass defines it."""
-    return all(
-        isinstance(s, ast.Pass | ast.Raise) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
-        for s in node.body
-    )
 
 
 @rule("HL151", "broadcasting-arithmetic", Severity.NOTE, portability=True)
@@ -237,7 +229,7 @@ class UnusedInput(Rule):
     defaults = {"argument": "mask"}
 
     def at(self, node: ast.FunctionDef, checking: Checking) -> Iterator[Mark]:
-        if _is_stub(node):
+        if is_stub(node):
             return
         used = {n.id for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         if "locals" in used:

@@ -112,7 +112,7 @@ def element_of(value: Value) -> Value:
 
 def join(a: Value, b: Value) -> Value:
     """What holds for a value that is `a` on one path and `b` on another."""
-    if a == b:
+    if a is b or a == b:
         return a
     if b.kind is Kind.TENSOR and a.kind is not Kind.TENSOR:
         a, b = b, a
