@@ -52,6 +52,7 @@ class GraphCache:
         self.compilations: list[Compilation] = []
         self.failure: HybridizeError | None = None
         self._reported = False
+        self._warned: set[Any] = set()
 
     def __deepcopy__(self, memo: Any) -> GraphCache:
         """A copied block starts without traces: they name the parameters of the original."""
@@ -124,6 +125,9 @@ class GraphCache:
         self.failure = None
         self.variants.setdefault(spec, []).append(found)
         for what, place in found.guard.places:
+            if (what, place) in self._warned:
+                continue
+            self._warned.add((what, place))
             where = f" ({place.describe()})" if place is not None else ""
             code = {"mode": "HL174", "shape": "HL101", "dtype": "HL103"}[what]
             logger.warning(f"{self._block.name}: {code}: the {what} is read{where}; the graph holds for this {what} only")
@@ -134,22 +138,25 @@ class GraphCache:
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """Run the compiled graph for these arguments, compiling it on the first call of its kind."""
         if len(args) == 1 and type(args[0]) is NDArray:
-            leaves: Sequence[NDArray] = args
-            spec = ONE_TENSOR
-        else:
-            leaves, spec = flatten(args, f"the input of {self._block.name}")
+            return self.call_one(args[0])
+        leaves, spec = flatten(args, f"the input of {self._block.name}")
         recording, training = _modes.recording, _modes.training
-        key: Any
-        if spec is ONE_TENSOR:
-            leaf = leaves[0]
-            key = (leaf.shape, leaf.dtype, training, recording and (tape.link(leaf) is not None,))
-        else:
-            key = (spec, tuple((leaf.shape, leaf.dtype) for leaf in leaves), training)
-            key += (recording and tuple(tape.link(leaf) is not None for leaf in leaves),)
+        tracked = recording and tuple(tape.link(leaf) is not None for leaf in leaves)
+        key = (spec, tuple((leaf.shape, leaf.dtype) for leaf in leaves), training, tracked)
         program = self.programs.get(key)
         if program is None or not program.still_valid():
             program = self._compile(key, spec, leaves, training, recording)
         return program(leaves)
+
+    def call_one(self, leaf: NDArray) -> Any:
+        """The call with one array: the same as above without the detours."""
+        view, modes = leaf._view, _modes
+        recording = modes.recording
+        key = (view.shape, view.dtype, modes.training, recording and leaf._tape is not None and tape.link(leaf) is not None, recording)
+        program = self.programs.get(key)
+        if program is None or (program.guarded and not program.still_valid()):
+            program = self._compile(key, ONE_TENSOR, (leaf,), modes.training, recording)
+        return program.run_one(leaf)
 
     def _compile(self, key: Any, spec: Spec, leaves: Sequence[NDArray], training: bool, recording: bool) -> Program:
         with self._lock:
@@ -181,17 +188,17 @@ class GraphCache:
             return "first call"
         last = self.compilations[-1].key
         parts = []
-        if len(last) == len(key) == 4:
+        if len(last) == len(key) == 5:
             if last[0] != key[0]:
                 parts.append(f"input shape {key[0]} instead of {last[0]}")
             if last[1] != key[1]:
-                parts.append(f"input dtype {np.dtype(key[1]).name} instead of {np.dtype(last[1]).name}" if not isinstance(key[1], tuple) else "other inputs")
+                parts.append(f"input dtype {key[1].name} instead of {last[1].name}")
             if last[2] != key[2]:
                 parts.append("training mode" if key[2] else "prediction mode")
-            if bool(last[3]) != bool(key[3]):
-                parts.append("recording for the backward" if key[3] else "no recording")
+            if last[4] != key[4]:
+                parts.append("recording for the backward" if key[4] else "no recording")
             elif last[3] != key[3]:
-                parts.append("other inputs need gradients")
+                parts.append("the input needs a gradient" if key[3] else "the input needs no gradient")
         return ", ".join(parts) or "another input structure"
 
 
@@ -228,6 +235,9 @@ class Program:
         self._num_data = len(leaves)
         self._plain = neutral.out_spec is LEAF or neutral.out_spec == LEAF
         self._run = self.forward.run
+        self.guarded = bool(self._arrays)
+        simple = not (self._arrays or self._effects or self._draws or self.backward) and self._plain and self._num_outputs == 1
+        self.run_one = _simple_call(self._run) if simple else lambda leaf: self((leaf,))
         # What the backward reads of outputs and inputs, so that later writes to them are noticed.
         self.kept_inputs = tuple(index for kind, index in self.special.sources if kind == "input")
         self.kept_outputs = tuple(index for kind, index in self.special.sources if kind == "output")
@@ -272,6 +282,16 @@ class Program:
         """The one line that the first hybrid call says."""
         count = self.num_operators
         return f"{self.block_name}: 1 graph, {count} operator{'s' if count != 1 else ''}, {self.where}, {seconds:.1f} s"
+
+
+def _simple_call(run: Any) -> Any:
+    """One array in, one out, nothing else to do: the shortest way through a program."""
+    wrap, nothing = NDArray._wrap, (0, 0)
+
+    def call(leaf: NDArray) -> NDArray:
+        return wrap(run((leaf._data,), nothing)[0])
+
+    return call
 
 
 class CompiledEntry(tape.Entry):

@@ -20,6 +20,8 @@ from hybrid_lab.ops.operator import get
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
+_local = tracing._local
+
 
 class HybridBlock(Block):
     """A Block whose computation can become a graph.
@@ -82,6 +84,9 @@ class HybridBlock(Block):
 
     def __call__(self, *args: Any) -> Any:
         """Call the block on arrays (or on Symbols, to compose graphs). Runs the forward hooks."""
+        if self._active and len(args) == 1 and type(args[0]) is NDArray and _local.trace is None:
+            if not self._forward_hooks and not self._forward_pre_hooks:
+                return self._graphs.call_one(args[0])
         if self._forward_pre_hooks or self._forward_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)
@@ -92,8 +97,9 @@ class HybridBlock(Block):
         return self._call(args)
 
     def _call(self, args: tuple[Any, ...]) -> Any:
-        if tracing._local.trace is not None:
-            return self._call_in_trace(tracing._local.trace, args)
+        trace = _local.trace
+        if trace is not None:
+            return self._call_in_trace(trace, args)
         if self._active:
             if len(args) == 1 and type(args[0]) is NDArray:
                 return self._graphs(args)

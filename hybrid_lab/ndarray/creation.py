@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,11 +14,29 @@ from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
+from hybrid_lab.ndarray.tape import state
 from hybrid_lab.ops.operator import get
 
 Shape = int | Sequence[int]
 
+symbol_creation: Callable[[str, dict[str, Any]], Any] | None = None
+"""Called as symbol_creation(function name, arguments) for arrays made in 2.x-style code that is being traced; registered by symbol/."""
 
+
+def _traceable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """In a 2.x-style trace the array becomes part of the graph."""
+    parameters = inspect.signature(function)
+
+    @functools.wraps(function)
+    def create(*args: Any, **keywords: Any) -> Any:
+        if state.trace is not None and symbol_creation is not None:
+            return symbol_creation(function.__name__, dict(parameters.bind(*args, **keywords).arguments))
+        return function(*args, **keywords)
+
+    return create
+
+
+@_traceable
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
     """A new array with the values of a list, a NumPy array, an NDArray or a number.
 
@@ -58,6 +78,7 @@ def _fill(shape: Shape, value: Any, ctx: Context | None, dtype: Any, out: NDArra
     return NDArray._wrap(np.full(_shape(shape), value, check_dtype(dtype or np.float32)), resolve(ctx))
 
 
+@_traceable
 def zeros(
     shape: Shape,
     ctx: Context | None = None,
@@ -74,6 +95,7 @@ def zeros(
     return NDArray._wrap(np.zeros(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
 
 
+@_traceable
 def ones(
     shape: Shape, ctx: Context | None = None, dtype: Any = None, *, out: NDArray | None = None, name: str | None = None
 ) -> NDArray:
@@ -81,6 +103,7 @@ def ones(
     return _fill(shape, 1, ctx, dtype, out)
 
 
+@_traceable
 def full(
     shape: Shape, val: float, ctx: Context | None = None, dtype: Any = np.float32, out: NDArray | None = None
 ) -> NDArray:
@@ -96,10 +119,12 @@ def empty(shape: Shape, ctx: Context | None = None, dtype: Any = None, stype: st
 
 def _create(name: str, ctx: Context | None, dtype: Any, **attributes: Any) -> NDArray:
     made = invoke(get(name).bind(dtype=check_dtype(dtype or np.float32).name, **attributes), ())
-    made._buffer.context = resolve(ctx)
+    if isinstance(made, NDArray):
+        made._buffer.context = resolve(ctx)
     return made
 
 
+@_traceable
 def arange(
     start: float,
     stop: float | None = None,

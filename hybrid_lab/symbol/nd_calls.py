@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray import invoke as invoke_module
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.symbol import tracing
@@ -20,4 +21,16 @@ def dispatch_traced(op: Operator, inputs: Sequence[Any], name: str | None) -> Sy
     return compose(op, inputs, name)
 
 
-invoke_module.symbol_dispatch = dispatch_traced
+
+def create_traced(name: str, arguments: dict[str, Any]) -> Symbol:
+    """Hooked into ndarray.creation: nd.ones(...) and the like in 2.x-style code are part of the graph."""
+    from hybrid_lab.symbol import surface
+
+    known = {key: value for key, value in arguments.items() if value is not None and key not in ("ctx", "stype", "out", "infer_range")}
+    return getattr(surface, name)(**known)
+
+
+def install() -> None:
+    """Register the hooks."""
+    invoke_module.symbol_dispatch = dispatch_traced
+    creation.symbol_creation = create_traced
