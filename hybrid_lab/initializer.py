@@ -1,6 +1,7 @@
 """Initializers: how a parameter gets its first values.
 
-Random initializers draw from a generator of their own per parameter (`drawing`), numbered when `initialize()` was called.
+Random initializers draw from a generator of their own per parameter (`drawing`), numbered when `initialize()` was
+called.
 The values therefore depend on the seed and on the parameter's place in `collect_params()` only, not on when its shape
 becomes known, and never shift the numbers of a Dropout.
 """
@@ -266,7 +267,9 @@ class Constant(Initializer):
 
     def dumps(self) -> str:
         value = self.value.asnumpy() if hasattr(self.value, "asnumpy") else self.value
-        return json.dumps(["constant", {"value": value if isinstance(value, (int, float)) else np.asarray(value).tolist()}])
+        return json.dumps(
+            ["constant", {"value": value if isinstance(value, (int, float)) else np.asarray(value).tolist()}]
+        )
 
 
 # -- random --------------------------------------------------------------------------------------------------------
@@ -321,7 +324,8 @@ class Xavier(Initializer):
         shape = arr.shape
         if len(shape) < 2:
             raise ShapeError(
-                f"{type(self).__name__} needs at least two dimensions (outputs, inputs); {str(name)!r} has shape {shape}. "
+                f"{type(self).__name__} needs at least two dimensions (outputs, inputs); {str(name)!r} has shape "
+                f"{shape}. "
                 "Give it an initializer of its own: init='zeros'"
             )
         window = math.prod(shape[2:])
@@ -345,7 +349,9 @@ class MSRAPrelu(Xavier):
 
 @register
 class Orthogonal(Initializer):
-    """`scale` times a matrix with orthonormal rows or columns (arXiv 1312.6120), of the array seen as (first dimension, rest)."""
+    """`scale` times a matrix with orthonormal rows or columns (arXiv 1312.6120), of the array seen as (first
+    dimension, rest).
+    """
 
     def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:
         super().__init__(scale=scale, rand_type=rand_type)

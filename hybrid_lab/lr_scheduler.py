@@ -122,7 +122,9 @@ class _FinalScheduler(LRScheduler):
 class PolyScheduler(_FinalScheduler):
     """final_lr + (base_lr - final_lr) * (1 - progress) ** pwr."""
 
-    def __init__(self, max_update: int, base_lr: float = 0.01, pwr: float = 2, final_lr: float = 0.0, **warmup: Any) -> None:
+    def __init__(
+        self, max_update: int, base_lr: float = 0.01, pwr: float = 2, final_lr: float = 0.0, **warmup: Any
+    ) -> None:
         super().__init__(max_update, base_lr, final_lr, **warmup)
         self.power = pwr
 

@@ -1,4 +1,6 @@
-"""Metrics: how good predictions are, accumulated over batches. `metric.create("acc")`, `update(labels, preds)`, `get()`."""
+"""Metrics: how good predictions are, accumulated over batches. `metric.create("acc")`, `update(labels, preds)`,
+`get()`.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def alias(*names: str) -> Callable[[MetricClass], MetricClass]:
 
 
 def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
-    """A metric from its name, from a function of (label, pred), or from a list of both. Raises ValueError for an unknown name."""
+    """A metric from its name, from a function of (label, pred), or from a list of both. Raises ValueError for an
+    unknown name.
+    """
     if isinstance(metric, EvalMetric):
         return metric
     if isinstance(metric, (list, tuple)):
@@ -469,7 +473,11 @@ class CustomMetric(EvalMetric):
     """
 
     def __init__(
-        self, feval: Callable[[Array, Array], Any], name: str | None = None, allow_extra_outputs: bool = False, **names: Any
+        self,
+        feval: Callable[[Array, Array], Any],
+        name: str | None = None,
+        allow_extra_outputs: bool = False,
+        **names: Any,
     ) -> None:
         if name is None:
             name = getattr(feval, "__name__", "feval")
@@ -489,6 +497,8 @@ class CustomMetric(EvalMetric):
         return result if isinstance(result, tuple) else (result, 1)
 
 
-def np(numpy_feval: Callable[[Array, Array], Any], name: str | None = None, allow_extra_outputs: bool = False) -> CustomMetric:
+def np(
+    numpy_feval: Callable[[Array, Array], Any], name: str | None = None, allow_extra_outputs: bool = False
+) -> CustomMetric:
     """A metric from a function of NumPy arrays."""
     return CustomMetric(numpy_feval, name or numpy_feval.__name__, allow_extra_outputs)

@@ -175,7 +175,7 @@ SoftmaxCELoss = SoftmaxCrossEntropyLoss
 
 @layer
 class KLDivLoss(Loss):
-    """label * (log(label) - pred), averaged per sample. label : probabilities, shaped as pred.
+    """label * (log(label) - pred), summed per sample. label : probabilities, shaped as pred.
 
     from_logits : pred holds log probabilities; False applies log_softmax along `axis`
     """
@@ -191,7 +191,8 @@ class KLDivLoss(Loss):
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
         loss = label * (F.log(label + 1e-12) - pred)
-        return self._mean(F, loss, sample_weight)
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return F.sum(loss, axis=self._batch_axis, exclude=True)
 
 
 @layer

@@ -66,7 +66,8 @@ class Adam(Optimizer):
 
 @register
 class AdamW(Adam):
-    """Adam with the decay apart from the gradient (arXiv 1711.05101): w = w - lr * wd * w - (Adam's step without decay).
+    """Adam with the decay apart from the gradient (arXiv 1711.05101): w = w - lr * wd * w - (Adam's step without
+    decay).
 
     correct_bias : False leaves out the correction for the moments' start at zero
     """
@@ -107,7 +108,9 @@ class Adamax(Optimizer):
     default_learning_rate = 0.002
     decay_in_gradient = True
 
-    def __init__(self, learning_rate: float | None = None, beta1: float = 0.9, beta2: float = 0.999, **kwargs: Any) -> None:
+    def __init__(
+        self, learning_rate: float | None = None, beta1: float = 0.9, beta2: float = 0.999, **kwargs: Any
+    ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta1 = beta1
         self.beta2 = beta2

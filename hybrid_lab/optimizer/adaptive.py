@@ -74,7 +74,8 @@ class AdaDelta(Optimizer):
 
 @register
 class RMSProp(Optimizer):
-    """n = (1 - gamma1) * g^2 + gamma1 * n;  w = w - lr * g / sqrt(n + epsilon), with g = g + wd * w (Tieleman, Hinton, 2012).
+    """n = (1 - gamma1) * g^2 + gamma1 * n;  w = w - lr * g / sqrt(n + epsilon), with g = g + wd * w (Tieleman,
+    Hinton, 2012).
 
     centered : Graves' form (arXiv 1308.0850) with the mean subtracted from n and momentum gamma2
     clip_weights : limit the new weights to [-clip_weights, clip_weights]
@@ -144,7 +145,9 @@ class Ftrl(Optimizer):
     states = ("z", "squares")
     default_learning_rate = 0.1
 
-    def __init__(self, lamda1: float = 0.01, learning_rate: float | None = None, beta: float = 1.0, **kwargs: Any) -> None:
+    def __init__(
+        self, lamda1: float = 0.01, learning_rate: float | None = None, beta: float = 1.0, **kwargs: Any
+    ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.lamda1 = lamda1
         self.beta = beta

@@ -1,6 +1,7 @@
 """Optimizer: the base of all optimizers - learning rates, weight decay, update counts, and the loop over memory.
 
-An optimizer is one class: the names of its `states` and an `element_update`, which changes weights and states in place. It
+An optimizer is one class: the names of its `states` and an `element_update`, which changes weights and states in
+place. It
 gets them in pieces that fit the processor's cache, so no memory is allocated in the steady state.
 """
 
@@ -87,7 +88,9 @@ class Optimizer:
         self.set_wd_mult({})
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.hyperparameters().items())})"
+        return (
+            f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.hyperparameters().items())})"
+        )
 
     @staticmethod
     def register(klass: OptimizerClass) -> OptimizerClass:
@@ -111,7 +114,8 @@ class Optimizer:
         """Set the rate. Raises ScheduledRateError where a scheduler decides it."""
         if self.lr_scheduler is not None:
             raise ScheduledRateError(
-                "the learning rate follows the lr_scheduler; change optimizer.lr_scheduler, or make the Trainer without one"
+                "the learning rate follows the lr_scheduler; change optimizer.lr_scheduler, or make the Trainer "
+                "without one"
             )
         self.lr = lr
 
@@ -171,7 +175,8 @@ class Optimizer:
                 copy = weight.astype("float32")
                 return copy, self.create_state(index, copy)
             warnings.warn(
-                "updating float16 weights in float16 loses small steps; multi_precision=True updates float32 copies", stacklevel=3
+                "updating float16 weights in float16 loses small steps; multi_precision=True updates float32 copies",
+                stacklevel=3,
             )
         return self.create_state(index, weight)
 
@@ -214,7 +219,9 @@ class Optimizer:
                 g += decay
             if limit:
                 np.clip(g, -limit, limit, out=g)
-            self.element_update(w, g, [state[piece] for state in states], rates, wd, lambda number, get=scratch: get(number + 1))
+            self.element_update(
+                w, g, [state[piece] for state in states], rates, wd, lambda number, get=scratch: get(number + 1)
+            )
 
     def _scratch_of(self, like: np.ndarray) -> Scratch:
         held = self._scratch.setdefault(like.dtype, [])
@@ -234,7 +241,8 @@ class Optimizer:
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
     ) -> None:
-        """Update a piece in place. `g` is rescaled and clipped and may be overwritten; `scratch(0)`, `scratch(1)` ... are
+        """Update a piece in place. `g` is rescaled and clipped and may be overwritten; `scratch(0)`, `scratch(1)` ...
+        are
         temporaries of the same size. With `decay_in_gradient`, `g` contains wd * w."""
         raise NotImplementedError(f"{type(self).__name__} defines neither element_update() nor update()")
 

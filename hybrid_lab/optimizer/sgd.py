@@ -47,30 +47,42 @@ class SGD(_Momentum):
 
 @register
 class NAG(_Momentum):
-    """Nesterov's momentum: m = momentum * m - lr * (g + wd * w);  w = w + momentum * m - lr * (g + wd * w)."""
+    """Nesterov's momentum: d = lr * (g + wd * w);  m = momentum * m - d;  w = w + momentum * m - d.
+
+    As in MXNet, the momentum that is kept has the decay of the new weight in it, not of the old one.
+    """
 
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
     ) -> None:
-        if wd:
-            g += np.multiply(w, wd, out=scratch(0))
+        decay = np.multiply(w, rates * wd, out=scratch(0))
         g *= rates
-        if states:
-            m = states[0]
-            m *= self.momentum
-            m -= g
-            w += np.multiply(m, self.momentum, out=scratch(0))
+        if not states:
+            g += decay
+            w -= g
+            return
+        m = states[0]
+        m *= self.momentum
+        m -= g
+        g += decay
         w -= g
+        np.subtract(m, decay, out=decay)
+        decay *= self.momentum
+        w += decay
+        if wd:
+            m -= np.multiply(w, rates * wd, out=decay)
 
 
 @register
 class Signum(_Momentum):
     """m = momentum * m - (1 - momentum) * (g + wd * w);  w = (1 - lr * wd_lh) * w + lr * sign(m) (arXiv 1802.04434).
 
-    Without momentum: w = w - lr * sign(g), and wd has no effect, as in MXNet.
+    Without momentum: w = (1 - lr * wd) * w - lr * sign(g).
     """
 
-    def __init__(self, learning_rate: float | None = None, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any) -> None:
+    def __init__(
+        self, learning_rate: float | None = None, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any
+    ) -> None:
         super().__init__(momentum, learning_rate=learning_rate, **kwargs)
         self.wd_lh = wd_lh
 
@@ -78,6 +90,8 @@ class Signum(_Momentum):
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
     ) -> None:
         if not states:
+            if wd:
+                w *= 1 - rates * wd
             np.sign(g, out=g)
             g *= rates
             w -= g

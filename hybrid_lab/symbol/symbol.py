@@ -250,9 +250,9 @@ class Symbol(Refusals):
         return result
 
     def get_internals(self) -> Symbol:
-        """All visible outputs of all nodes."""
-        values = [value for node in self._nodes() for value in node.outputs[: max(node.op.num_visible, 1)]]
-        return Symbol(values)
+        """All visible outputs of all nodes, each after what it reads, inputs in their order, as MXNet lists them."""
+        nodes = _depth_first(self._values)
+        return Symbol([value for node in nodes for value in node.outputs[: max(node.op.num_visible, 1)]])
 
     def get_children(self) -> Symbol | None:
         values = [item for value in self._values for item in value.node.values_in]
@@ -341,6 +341,20 @@ class Symbol(Refusals):
         graph = self._graph()
         found = self._partial((), shapes).shapes
         return infer(graph, found, {value: value.dtype or np.dtype("float32") for value in graph.inputs})
+
+
+def _depth_first(values: Sequence[Value]) -> list[Node]:
+    """All nodes behind `values`, each after its inputs."""
+    found: dict[Node, None] = {}
+    stack: list[tuple[Node, bool]] = [(value.node, False) for value in reversed(values)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            found[node] = None
+        elif node not in found:
+            stack.append((node, True))
+            stack.extend((value.node, False) for value in reversed(node.values_in) if value.node not in found)
+    return list(found)
 
 
 def _variables(values: Sequence[Value]) -> list[Value]:

@@ -10,7 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.graph.infer import is_complete, located
-from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.ops.run import infer
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol
@@ -93,6 +93,8 @@ def note_types(trace: tracing.Trace, node: Node) -> None:
     dtypes = tuple(pair[1] if pair else np.dtype("float32") for pair in pairs)
     try:
         if any(pair is None for pair in pairs):
+            if any(pair is None and not _is_parameter(item) for item, pair in zip(node.inputs, pairs, strict=True)):
+                return
             partial = [item.shape if pair is None else pair[0] for item, pair in zip(node.inputs, pairs, strict=True)]
             shapes = tuple(node.op.complete(*partial))
             if not all(is_complete(shape) for shape in shapes):
@@ -107,6 +109,11 @@ def note_types(trace: tracing.Trace, node: Node) -> None:
         raise located(error, node) from None
     for value, shape, dtype in zip(node.outputs, out_shapes, out_dtypes, strict=True):
         trace.types[value] = (shape, dtype)
+
+
+def _is_parameter(value: Value) -> bool:
+    """Whether its shape may be completed from the other inputs: that of a tensor on the way must not be guessed."""
+    return isinstance(value.node.op, Input) and value.node.op.role != "data"
 
 
 def _known(trace: tracing.Trace, value: Value) -> tuple[Any, Any] | None:
