@@ -155,6 +155,9 @@ def extract_nested(
     if any(owner is None for owner in owners):
         return None
     types = [trace.types.get(value, (None, None)) for value in values]
-    guard = _guard(trace.observed[observed:], types, bool(trace.training)) if all(t[0] is not None for t in types) else Guard()
+    seen = trace.observed[observed:]
+    if any(shape is None for shape, _ in types) and any(what != "mode" for what, _ in seen):
+        return None  # it read shapes that are not known here, so there is nothing to guard the graph with
+    guard = _guard(seen, types, bool(trace.training))
     parameters = tuple(owner for owner in owners if owner is not None)
     return NeutralGraph(graph, spec, out_spec, parameters, guard, origin=tuple(values))
