@@ -18,9 +18,12 @@ Program = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]
 class Executable:
     """A compiled graph.
 
-    `executable(inputs, rng=(seed, base))` takes one array per graph input, of the shape and dtype it was compiled for, and returns
-    a list: the outputs, then the new values of the effects, in fresh memory that the executable never touches again. A random node
-    draws from (seed, base + node.draw). Safe to call from several threads at once.
+    `executable(inputs, rng=(seed, base))` takes one array per graph input, of the shape and dtype it was compiled for,
+    and returns a list: the outputs, then the new values of the effects, in fresh memory that the executable never
+    touches again. A random node draws from (seed, base + node.draw). Safe to call from several threads at once.
+
+    run : the same as calling it, for callers that count microseconds; takes (inputs, rng)
+    report : what was compiled
     """
 
     __slots__ = ("__weakref__", "graph", "report", "run")
@@ -42,7 +45,7 @@ class Engine(ABC):
     title: ClassVar[str]
 
     def missing(self) -> str | None:
-        """What is not installed or not usable on this machine, in words and with the next step; None where all is there."""
+        """What is not installed or not usable here, in words and with the next step; None where all is there."""
         return None
 
     def where(self) -> str:
@@ -50,11 +53,14 @@ class Engine(ABC):
         return f"{self.title} on the CPU"
 
     @abstractmethod
-    def compile(self, graph: Graph, static_alloc: bool = False, static_shape: bool = False) -> Executable:
+    def compile(
+        self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
+    ) -> Executable:
         """Compile a specialized graph (every node has shapes and dtypes, its mode is bound).
 
         static_alloc : keep one arena for this executable instead of borrowing one per call
         static_shape : whatever the engine can fix further for unchanging shapes (captured launches on a GPU)
+        strict : an operator that this engine cannot run is an error instead of a counted fallback
         Raises EngineError naming the operator, its block and its source line.
         """
 

@@ -1,4 +1,4 @@
-"""What an executable did with a graph: regions, operators per engine, fallbacks and bytes, readable and as plain data."""
+"""What a compile made of a graph: regions, operators per engine, fallbacks and bytes; readable, and as plain data."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ class RegionReport:
         names = ", ".join(self.operators[:8]) + (
             f" and {len(self.operators) - 8} more" if len(self.operators) > 8 else ""
         )
-        return (
-            f"{self.engine}, {len(self.operators)} operators ({names}); "
-            f"{self.inputs} inputs of {format_bytes(self.bytes_in)}, {self.outputs} outputs of {format_bytes(self.bytes_out)}"
-        )
+        size_in, size_out = format_bytes(self.bytes_in), format_bytes(self.bytes_out)
+        borders = f"{self.inputs} inputs of {size_in}, {self.outputs} outputs of {size_out}"
+        return f"{self.engine}, {len(self.operators)} operators ({names}); {borders}"
 
 
 @dataclass

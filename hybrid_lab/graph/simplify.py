@@ -1,4 +1,4 @@
-"""Remove what changes nothing: dead nodes, repeated computations, identities, and reads of a value of which only the shape counts."""
+"""Remove what changes nothing: dead and repeated nodes, identities, constant parts, reads of a mere shape."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, constant_node
+from hybrid_lab.ops.run import run_kernel
 
 
 def simplify(graph: Graph) -> Graph:
@@ -27,6 +28,9 @@ def simplify(graph: Graph) -> Graph:
         key = (node.op, tuple(map(_key, inputs)), node.draw)
         found = known.get(key)
         if found is None:
+            value = _folded(node, inputs)
+            if value is not None:
+                return (value,)
             found = known[key] = node if inputs == node.inputs else node.replace(inputs=inputs)
         return found.outputs
 
@@ -42,12 +46,39 @@ def is_identity(node: Node) -> bool:
     return False
 
 
+#: Results up to this size are computed at compile time where all inputs are constants.
+_FOLD_BYTES = 1 << 14
+
+
+def _folded(node: Node, inputs: tuple[Any, ...]) -> Value | None:
+    """The node's output as a constant, where it is small and depends on nothing."""
+    if node.op.random or len(node.outputs) != 1 or node.outputs[0].nbytes > _FOLD_BYTES:
+        return None
+    if not all(isinstance(item.node.op, Constant) for item in inputs if isinstance(item, Value)):
+        return None
+    operands = [item.node.op.array if isinstance(item, Value) else item for item in inputs]
+    result = np.array(run_kernel(node.op, operands)[0], dtype=node.outputs[0].dtype)
+    return constant_node(result, scope=node.scope, location=node.location)
+
+
 #: Operators that only change or undo shapes and types: nothing is left to do where input and output agree in both.
-_SHAPE_NOOPS = frozenset({"_sum_like", "Reshape", "reshape_like", "Flatten", "broadcast_to", "broadcast_like", "Cast", "expand_dims", "squeeze"})
+_SHAPE_NOOPS = frozenset(
+    {
+        "_sum_like",
+        "Reshape",
+        "reshape_like",
+        "Flatten",
+        "broadcast_to",
+        "broadcast_like",
+        "Cast",
+        "expand_dims",
+        "squeeze",
+    }
+)
 
 
 def _strip_shape_only(node: Node, inputs: tuple[Any, ...], stubs: dict[Any, Value]) -> tuple[Any, ...]:
-    """Put a constant without memory (all strides zero) where only a shape is read, so that no value is kept alive for it."""
+    """Put a constant without memory (all strides zero) where only a shape is read, so that no value is kept for it."""
     if not node.op.shape_only:
         return inputs
     made = list(inputs)

@@ -1,4 +1,4 @@
-"""The NumPy engine: always there, planned memory, one generated Python function per graph; the reference for all others."""
+"""The NumPy engine: always there, planned memory, one generated function per graph; the reference for all others."""
 
 from hybrid_lab.engines.numpy.engine import ENGINE, NumPyEngine, build
 

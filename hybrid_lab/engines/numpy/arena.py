@@ -42,7 +42,7 @@ class ArenaPool:
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> Arena:
-        """The smallest free arena that is large enough, or a new one; then the largest free one, now outgrown, is dropped."""
+        """The smallest free arena that is large enough, or a new one; the largest free one, outgrown, goes then."""
         with self._lock:
             fitting = [arena for arena in self._free if arena.nbytes >= nbytes]
             if fitting:

@@ -16,8 +16,11 @@ class NumPyEngine(Engine):
     """Runs every operator by its record's NumPy kernel."""
 
     name: ClassVar[str] = "numpy"
+    title: ClassVar[str] = "NumPy"
 
-    def compile(self, graph: Graph, static_alloc: bool = False, static_shape: bool = False) -> Executable:
+    def compile(
+        self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
+    ) -> Executable:
         started = time.perf_counter()
         report = Report(self.name, graph.name, {self.name: len(graph.operators)})
         executable = build(graph, report, static_alloc)

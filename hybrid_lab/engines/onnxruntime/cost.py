@@ -7,6 +7,9 @@ import numpy as np
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.partition import Region
 
+#: Why a region stays in NumPy.
+TOO_SMALL = "too little work for a session of its own"
+
 #: Microseconds a session call costs, and one more input or output.
 CALL, BORDER = 7.0, 0.6
 #: Microseconds one operator costs before it touches data, in NumPy.
@@ -26,7 +29,7 @@ _PER_ELEMENT = {
 }
 #: Nanoseconds per input element for operators that reduce.
 _PER_INPUT = {"reduce": (0.4, 0.3), "pool": (4.0, 1.0)}
-#: Nanoseconds per multiply-add. NumPy's products run on a BLAS as good as ONNX Runtime's; its convolutions unfold first.
+#: Nanoseconds per multiply-add. NumPy's BLAS is as good as ONNX Runtime's products; its convolutions unfold first.
 _PER_PRODUCT = {"linalg": (0.02, 0.02), "conv": (0.08, 0.025)}
 
 
@@ -53,7 +56,7 @@ def worth(region: Region) -> str | None:
     gain = sum(map(saving, region.nodes))
     if gain > border:
         return None
-    return "too little work for a session of its own"
+    return TOO_SMALL
 
 
 def _size(shape: tuple[int, ...]) -> int:
@@ -61,7 +64,7 @@ def _size(shape: tuple[int, ...]) -> int:
 
 
 def _products(node: Node) -> float:
-    """Multiply-adds, about: (a, k) x (k, b) is the root of the product of the three sizes; convolutions have it alike."""
+    """Multiply-adds, about: those of (a, k) x (k, b) are the root of the product of the three sizes."""
     sizes = sorted((_size(value.shape) for value in (*node.values_in[:2], node.outputs[0])), reverse=True)
     total = 1.0
     for size in sizes:

@@ -77,8 +77,8 @@ class BoundSession:
 class _Binding:
     """One set of bound buffers.
 
-    onnxruntime does not own NumPy memory. Buffers of our own are held here; arrays of the caller only need to live during the run,
-    and weak references tell whether the one that is bound now is still the one that comes in.
+    onnxruntime does not own NumPy memory. Buffers of our own are held here; arrays of the caller only need to live
+    during the run, and weak references tell whether the one that is bound now is still the one that comes in.
     """
 
     def __init__(self, owner: BoundSession):

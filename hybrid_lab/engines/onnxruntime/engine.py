@@ -1,0 +1,162 @@
+"""OnnxRuntimeEngine: partition, make a session of each region, and run both in one planned program."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from hybrid_lab.diagnostics.errors import EngineError, Unmappable
+from hybrid_lab.engines.engine import Engine, Executable
+from hybrid_lab.engines.numpy import build
+from hybrid_lab.engines.onnxruntime import cost
+from hybrid_lab.engines.onnxruntime.model import build_model, refusal
+from hybrid_lab.engines.onnxruntime.session import BoundSession, create_session
+from hybrid_lab.engines.report import RegionReport, Report
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.lower import lower_random
+from hybrid_lab.graph.node import Node
+from hybrid_lab.graph.partition import Partition, Region, contract, partition
+from hybrid_lab.graph.printer import format_origin
+from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.ops.operator import Operator
+
+
+class SessionOperator(Operator):
+    """A region in the contracted graph: one operator that runs a session."""
+
+    name: ClassVar[str] = "onnxruntime"
+    run_keywords: ClassVar[frozenset[str]] = frozenset({"out"})
+
+    def __init__(self, region: Region, session: BoundSession):
+        for key, value in (
+            ("region", region),
+            ("session", session),
+            ("num_outputs", len(region.outputs)),
+            ("attributes", {}),
+            ("_inferred", {}),
+        ):
+            object.__setattr__(self, key, value)
+
+    region: Region
+    session: BoundSession
+
+    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+        self.session(inputs, out if type(out) is tuple else (out,))
+        return out
+
+    def __repr__(self) -> str:
+        return f"onnxruntime({', '.join(node.op.name for node in self.region.nodes)})"
+
+
+class OnnxRuntimeEngine(Engine):
+    """The default on a CPU.
+
+    worth : decides whether a region becomes a session (None) or stays in NumPy (the reason)
+    """
+
+    name: ClassVar[str] = "onnxruntime"
+    title: ClassVar[str] = "ONNX Runtime"
+
+    def __init__(self, worth: Callable[[Region], str | None] = cost.worth):
+        self.worth = worth
+
+    def missing(self) -> str | None:
+        for module in ("onnxruntime", "onnx"):
+            if importlib.util.find_spec(module) is None:
+                return f"{module} is not installed; pip install hybrid-lab[cpu]"
+        return None
+
+    def compile(
+        self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
+    ) -> Executable:
+        started = time.perf_counter()
+        total = len(graph.operators)
+        graph = simplify(lower_random(graph))
+        found, sessions = self._sessions(graph)
+        report = Report(self.name, graph.name)
+        for region in found.regions:
+            report.regions.append(_describe(region))
+        inside = sum(len(region.nodes) for region in found.regions)
+        report.operators = {self.name: inside, "numpy": len(graph.operators) - inside}
+        for node, reason in found.refused.items():
+            report.fall_back(node.op.name, "numpy", reason, format_origin(node))
+        if strict:
+            _refuse(found, total)
+        contracted = contract(graph, found.regions, lambda region: SessionOperator(region, sessions[region]))
+        executable = build(contracted, report, static_alloc)
+        report.seconds = time.perf_counter() - started
+        return executable
+
+    def _sessions(self, graph: Graph) -> tuple[Partition, dict[Region, BoundSession]]:
+        """The final partition with a session per region. Operators that onnxruntime turns down are taken out."""
+        turned_down: dict[Node, str] = {}
+        sessions: dict[tuple[Node, ...], BoundSession] = {}
+
+        def supported(node: Node) -> str | None:
+            return turned_down.get(node) or refusal(node)
+
+        while True:
+            found = partition(graph, supported, self.worth)
+            culprits: dict[Node, str] = {}
+            for region in found.regions:
+                if region.nodes not in sessions:
+                    session = _try(region, graph.name)
+                    if isinstance(session, BoundSession):
+                        sessions[region.nodes] = session
+                    else:
+                        culprits.update(_culprits(region) or dict.fromkeys(region.nodes, session))
+            if not culprits:
+                return found, {region: sessions[region.nodes] for region in found.regions}
+            turned_down.update(culprits)
+
+
+def _try(region: Region, name: str) -> BoundSession | str:
+    """The region's session, or why there is none."""
+    try:
+        model = build_model(region, name)
+        return BoundSession(create_session(model.data), model.inputs, model.outputs)
+    except (EngineError, Unmappable) as error:
+        return str(error)
+
+
+def _culprits(region: Region) -> dict[Node, str]:
+    """The nodes of a failing region that fail alone too, with the reason."""
+    found = {}
+    for node in region.nodes:
+        alone = Region(
+            (node,), tuple(dict.fromkeys(v for v in node.values_in if v.node.inputs or v.is_input)), node.outputs
+        )
+        result = _try(alone, node.op.name)
+        if isinstance(result, str):
+            found[node] = result
+    return found
+
+
+def _describe(region: Region) -> RegionReport:
+    return RegionReport(
+        "onnxruntime",
+        [node.op.name for node in region.nodes],
+        len(region.inputs),
+        len(region.outputs),
+        region.bytes_in,
+        region.bytes_out,
+    )
+
+
+def _refuse(found: Partition, total: int) -> None:
+    """Raise EngineError where an operator cannot run in a session; work that is merely too small may stay in NumPy."""
+    lines = [
+        f"  {node.op.name}: {reason}" + (f"   # {format_origin(node)}" if format_origin(node) else "")
+        for node, reason in found.refused.items()
+        if reason != cost.TOO_SMALL and not node.op.random
+    ]
+    if lines:
+        raise EngineError(
+            f"{len(lines)} of {total} operators cannot run in ONNX Runtime, and strict=True allows no other engine:\n"
+            + "\n".join(lines)
+        )
+
+
+ENGINE = OnnxRuntimeEngine()

@@ -1,0 +1,45 @@
+"""Lower operators into primitives where an engine wants the parts apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab.graph.builder import Builder, Expr
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.ops.operator import Operator
+
+
+def lower_random(graph: Graph) -> Graph:
+    """Random operators that do more than draw become a draw and arithmetic, so that the arithmetic can be fused.
+
+    The drawing node keeps the draw number; numbers do not change.
+    """
+
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+        if not (node.op.random and node.inputs and type(node.op).lower is not Operator.lower):
+            return None
+        return lower(node, inputs)
+
+    return graph.map(rewrite)
+
+
+def lower(node: Node, inputs: Sequence[Any]) -> tuple[Value, ...]:
+    """The outputs of `node` over new inputs, written in primitives by its record."""
+    builder = _DrawingBuilder(node.draw)
+    with builder.origin(node):
+        results = node.op.lower(builder, *map(builder.expr, inputs))
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    return tuple(item.value if isinstance(item, Expr) else item for item in results)
+
+
+class _DrawingBuilder(Builder):
+    """Gives the draw number of the lowered node to the random node that takes its place."""
+
+    def __init__(self, draw: int | None):
+        super().__init__()
+        self._draw = draw
+
+    def append(self, op: Operator, inputs: Sequence[Any], draw: int | None = None) -> tuple[Value, ...]:
+        return super().append(op, inputs, self._draw if op.random else draw)

@@ -1,0 +1,54 @@
+"""Which engines there are and which one is taken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from hybrid_lab import engines
+from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
+from hybrid_lab.engines import registry
+
+
+def test_numpy_is_always_there():
+    assert engines.get("numpy").missing() is None
+    assert engines.get("numpy").where() == "NumPy on the CPU"
+
+
+def test_an_unknown_name_lists_the_engines():
+    with pytest.raises(HybridLabError, match="there is no engine 'cuda'; the engines are triton, onnxruntime, numpy"):
+        engines.get("cuda")
+
+
+class Missing(engines.Engine):
+    name = "triton"
+
+    def missing(self):
+        return "no GPU; run on a machine with one"
+
+    def compile(self, graph, **options):
+        raise AssertionError
+
+
+def test_an_engine_that_cannot_run_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(registry._loaded, "triton", Missing())
+    with pytest.raises(EngineUnavailable, match="'triton' cannot run here: no GPU; run on a machine with one"):
+        engines.get("triton")
+    assert engines.default().name != "triton"
+
+
+def test_without_onnxruntime_the_default_is_numpy(monkeypatch):
+    monkeypatch.setitem(registry._loaded, "triton", Missing())
+    monkeypatch.setitem(registry._loaded, "onnxruntime", Missing())
+    assert engines.get().name == "numpy"
+
+
+def test_nothing_heavy_is_imported_before_it_is_used():
+    code = (
+        "import sys; from hybrid_lab import engines; engines.get('numpy'); engines.names();"
+        "print([name for name in ('onnxruntime', 'onnx', 'triton', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
