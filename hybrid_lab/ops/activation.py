@@ -1,4 +1,4 @@
-"""Activations: relu, sigmoid, softsign, softplus and the two operators that choose one by name, Activation and LeakyReLU."""
+"""Activations: relu, sigmoid, softsign, softplus, and two operators that choose one by name (Activation, LeakyReLU)."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ class _Convolving(Operator):
             )
         if self.layout not in (None, "None", LAYOUTS[rank]):
             raise AttributeSpecError(
-                f"Convolution: layout {self.layout!r} is not supported with kernel={self.kernel}; use {LAYOUTS[rank]!r} and F.transpose the data"
+                f"Convolution: layout {self.layout!r} is not supported with kernel={self.kernel}; "
+                f"use {LAYOUTS[rank]!r} and F.transpose the data"
             )
 
     @property
@@ -72,7 +73,8 @@ class _Convolving(Operator):
         output = self.geometry.output(data[2:])
         if any(size < 1 for size in output):
             raise ShapeError(
-                f"Convolution: kernel={self.kernel} (dilate={self.dilate}, pad={self.pad}) does not fit into data {data}"
+                f"Convolution: kernel={self.kernel} (dilate={self.dilate}, pad={self.pad}) "
+                f"does not fit into data {data}"
             )
         return (data[0], self.num_filter, *output)
 
@@ -167,7 +169,10 @@ class Convolution(_Convolving, name="Convolution"):
 
 
 class ConvDataGrad(_Convolving, name="_conv_data_grad"):
-    """The gradient of Convolution's data. dy : its output; data : read for its shape; weight; returns : the shape of data."""
+    """The gradient of Convolution's data.
+
+    dy : its output; data : read for its shape; weight; returns : the shape of data.
+    """
 
     mxnet = None
     shape_only = ("data",)
@@ -206,7 +211,10 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
 
 
 class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
-    """The gradient of Convolution's weight. dy : its output; data; weight : read for its shape; returns : the shape of weight."""
+    """The gradient of Convolution's weight.
+
+    dy : its output; data; weight : read for its shape; returns : the shape of weight.
+    """
 
     mxnet = None
     shape_only = ("weight",)

@@ -1,6 +1,7 @@
 """NumPy kernels of convolution: patches gathered with the batch as the last axis, then one matrix product per group.
 
-With the batch last every copied row is `width * batch` numbers long, so that small images cost no more than large ones; and the product is
+With the batch last every copied row is `width * batch` numbers long, so that small images cost no more than large
+ones; and the product is
 one large matrix product. Batches are cut into pieces whose patches stay in the cache.
 """
 
@@ -98,7 +99,10 @@ def _wide(array: np.ndarray) -> np.ndarray:
 def forward(
     x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, geometry: Geometry, out: np.ndarray, scratch: Any
 ) -> np.ndarray:
-    """out[n, o] = sum over c, k of x[n, c, at stride + k dilate - pad] weight[o, c, k] + bias[o]. out : contiguous, filled."""
+    """out[n, o] = sum over c, k of x[n, c, at stride + k dilate - pad] weight[o, c, k] + bias[o].
+
+    out : contiguous, filled.
+    """
     if x.dtype == np.float16:
         wide = np.empty(out.shape, np.float32)
         forward(_wide(x), _wide(weight), None if bias is None else _wide(bias), geometry, wide, scratch)
@@ -156,7 +160,10 @@ def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: n
 
 
 def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Any) -> np.ndarray:
-    """The gradient of forward's weight. dy : (n, filters, *output); x : (n, c, *spatial); out : the weight's shape, contiguous, filled."""
+    """The gradient of forward's weight.
+
+    dy : (n, filters, *output); x : (n, c, *spatial); out : the weight's shape, contiguous, filled.
+    """
     if dy.dtype == np.float16:
         wide = np.empty(out.shape, np.float32)
         np.copyto(out, weight_gradient(_wide(dy), _wide(x), geometry, wide, scratch), casting="same_kind")

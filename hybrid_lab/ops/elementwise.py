@@ -1,4 +1,4 @@
-"""Elementwise maths of one operand: signs, rounding, powers, exponentials, trigonometry, error function, dtype casts."""
+"""Elementwise maths of one operand: signs, rounding, powers, exponentials, trigonometry, erf, clipping, casts."""
 
 from __future__ import annotations
 
@@ -259,7 +259,8 @@ log1p = unary(
     "log1p",
     np.log1p,
     lambda F, x, y, dy: dy / (x + 1.0),
-    "tl.where(tl.abs({0}) < 0.01, {0} * (1.0 - {0} * (0.5 - {0} * (0.3333333333333333 - {0} * 0.25))), tl.log(1.0 + {0}))",
+    "tl.where(tl.abs({0}) < 0.01, "
+    "{0} * (1.0 - {0} * (0.5 - {0} * (0.3333333333333333 - {0} * 0.25))), tl.log(1.0 + {0}))",
     lambda op, g, x: g.Log(g.Add(x, g.const(1, g.dtype(x)))),
     "log(1 + data).",
     samples=[sample((3, 4), low=-0.8, high=3.0)],
@@ -432,7 +433,8 @@ class SmoothL1(Pointwise, name="smooth_l1"):
     @property
     def triton(self) -> str:  # type: ignore[override]
         square = self.scalar**2
-        return f"tl.where(tl.abs({{0}}) < {1 / square!r}, {0.5 * square!r} * {{0}} * {{0}}, tl.abs({{0}}) - {0.5 / square!r})"
+        inner, outer = f"{0.5 * square!r} * {{0}} * {{0}}", f"tl.abs({{0}}) - {0.5 / square!r}"
+        return f"tl.where(tl.abs({{0}}) < {1 / square!r}, {inner}, {outer})"
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return data

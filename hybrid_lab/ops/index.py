@@ -42,7 +42,8 @@ def emit_whole(g: Any, indices: Any, size: int, mode: str) -> Any:
 class Embedding(Operator, name="Embedding"):
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped.
 
-    data : any shape, whole numbers in any dtype; weight : (input_dim, output_dim); returns : data's shape + (output_dim,)
+    data : any shape, whole numbers in any dtype; weight : (input_dim, output_dim); returns : data's shape +
+    (output_dim,)
     """
 
     input_dim: int
@@ -61,7 +62,8 @@ class Embedding(Operator, name="Embedding"):
     def infer_shape(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
         if weight != (self.input_dim, self.output_dim):
             raise ShapeError(
-                f"Embedding: the weight has shape {weight}; (input_dim, output_dim) is {(self.input_dim, self.output_dim)}"
+                f"Embedding: the weight has shape {weight}; "
+                f"(input_dim, output_dim) is {(self.input_dim, self.output_dim)}"
             )
         return (*data, self.output_dim)
 
@@ -157,7 +159,10 @@ class Take(Operator, name="take"):
 
 
 class TakeGrad(Operator, name="_take_grad"):
-    """The gradient of take: dy added up where indices say. like : take's first input, read for its shape; returns : that shape."""
+    """The gradient of take: dy added up where indices say.
+
+    like : take's first input, read for its shape; returns : that shape.
+    """
 
     axis: int = 0
     mode: Mode = "clip"
@@ -263,7 +268,10 @@ class Pick(Operator, name="pick"):
 
 
 class PickGrad(Operator, name="_pick_grad"):
-    """The gradient of pick: dy at the picked places, 0 elsewhere. like : pick's data, read for its shape; returns : that shape."""
+    """The gradient of pick: dy at the picked places, 0 elsewhere.
+
+    like : pick's data, read for its shape; returns : that shape.
+    """
 
     axis: int = -1
     mode: Literal["clip", "wrap"] = "clip"
@@ -401,7 +409,8 @@ class Where(Operator, name="where"):
 class GatherND(Operator, name="gather_nd"):
     """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...].
 
-    data : any; indices : (m, ...) for the first m axes of data; returns : indices' shape without m + data's shape without those axes
+    data : any; indices : (m, ...) for the first m axes of data; returns : indices' shape without m + data's shape
+    without those axes
     """
 
     samples = [sample((3, 4), ints((2, 5), 0, 3)), sample((3, 4, 2), ints((1, 2), 0, 3))]
@@ -426,7 +435,10 @@ class GatherND(Operator, name="gather_nd"):
 
 
 class GatherNDGrad(Operator, name="_gather_nd_grad"):
-    """The gradient of gather_nd: dy added up at the coordinates. like : gather_nd's data, read for its shape; returns : that shape."""
+    """The gradient of gather_nd: dy added up at the coordinates.
+
+    like : gather_nd's data, read for its shape; returns : that shape.
+    """
 
     mxnet = None
     shape_only = ("like",)
@@ -458,7 +470,7 @@ class ScatterND(Operator, name="scatter_nd"):
     """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
 
     shape: Shape
-    samples = [sample((3,), np.array([[0, 1, 2], [2, 0, 1]], "float32"), shape=(3, 4))]
+    samples = [sample((3,), np.array([[0, 1, 2], [2, 0, 1]], "int32"), shape=(3, 4))]
 
     def infer_shape(self, data: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
         if data != (*indices[1:], *self.shape[indices[0] :]):

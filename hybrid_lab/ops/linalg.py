@@ -37,7 +37,8 @@ def multiply(left: np.ndarray, right: np.ndarray, out: np.ndarray | None, scratc
 class Dot(Operator, name="dot"):
     """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n).
 
-    With more than two dimensions the other axes stay: (a, b, k) x (k, c, d) -> (a, b, c, d). Two vectors give shape (1,).
+    With more than two dimensions the other axes stay: (a, b, k) x (k, c, d) -> (a, b, c, d). Two vectors give shape
+    (1,).
     transpose_a : sum over the first axis of lhs, its others stay in order; transpose_b : sum over the last axis of rhs
     """
 
@@ -145,7 +146,10 @@ def _store(result: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -
 
 
 class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
-    """The gradient of dot's lhs. dy : dot's output; lhs : read for its shape; rhs : dot's rhs; returns : the shape of lhs."""
+    """The gradient of dot's lhs.
+
+    dy : dot's output; lhs : read for its shape; rhs : dot's rhs; returns : the shape of lhs.
+    """
 
     shape_only = ("lhs",)
     samples = [
@@ -184,7 +188,10 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
 
 
 class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
-    """The gradient of dot's rhs. dy : dot's output; lhs : dot's lhs; rhs : read for its shape; returns : the shape of rhs."""
+    """The gradient of dot's rhs.
+
+    dy : dot's output; lhs : dot's lhs; rhs : read for its shape; returns : the shape of rhs.
+    """
 
     shape_only = ("rhs",)
     samples = [
@@ -308,7 +315,8 @@ class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
 class FullyConnected(Operator, name="FullyConnected"):
     """data @ weight^T + bias.
 
-    data : (n, ...) with all behind n flattened, or with flatten=False (..., k); weight : (num_hidden, k); bias : (num_hidden,)
+    data : (n, ...) with all behind n flattened, or with flatten=False (..., k); weight : (num_hidden, k); bias :
+    (num_hidden,)
     returns : (n, num_hidden), or (..., num_hidden)
     """
 

@@ -25,7 +25,8 @@ def into(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
 def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse: bool) -> tuple[int, ...]:
     """The shape that MXNet's codes make of `shape`.
 
-    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into the two numbers that
+    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
+    the two numbers that
     follow (one may be -1). `reverse` reads both from the right. Raises ShapeError.
     """
     source, wanted = (shape[::-1], codes[::-1]) if reverse else (shape, codes)
@@ -106,7 +107,8 @@ class _Reshaping(Operator):
 class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
     """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give.
 
-    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into the two numbers that
+    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
+    the two numbers that
     follow (one may be -1); with reverse=True the codes are read from the right.
     """
 
@@ -210,7 +212,10 @@ class ReshapeLike(Operator, name="reshape_like"):
 
 
 class ChannelLike(Operator, name="_channel_like"):
-    """A vector of one number per channel (or a single one) shaped to broadcast against `like` at `axis`: (c,) -> (1, c, 1, 1)."""
+    """A vector of one number per channel shaped to broadcast against `like`: (c,) or (1,) -> (1, c, 1, 1).
+
+    axis : the channels of `like`, of which only the shape is read
+    """
 
     axis: int = 1
     mxnet = None

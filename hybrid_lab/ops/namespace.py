@@ -1,4 +1,4 @@
-"""F namespaces: `F.softmax(x, axis=1)` for gradients, lowerings and aux rules, over raw NumPy arrays or any other values."""
+"""F namespaces: `F.softmax(x, axis=1)` for gradients, lowerings and aux rules, over raw NumPy or any other values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hybrid_lab.ops.run import apply_numpy
 
 
 class Namespace:
-    """Attribute access gives `function(*inputs, **attributes)`, which binds the operator and hands it to `apply(op, inputs)`."""
+    """Attribute access gives `function(*inputs, **attributes)`: it binds the operator and calls `apply(op, inputs)`."""
 
     def __init__(self, apply: Callable[[Operator, tuple[Any, ...]], Any]):
         self._apply = apply

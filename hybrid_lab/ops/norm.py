@@ -28,7 +28,8 @@ class BatchNorm(Operator, name="BatchNorm"):
     """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta.
 
     In training mean and variance (divided by the count, not count - 1) come from the batch and the running ones follow:
-    running = running * momentum + batch * (1 - momentum). In prediction, or with use_global_stats, the running ones are used.
+    running = running * momentum + batch * (1 - momentum). In prediction, or with use_global_stats, the running ones
+    are used.
     fix_gamma counts gamma as 1.
 
     data : (n, ..., channels, ...), floating; gamma, beta, moving_mean, moving_var : (channels,)
@@ -323,7 +324,8 @@ class LayerNorm(Operator, name="LayerNorm"):
 
 
 class L2Normalization(Operator, name="L2Normalization"):
-    """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it (spatial).
+    """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it
+    (spatial).
 
     data : two or more dimensions (spatial: three or more), floating; returns : as data
     """

@@ -1,7 +1,9 @@
 """ONNX emission: `g` in a record's `onnx(self, g, *inputs)`. Collects nodes and initializers without importing onnx.
 
-Opset 17. `g.Softmax(x, axis=1)` adds a node and returns the name of its output; `outputs=2` gives a tuple of names; an input that is None
-or "" is left out. What is collected is plain data (`nodes`, `initializers`), from which an engine or exporter makes its model.
+Opset 17. `g.Softmax(x, axis=1)` adds a node and returns the name of its output; `outputs=2` gives a tuple of names; an
+input that is None
+or "" is left out. What is collected is plain data (`nodes`, `initializers`), from which an engine or exporter makes
+its model.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class OnnxEmitter:
     """Collects one ONNX graph.
 
     prefix : starts every name that is made here, so that several emitters can share a graph
-    batch : the size that stands for a symbolic batch, or None. Reshapes that keep a first dimension of this size are then written
+    batch : the size that stands for a symbolic batch, or None. Reshapes that keep a first dimension of this size are
+    then written
         so that they hold for every batch.
     """
 
@@ -116,7 +119,8 @@ class OnnxEmitter:
         return self._add("Reshape", (value, self.const(wanted, "int64")), 1, {})
 
     def emit(self, op: Operator, inputs: Sequence[Any], scope: str = "") -> tuple[str, ...]:
-        """Emit one bound operator. inputs : declared names, or Python numbers (immediates). Returns one name per output, declared.
+        """Emit one bound operator. inputs : declared names, or Python numbers (immediates). Returns one name per
+        output, declared.
 
         Raises Unmappable with the operator's name where there is no mapping.
         """
@@ -132,14 +136,8 @@ class OnnxEmitter:
         finally:
             self._scope = before
         result = result if isinstance(result, tuple) else (result,)
-        shapes, dtypes = infer(
-            op,
-            tuple(
-                () if name not in self._known or not isinstance(item, str) else self.shape(name)
-                for name, item in zip(names, inputs)
-            ),
-            tuple(self.dtype(name) if isinstance(item, str) else None for name, item in zip(names, inputs)),
-        )
+        known = [self._known[item] if isinstance(item, str) else ((), None) for item in inputs]
+        shapes, dtypes = infer(op, tuple(shape for shape, _ in known), tuple(dtype for _, dtype in known))
         for name, shape, dtype in zip(result, shapes, dtypes):
             self.declare(name, shape, dtype)
         return result

@@ -21,7 +21,8 @@ _RUN_KEYWORDS = ("out", "rng", "need", "scratch")
 class Operator:
     """Base of all records. See docs/architecture.md, "The first joint", for what a record may declare.
 
-    Instances are interned per attribute values, immutable and hashable by identity: `Softmax.bind(axis=1) is Softmax.bind(axis=1)`.
+    Instances are interned per attribute values, immutable and hashable by identity: `Softmax.bind(axis=1) is
+    Softmax.bind(axis=1)`.
     """
 
     name: ClassVar[str] = ""
@@ -172,12 +173,15 @@ class Operator:
         return self.num_outputs
 
     def reads_values(self, index: int) -> bool:
-        """Whether input number `index` is read for more than its shape and dtype. "args" in shape_only means all variadic inputs."""
+        """Whether input number `index` is read for more than its shape and dtype.
+
+        "args" in shape_only means all variadic inputs.
+        """
         names = self.names()
         return (names[index] if index < len(names) else "args") not in self.shape_only
 
     def complete(self, *shapes: Any) -> tuple[Any, ...]:
-        """Fill unknown input shapes (None) and dimensions (None inside a tuple) from the known ones and the attributes."""
+        """Fill unknown input shapes (None) and dimensions (None inside) from the known ones and the attributes."""
         return shapes
 
     def infer_shape(self, *shapes: tuple[int, ...]) -> Any:
@@ -211,7 +215,8 @@ class Operator:
     def grad(self, F: Any, *values: Any) -> Any:
         """Gradients of the inputs from inputs, outputs and output gradients.
 
-        A record may name a last keyword `wanted=None`: one bool per input, None meaning all; unwanted gradients may be None.
+        A record may name a last keyword `wanted=None`: one bool per input, None meaning all; unwanted gradients may be
+        None.
         """
         raise NotImplementedError(f"{self.name} is not differentiable")
 

@@ -1,7 +1,10 @@
-"""Philox4x32-10, the counter-based random generator: the same words at (seed, draw, element) here, in a Triton kernel and in every run.
+"""Philox4x32-10, the counter-based random generator: the same words at (seed, draw, element) here, in a Triton kernel
+and in every run.
 
-Word number e of draw d is word e % 4 of the block with key (low, high half of seed) and counter (e // 4 low, e // 4 high, d low, d high).
-With draw 0 and fewer than 2^34 elements this is `tl.randint4x(seed, e // 4)[e % 4]`; in general `tl.philox(seed, e // 4, 0, d, 0)[e % 4]`.
+Word number e of draw d is word e % 4 of the block with key (low, high half of seed) and counter (e // 4 low, e // 4
+high, d low, d high).
+With draw 0 and fewer than 2^34 elements this is `tl.randint4x(seed, e // 4)[e % 4]`; in general `tl.philox(seed, e //
+4, 0, d, 0)[e % 4]`.
 
 Numbers are made from a word w by shifts and one exact product, so that they are bit-equal everywhere:
 float32 (w >> 8) * 2^-24, float64 w * 2^-32, float16 (w >> 21) * 2^-11, all in [0, 1).
@@ -97,7 +100,10 @@ def keep_mask(seed: int, draw: int, count: int, probability: float, out: np.ndar
 
 
 def normal(seed: int, draw: int, count: int, dtype: np.dtype | str = "float32") -> np.ndarray:
-    """`count` standard normal numbers by Box and Muller's transform: words 2k and 2k + 1 make elements 2k (cosine) and 2k + 1 (sine)."""
+    """`count` standard normal numbers by Box and Muller's transform.
+
+    Words 2k and 2k + 1 make the elements 2k (cosine) and 2k + 1 (sine).
+    """
     bits = words(seed, draw, count + count % 2).reshape(-1, 2)
     # The radius takes (w + 1) * 2^-32 in (0, 1], so that its logarithm is finite.
     radius = np.sqrt(-2.0 * np.log((bits[:, 0] + 1.0) * 2.0**-32))

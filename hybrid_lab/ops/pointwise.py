@@ -82,7 +82,10 @@ class Comparison(Binary):
 
 
 def same_rank_shapes(lhs: Any, rhs: Any) -> tuple[Any, Any]:
-    """Fill unknown dimensions of one operand from the other, as for equal shapes; a wholly unknown shape stays unknown next to a scalar."""
+    """Fill unknown dimensions of one operand from the other, as for equal shapes.
+
+    A wholly unknown shape stays unknown next to a scalar.
+    """
     if lhs is None or rhs is None:
         known = lhs if rhs is None else rhs
         return (known, known) if known else (lhs, rhs)
@@ -158,7 +161,8 @@ def binary(
 ) -> type[Operator]:
     """A record for y = f(a, b) with broadcasting.
 
-    grad : two rules (F, a, b, y, dy) -> gradient of a, of b, as if the shapes were equal (broadcasting is undone here); or None
+    grad : two rules (F, a, b, y, dy) -> gradient of a, of b, as if the shapes were equal (broadcasting is undone
+    here); or None
     """
     full = None
     if grad is not None:

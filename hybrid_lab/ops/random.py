@@ -91,7 +91,8 @@ def _mask_shape(name: str, data: tuple[int, ...], axes: tuple[int, ...]) -> tupl
 class Dropout(Operator, name="Dropout"):
     """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy.
 
-    data : floating; returns : as data. axes : axes along which one draw is shared. mode='always' drops in prediction too.
+    data : floating; returns : as data. axes : axes along which one draw is shared. mode='always' drops in prediction
+    too.
     """
 
     p: float = 0.5
@@ -159,7 +160,10 @@ class DropoutMask(Operator, name="_dropout_mask"):
 
 
 class MaskedScale(Pointwise, name="_masked_scale"):
-    """data * scale where mask is True, else 0. data : floating; mask : bool, broadcast against data; returns : as data."""
+    """data * scale where mask is True, else 0.
+
+    data : floating; mask : bool, broadcast against data; returns : as data.
+    """
 
     scale: float = 1.0
     mxnet = None

@@ -76,11 +76,14 @@ class Reduction(Operator):
         return value if self.keepdims else F._restore_axes(value, data, axis=self.axis, exclude=self.exclude)
 
     def onnx(self, g: Any, data: Any) -> Any:
-        return self.onnx_reduce(g, data, self.onnx_name)
+        return self.onnx_reduce(g, data, self.onnx_name, g.shape(data))
 
-    def onnx_reduce(self, g: Any, data: Any, name: str) -> Any:
-        """The ONNX reduction `name` over our axes. In opset 17 ReduceSum takes axes as an input, the others as an attribute."""
-        rank = len(g.shape(data))
+    def onnx_reduce(self, g: Any, data: Any, name: str, shape: tuple[int, ...]) -> Any:
+        """The ONNX reduction `name` over our axes.
+
+        In opset 17 ReduceSum takes axes as an input, the others as an attribute.
+        """
+        rank = len(shape)
         axes = self.axes(rank)
         keep = int(self.keepdims)
         if not axes:
@@ -182,7 +185,7 @@ class NanSum(Reduction, name="nansum"):
 
     def onnx(self, g: Any, data: Any) -> Any:
         filled = g.Where(g.IsNaN(data), g.const(0, g.dtype(data)), data)
-        return self.onnx_reduce(g, filled, "ReduceSum")
+        return self.onnx_reduce(g, filled, "ReduceSum", g.shape(data))
 
 
 class _Extreme(Reduction):
@@ -190,7 +193,7 @@ class _Extreme(Reduction):
         return self.spread(F, dy, data) * F.broadcast_equal(data, self.spread(F, y, data))
 
 
-_TIED = sample(np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 0.0]], "float32"), axis=1)
+_TIED = sample(np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 0.0]], "float32"), axis=1, smooth=False)
 
 
 class Max(_Extreme, name="max", aliases=("max_axis",)):
@@ -251,7 +254,7 @@ class Norm(Reduction, name="norm"):
         return total if self.ord == 1 else F.sqrt(total)
 
     def onnx(self, g: Any, data: Any) -> Any:
-        return self.onnx_reduce(g, data, "ReduceL1" if self.ord == 1 else "ReduceL2")
+        return self.onnx_reduce(g, data, "ReduceL1" if self.ord == 1 else "ReduceL2", g.shape(data))
 
 
 class _ArgExtreme(Operator):
@@ -280,12 +283,12 @@ class _ArgExtreme(Operator):
         return F.zeros_like(data)
 
     def onnx(self, g: Any, data: Any) -> Any:
-        axis = self.axis
+        axis, dtype = self.axis, g.dtype(data)
         shape = self.infer_shape(g.shape(data))
         if axis is None:
             data, axis = g.Reshape(data, g.const([-1], "int64")), 0
         where = getattr(g, {"argmax": "ArgMax", "argmin": "ArgMin"}[self.name])(data, axis=axis, keepdims=1)
-        result = g.cast(where, g.dtype(data))
+        result = g.cast(where, dtype)
         if self.axis is not None and self.keepdims:
             return result
         if self.axis is not None and shape != (1,):
@@ -297,7 +300,10 @@ _ARG = [sample((2, 3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=-1,
 
 
 class ArgMax(_ArgExtreme, name="argmax"):
-    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data. Gradient 0."""
+    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data.
+
+    Gradient 0.
+    """
 
     samples = _ARG
 
@@ -306,7 +312,10 @@ class ArgMax(_ArgExtreme, name="argmax"):
 
 
 class ArgMin(_ArgExtreme, name="argmin"):
-    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data. Gradient 0."""
+    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data.
+
+    Gradient 0.
+    """
 
     samples = _ARG
 
@@ -367,7 +376,10 @@ class SumLike(Operator, name="_sum_like"):
 
 
 class SizeRatio(Operator, name="_size_ratio"):
-    """How many elements of data there are per element of `like`, with shape (1,) and the dtype of data. Both are read for shapes only."""
+    """How many elements of data there are per element of `like`, with shape (1,) and the dtype of data.
+
+    Both are read for shapes only.
+    """
 
     mxnet = None
     shape_only = ("data", "like")

@@ -24,7 +24,8 @@ class Sample:
     """Inputs and attributes for one call of an operator.
 
     inputs : shapes (random distinct numbers in [low, high)), Ints, NumPy arrays, or Python scalars (immediates)
-    gradient : whether the gradient is compared too (False at integer inputs, kinks, ...)
+    gradient : whether the gradient is compared too (False for integer inputs)
+    smooth : whether a derivative exists there (False for ties, where the gradient is a convention)
     """
 
     inputs: tuple[Any, ...]
@@ -33,9 +34,13 @@ class Sample:
     low: float = -1.0
     high: float = 1.0
     gradient: bool = True
+    smooth: bool = True
 
     def arrays(self, name: str, dtype: str | None = None) -> list[Any]:
-        """The inputs, the same in every process: seeded by `name` and the sample itself. `dtype` replaces a float dtype."""
+        """The inputs, the same in every process: seeded by `name` and the sample itself.
+
+        `dtype` replaces a float dtype.
+        """
         seed = zlib.crc32(f"{name}{self.inputs!r}{sorted(self.attributes.items())!r}{self.dtype}".encode())
         generator = np.random.RandomState(seed)
         return [self._array(item, generator, dtype) for item in self.inputs]
@@ -66,11 +71,15 @@ def sample(
     low: float = -1.0,
     high: float = 1.0,
     gradient: bool = True,
+    smooth: bool = True,
     attrs: dict[str, Any] | None = None,
     **attributes: Any,
 ) -> Sample:
-    """`sample((4, 5), axis=1)`: one call with a random (4, 5) array. `attrs=` holds attributes named like our own keywords (dtype)."""
-    return Sample(inputs, {**attributes, **(attrs or {})}, dtype, low, high, gradient)
+    """`sample((4, 5), axis=1)`: one call with a random (4, 5) array.
+
+    `attrs=` holds attributes named like our own keywords (dtype).
+    """
+    return Sample(inputs, {**attributes, **(attrs or {})}, dtype, low, high, gradient, smooth)
 
 
 def ints(shape: tuple[int, ...], low: int = 0, high: int = 10, dtype: str = "float32") -> Ints:

@@ -1,4 +1,4 @@
-"""Cutting and joining: slice, slice_axis, slice_like, Concat, stack, SliceChannel, and the operators of their gradients."""
+"""Cutting and joining: slice, slice_axis, slice_like, Concat, stack, SliceChannel, and their gradients."""
 
 from __future__ import annotations
 

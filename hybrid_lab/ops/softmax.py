@@ -112,7 +112,10 @@ class Softmin(Softmax, name="softmin"):
 
 
 class LogSoftmax(_SoftmaxLike, name="log_softmax"):
-    """The logarithm of softmax, without its rounding: y = x / t - log(sum(exp(x / t))). data : floating; returns : as data."""
+    """The logarithm of softmax, without its rounding: y = x / t - log(sum(exp(x / t))).
+
+    data : floating; returns : as data.
+    """
 
     def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         shifted = self._shifted(data, out, scratch)
@@ -166,7 +169,10 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
 
 
 class OneHotSubtract(Operator, name="_one_hot_subtract"):
-    """data with 1 taken from the entry that label names in each row. data : (n, classes); label : (n,); returns : as data."""
+    """data with 1 taken from the entry that label names in each row.
+
+    data : (n, classes); label : (n,); returns : as data.
+    """
 
     mxnet = None
     samples = [sample((3, 4), ints((3,), 0, 4))]

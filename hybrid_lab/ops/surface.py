@@ -1,4 +1,4 @@
-"""User-facing functions made from the records: real signatures, docstrings and argument handling for nd, sym and array methods."""
+"""User-facing functions made from the records: signatures, docstrings, argument handling for nd, sym and methods."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def split_arguments(
 ) -> tuple[Operator, list[Any]]:
     """Sort a call's arguments into the bound operator and its list of inputs.
 
-    Positional arguments are inputs first, attributes in their declared order after them; keywords are either. None for an input
+    Positional arguments are inputs first, attributes in their declared order after them; keywords are either. None for
+    an input
     counts as left out. Attributes of MXNet that mean nothing here (cudnn_off, workspace, ctx ...) are dropped.
     """
     if record.variadic:
@@ -43,7 +44,8 @@ def split_arguments(
         extra = args[len(names) :]
         if len(extra) > len(visible):
             raise AttributeSpecError(
-                f"{record.name} takes {len(names)} inputs and {len(visible)} attributes, {len(args)} arguments were given"
+                f"{record.name} takes {len(names)} inputs and {len(visible)} attributes, "
+                f"{len(args)} arguments were given"
             )
         attributes.update(zip(visible, extra, strict=False))
     for key, value in keywords.items():

@@ -1,0 +1,56 @@
+"""The samples of all records as test cases: parametrization, inputs, tolerances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hybrid_lab import ops
+from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.sample import Sample
+
+RNG = (7, 3)
+
+
+class Case:
+    """One sample of one record, bound in training mode."""
+
+    def __init__(self, record: Any, sample: Sample, number: int):
+        self.record, self.sample, self.number = record, sample, number
+        self.id = f"{record.name}-{number}"
+
+    def __repr__(self) -> str:
+        return f"{self.record.name}({self.sample})"
+
+    @property
+    def op(self) -> Any:
+        return self.record.bind(**self.sample.attributes).bind_mode(True)
+
+    def inputs(self, dtype: str | None = None) -> list[Any]:
+        return self.sample.arrays(self.record.name, dtype)
+
+    def outputs(self, inputs: list[Any] | None = None) -> tuple[np.ndarray, ...]:
+        return run_kernel(self.op, self.inputs() if inputs is None else inputs, rng=RNG)
+
+
+CASES = [Case(record, sample, number) for record in ops.records() for number, sample in enumerate(record.samples)]
+
+
+def each_sample(condition: Any = lambda case: True) -> Any:
+    """Parametrize a test over the samples of all records that fulfil a condition."""
+    chosen = [case for case in CASES if condition(case)]
+    return pytest.mark.parametrize("case", chosen, ids=[case.id for case in chosen])
+
+
+def close(actual: Any, expected: Any, tolerance: float = 1e-5) -> None:
+    """Equal up to a tolerance relative to the largest expected value; float16 up to its own rounding."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape
+    if actual.dtype == np.float16 or expected.dtype == np.float16:
+        tolerance = max(tolerance, 2e-3)
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+    scale = max(np.max(np.abs(expected[np.isfinite(expected)]), initial=0.0), 1e-30)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * max(scale, 1e-3))

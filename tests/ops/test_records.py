@@ -1,0 +1,207 @@
+"""What holds for every record, on its samples: inference, out, aliasing, gradients, lowerings, ONNX, attributes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hybrid_lab import ops
+from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
+from hybrid_lab.ops.namespace import F
+from hybrid_lab.ops.run import infer, run_gradient, run_kernel
+from tests.ops.cases import CASES, RNG, Case, close, each_sample
+from tests.ops.onnx_model import NotImplementedByRuntime, run_model
+
+
+@pytest.mark.parametrize("record", ops.records(), ids=lambda record: record.name)
+def test_every_record_is_documented_and_sampled(record):
+    assert record.__doc__ and record.samples
+    assert record.family
+
+
+@each_sample()
+def test_inferred_shapes_and_dtypes_are_the_real_ones(case: Case):
+    inputs = case.inputs()
+    shapes = tuple(np.shape(item) for item in inputs)
+    assert infer(case.op, shapes, tuple(getattr(item, "dtype", None) for item in inputs)) == (
+        tuple(y.shape for y in case.outputs(inputs)),
+        tuple(y.dtype for y in case.outputs(inputs)),
+    )
+
+
+@each_sample()
+def test_complete_agrees_with_the_sample(case: Case):
+    shapes = tuple(np.shape(item) for item in case.inputs())
+    assert tuple(case.op.complete(*shapes)) == shapes
+
+
+@each_sample()
+def test_kernels_leave_their_inputs_alone(case: Case):
+    inputs = case.inputs()
+    case.outputs(inputs)
+    for item, fresh in zip(inputs, case.inputs()):
+        np.testing.assert_array_equal(item, fresh)
+
+
+@each_sample()
+def test_out_is_filled_and_returned(case: Case):
+    expected = case.outputs()
+    memory = tuple(np.full(y.shape, 77).astype(y.dtype) for y in expected)
+    given = run_kernel(case.op, case.inputs(), out=memory, rng=RNG)
+    for target, y, wanted in zip(memory, given, expected):
+        assert y is target or np.shares_memory(y, target)
+        np.testing.assert_array_equal(target, wanted)
+
+
+@each_sample()
+def test_out_need_not_be_contiguous(case: Case):
+    expected = case.outputs()
+    memory = tuple(np.zeros((2, *y.shape[::-1]), y.dtype)[1].T for y in expected)
+    run_kernel(case.op, case.inputs(), out=memory, rng=RNG)
+    for target, wanted in zip(memory, expected):
+        np.testing.assert_array_equal(target, wanted)
+
+
+@each_sample(lambda case: case.record.alias_safe)
+def test_out_may_be_any_input_of_its_shape_and_dtype(case: Case):
+    expected = case.outputs()[0]
+    for index in range(len(case.inputs())):
+        inputs = case.inputs()
+        target = inputs[index]
+        if not isinstance(target, np.ndarray) or (target.shape, target.dtype) != (expected.shape, expected.dtype):
+            continue
+        run_kernel(case.op, inputs, out=(target,), rng=RNG)
+        np.testing.assert_array_equal(target, expected)
+
+
+@each_sample(lambda case: case.record.view)
+def test_views_share_memory_with_the_first_input(case: Case):
+    inputs = case.inputs()
+    assert np.shares_memory(case.outputs(inputs)[0], inputs[0])
+
+
+@each_sample(lambda case: case.record.shape_only)
+def test_shape_only_inputs_are_not_read(case: Case):
+    inputs = case.inputs()
+    stubs = [
+        item if case.op.reads_values(index) else np.broadcast_to(np.zeros((), item.dtype), item.shape)
+        for index, item in enumerate(inputs)
+    ]
+    for y, wanted in zip(case.outputs(stubs), case.outputs(inputs)):
+        np.testing.assert_array_equal(y, wanted)
+
+
+def _differentiable_inputs(case: Case, inputs: list) -> list[int]:
+    return [i for i, item in enumerate(inputs) if isinstance(item, np.ndarray) and item.dtype == np.float64]
+
+
+#: Gradients that are MXNet's on purpose and not the derivative of the output.
+_NOT_THE_DERIVATIVE = {"BlockGrad", "make_loss"}
+
+
+@each_sample(
+    lambda case: (
+        case.record.differentiable
+        and case.sample.gradient
+        and case.sample.smooth
+        and case.sample.dtype == "float32"
+        and case.record.name not in _NOT_THE_DERIVATIVE
+    )
+)
+def test_gradient_is_the_numeric_derivative(case: Case):
+    op, inputs = case.op, case.inputs("float64")
+    outputs = run_kernel(op, inputs, rng=RNG)
+    visible = outputs[: op.num_visible]
+    if any(y.dtype != np.float64 for y in visible):
+        pytest.skip("the output dtype is fixed")
+    generator = np.random.RandomState(5)
+    heads = [generator.uniform(-1, 1, y.shape) for y in visible]
+    gradients = run_gradient(op, F, inputs, outputs, heads)
+    assert len(gradients) == len(inputs)
+
+    def loss(values: list) -> float:
+        given = run_kernel(op, values, rng=RNG)[: op.num_visible]
+        return float(sum((y * head).sum() for y, head in zip(given, heads)))
+
+    step = 1e-6
+    for index in _differentiable_inputs(case, inputs):
+        gradient = gradients[index]
+        numeric = np.zeros(inputs[index].size)
+        for place in range(inputs[index].size):
+            values = []
+            for sign in (1, -1):
+                moved = [np.array(item) if i == index else item for i, item in enumerate(inputs)]
+                moved[index].reshape(-1)[place] += sign * step
+                values.append(loss(moved))
+            numeric[place] = (values[0] - values[1]) / (2 * step)
+        if gradient is None:
+            assert not op.reads_values(index) or np.abs(numeric).max(initial=0) < 1e-6 or index in _parameters(op)
+            continue
+        assert gradient.shape == inputs[index].shape
+        close(gradient.reshape(-1), numeric, 1e-6)
+
+
+def _parameters(op) -> list[int]:
+    """Inputs without a gradient on purpose: auxiliary states, and operators that are gradients themselves."""
+    names = op.names()
+    return [i for i, name in enumerate(names) if name in op.aux_names] + (list(range(9)) if op.mxnet is None else [])
+
+
+@each_sample(lambda case: case.record.lower is not ops.Operator.lower and not case.record.random)
+def test_lowering_equals_the_kernel(case: Case):
+    lowered = case.op.lower(F, *case.inputs())
+    lowered = lowered if isinstance(lowered, tuple) else (lowered,)
+    for y, wanted in zip(lowered, case.outputs()):
+        close(y, wanted)
+
+
+@each_sample(lambda case: case.record.onnx is not None)
+def test_onnx_equals_numpy(case: Case):
+    inputs = case.inputs()
+    try:
+        outputs = run_model(case.op, inputs)
+    except (Unmappable, NotImplementedByRuntime) as reason:
+        if case.sample.dtype == "float32" and not isinstance(reason, Unmappable):
+            raise
+        pytest.skip(str(reason))
+    expected = case.outputs(inputs)
+    assert len(outputs) == len(expected)
+    for y, wanted in zip(outputs, expected):
+        assert y.dtype == wanted.dtype
+        close(y, wanted)
+
+
+@pytest.mark.parametrize("record", ops.records(), ids=lambda record: record.name)
+def test_unknown_attributes_are_refused(record):
+    with pytest.raises(AttributeSpecError, match=f"{record.name}: unknown attribute no_such"):
+        record.bind(no_such=1)
+
+
+@pytest.mark.parametrize("record", [r for r in ops.records() if r.fields], ids=lambda record: record.name)
+def test_attributes_that_cannot_be_read_are_refused(record):
+    for name in (name for name in record.fields if not name.startswith("_")):
+        if name == "layout":
+            continue
+        with pytest.raises(AttributeSpecError, match=name):
+            record.bind(**{**record.samples[0].attributes, name: object()})
+
+
+@each_sample(lambda case: bool(case.sample.attributes))
+def test_attributes_survive_mxnets_strings(case: Case):
+    written = {key: str(value) for key, value in case.sample.attributes.items()}
+    assert case.record.bind(**written) is case.record.bind(**case.sample.attributes)
+
+
+@each_sample()
+def test_instances_are_interned_and_survive_a_copy(case: Case):
+    import copy
+    import pickle
+
+    op = case.record.bind(**case.sample.attributes)
+    assert copy.deepcopy(op) is op is pickle.loads(pickle.dumps(op))
+
+
+def test_samples_differ_from_one_another():
+    for record in ops.records():
+        texts = [repr(case.sample) for case in CASES if case.record is record]
+        assert len(set(texts)) == len(texts), record.name
