@@ -1,0 +1,144 @@
+"""`hybrid-lab inspect`, `verify` and `diff`: looking at .hlab archives without loading a model."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..formats.archive.container import Container
+    from ..formats.archive.tree import BlockRecord
+
+
+def add_commands(commands) -> None:
+    """Register `inspect`, `verify` and `diff`."""
+    inspect = commands.add_parser("inspect", help="blocks, graphs and tensors of an archive", allow_abbrev=False)
+    inspect.add_argument("archive", type=Path)
+    inspect.add_argument("--tensors", action="store_true", help="also list every tensor")
+    inspect.add_argument("--json", action="store_true", help="print manifest and tree as JSON")
+    inspect.set_defaults(run=run_inspect)
+
+    verify = commands.add_parser(
+        "verify", help="check every byte of archives against their digests", allow_abbrev=False
+    )
+    verify.add_argument("archives", nargs="+", metavar="archive", type=Path)
+    verify.set_defaults(run=run_verify)
+
+    diff = commands.add_parser(
+        "diff",
+        help="what differs between two archives",
+        description="Exit status: 0 equal, 1 different, 2 an archive that cannot be read.",
+        allow_abbrev=False,
+    )
+    diff.add_argument("first", type=Path)
+    diff.add_argument("second", type=Path)
+    diff.set_defaults(run=run_diff)
+
+
+def printable(text: str) -> str:
+    """Text from a file as one line: control characters, which could steer a terminal, are escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def run_inspect(arguments: Namespace) -> int:
+    """Print what an archive holds; of the contents only the tree and the tensors' headers are read."""
+    from ..formats.archive import layout
+    from ..formats.archive.container import Container
+
+    archive = Container.open(arguments.archive)
+    if arguments.json:
+        print(json.dumps({"manifest": archive.manifest, "tree": archive.read_json(layout.TREE)}, indent=2))
+    else:
+        for line in describe(archive, arguments.tensors):
+            print(printable(line))
+    return 0
+
+
+def describe(archive: Container, with_tensors: bool = False) -> Iterator[str]:
+    """An archive in lines of text: its header, the tree of blocks, the graphs, the tensors."""
+    from ..formats.archive import layout, tree
+
+    blocks = tree.from_json(archive.read_json(layout.TREE), archive.path)
+    size = sum(record["size"] for record in archive.manifest["members"].values())
+    yield f"{archive.path}: schema {archive.manifest['schema']}, {len(archive.names)} members, {_bytes(size)}"
+    for key, value in archive.manifest.items():
+        if key not in ("format", "schema", "reader", "members") and isinstance(value, str | int | float):
+            yield f"  {key}: {value}"
+    yield ""
+    seen: set[int] = set()
+    for path, block in blocks.places():
+        depth = path.count(".") + 1 if path else 0
+        yield "  " * depth + _block(path, block, shared=block.id in seen)
+        seen.add(block.id)
+    graphs = [name for name in archive.names if name.startswith("graphs/")]
+    yield ""
+    yield f"{len(graphs)} graph{'s' * (len(graphs) != 1)}"
+    for name in graphs:
+        nodes = archive.read_json(name).get("nodes", [])
+        operators = sum(node.get("op") != "null" for node in nodes)
+        yield f"  {name.removeprefix('graphs/').removesuffix('.json')}: {operators} operators"
+    for member in archive.names:
+        if member.endswith(".safetensors"):
+            tensors = archive.tensors(member)
+            values = sum(_count(info.shape) for info in tensors.infos.values())
+            yield f"{member}: {len(tensors)} tensors, {values:,} values"
+            if with_tensors:
+                for name, info in tensors.infos.items():
+                    yield f"  {name}  {info.dtype.name}{list(info.shape)}"
+
+
+def _block(path: str, block: BlockRecord, shared: bool) -> str:
+    name = path.rpartition(".")[2] or block.prefix.rstrip("_") or "the model"
+    notes = [{"plain": "not hybrid", "hybrid": "hybrid", "symbol": "from a graph"}[block.kind]]
+    notes += ["hybridized"] if block.active else []
+    notes += [f"shared with {block.path or 'the root'}"] if shared else []
+    notes += [f"{len(block.graphs)} graph{'s' * (len(block.graphs) != 1)}"] if block.graphs else []
+    return f"{name}: {block.class_name} ({', '.join(notes)})"
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def run_verify(arguments: Namespace) -> int:
+    """Check archives completely; status 1 if any is damaged, and all of them are reported."""
+    from ..diagnostics import ArchiveError
+    from ..formats.archive.container import Container
+
+    status = 0
+    for path in arguments.archives:
+        try:
+            archive = Container.open(path)
+            archive.verify()
+            print(f"{path}: intact, {len(archive.names)} members, every byte matches its digest")
+        except ArchiveError as error:
+            print(printable(f"{path}: {error}"))
+            status = 1
+    return status
+
+
+def run_diff(arguments: Namespace) -> int:
+    """Print the differences, one a line."""
+    from ..formats.archive.container import Container
+    from ..formats.archive.difference import diff
+
+    differences = diff(Container.open(arguments.first), Container.open(arguments.second))
+    for difference in differences:
+        print(printable(str(difference)))
+    if not differences:
+        print("no differences")
+    return 1 if differences else 0
