@@ -107,7 +107,8 @@ def _resolve_late(cls: SourceClass, shared: dict[str, Value]) -> None:
     for node, base in zip(cls.node.bases, cls.bases, strict=True):
         value = shared.get(getattr(node, "id", "")) if base is None else None
         bases.append(base if value is None else value.ref if isinstance(value.ref, SourceClass | str) else None)
-    cls.bases = tuple(base for base in bases)
+    # `class A(A)` in a re-run cell means an older A, which is not to be had from the text.
+    cls.bases = tuple(None if isinstance(base, SourceClass) and cls in base.mro() else base for base in bases)
 
 
 def _findings_of(source: Source, classes: list[SourceClass], target: str | None) -> list[Finding]:
@@ -117,9 +118,7 @@ def _findings_of(source: Source, classes: list[SourceClass], target: str | None)
     found: list[tuple[Finding, bool]] = []
     for cls in classes:
         if cls.hybrid:
-            checker = Taint()
-            checker.check_class(cls)
-            found += _as_findings(checker)
+            found += _check_class(cls)
     own = [finding for finding, _ in found if finding.file == source.file]
     kept = silence(own, source, comments)
     elsewhere = [finding for finding, _ in found if finding.file != source.file and finding.file != "<context>"]
@@ -147,15 +146,26 @@ def _check_classes(subjects: list[tuple[type, Any, str | None]], target: str | N
         for index, member in enumerate(chain):
             if index and "hybrid_forward" in chain[0].own_methods:
                 break
-            checker = Taint()
-            checker.check_class(member)
-            for finding, portability in _as_findings(checker):
+            for finding, portability in _check_class(member):
                 if not portability or target == "mxnet":
                     found.append(finding if path is None else _with_block(finding, path))
             touched.setdefault(member.source.file, (member.source, []))[1].append(member)
             if index == 0 and ("hybrid_forward" in member.own_methods or "forward" in member.own_methods):
                 break
     return _ordered(_silenced(found, touched))
+
+
+def _check_class(cls: SourceClass) -> list[tuple[Finding, bool]]:
+    """(finding, whether it only matters for MXNet) for everything found in a class."""
+    checker = Taint()
+    try:
+        checker.check_class(cls)
+    except RecursionError:
+        record = rules.get("HL199")
+        message = f"class {cls.name} is nested too deeply to be checked."
+        mark = Mark(cls.node, message=message)
+        return [*_as_findings(checker), (_finding(mark, record, cls.source, checker.style), False)]
+    return _as_findings(checker)
 
 
 def _silenced(findings: list[Finding], touched: dict[str, tuple[Source, list[SourceClass]]]) -> list[Finding]:

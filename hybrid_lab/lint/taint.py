@@ -452,7 +452,10 @@ class Taint(Calls):
         self.quiet += 1
         frame = Frame(None, module, module.source, module.names)
         self.frames.append(frame)
-        self.run(module.source.tree.body)
+        try:
+            self.run(module.source.tree.body)
+        except RecursionError:
+            del self.frames[1:]  # an expression nested too deeply; what was learnt so far holds
         # Branches replace the environment; what they found belongs to the module.
         module.names.update(frame.env)
         self.frames.pop()

@@ -178,7 +178,7 @@ class ChildInForward(Rule):
     defaults = {"type": "nn.Dense", "method": "hybrid_forward"}
 
     def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
-        if checking.value(node).kind is Kind.BLOCK and checking.value(node.func).kind in (Kind.CLASS, Kind.MODULE):
+        if checking.value(node).site == id(node):
             yield checking.mark(node, type=checking.text(node.func), method=checking.style)
 
 
