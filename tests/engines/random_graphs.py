@@ -102,7 +102,7 @@ class Generator:
         rank = self.choice((2, 2, 3, 4))
         for _ in range(self.random.randint(1, 4)):
             self.fresh_input(self.shape(rank), "data")
-        steps = self.random.randint(2, 15)
+        steps = self.random.randint(2, 32)
         moves: list[Callable[[], None]] = [
             self.unary,
             self.unary,
@@ -124,7 +124,7 @@ class Generator:
         while len(self.numbers) - len(self.inputs) < steps:
             self.choice(moves)()
         outputs = [self.pool[-1]]
-        for _ in range(self.random.randint(0, 3)):
+        for _ in range(self.random.randint(0, 4)):
             outputs.append(self.choice(self.pool))
         return Case(Graph(self.inputs, outputs, draws=self.draws, name="random"), self.arrays)
 
@@ -149,7 +149,10 @@ class Generator:
     def add(
         self, name: str, *inputs: Any, draw: bool = False, keep: bool = True, **attributes: Any
     ) -> tuple[Value, ...]:
-        """Append an operator; results that grow large are squashed."""
+        """Append an operator; results that grow large are scaled down.
+
+        A saturated tanh or exp would make the comparison one of rounding errors.
+        """
         op = get(name).bind(**attributes)
         number = None
         if draw:
@@ -164,8 +167,9 @@ class Generator:
         visible = node.outputs[: op.num_visible]
         if keep:
             for value in visible:
-                if self.numbers[value].size and np.abs(self.numbers[value]).max() > 4:
-                    value = self.add("tanh", value, keep=False)[0]
+                largest = float(np.abs(self.numbers[value]).max(initial=0))
+                if largest > 2:
+                    value = self.add("broadcast_mul", value, round(1 / largest, 3), keep=False)[0]
                 self.pool.append(value)
         return visible
 
@@ -174,7 +178,7 @@ class Generator:
         options = [value for value in self.pool if rank is None or self.numbers[value].ndim == rank]
         if not options:
             return self.fresh_input(self.shape(rank or 2), "data")
-        return self.choice(options[-4:] if self.random.rand() < 0.6 else options)
+        return self.choice(options[-3:] if self.random.rand() < 0.8 else options)
 
     def of(self, value: Value) -> tuple[int, ...]:
         return self.numbers[value].shape

@@ -176,7 +176,7 @@ def test_names_from_files_cannot_become_code():
 
 def test_the_program_and_the_report_can_be_read():
     executable = compiled(graph_of(lambda F, x, w: F.relu(F.exp(x) * w), (2, 3), (3,), name="net.head"))
-    assert "multiply(t0, x_x1, t0)" in executable.report.program
+    assert "multiply(t0, x_x1, out=t0)" in executable.report.program
     assert "# %1: f32[2,3] = broadcast_mul(%0, %x1)" in executable.report.program
     assert str(executable.report).startswith("net.head: 3 operators (3 on numpy), engine numpy, compiled in")
     data = executable.report.data()

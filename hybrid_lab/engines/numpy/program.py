@@ -212,8 +212,7 @@ class _Writer:
             dtype = node.outputs[0].dtype
             kernel = self._bind(_identifier(direct.__name__), direct)
             operands = [self._operand(item, dtype) for item in node.inputs]
-            out = str(targets[0]) if isinstance(direct, np.ufunc) else f"out={targets[0]}"
-            self._emit(f"{kernel}({', '.join([*operands, out])})", node)
+            self._emit(f"{kernel}({', '.join(operands)}, out={targets[0]})", node)
             return
         kernel = self._bind(_identifier(node.op.name), node.op.numpy, node.op)
         arguments = [self._operand(item) for item in node.inputs]
