@@ -141,6 +141,7 @@ oracle: $(ORACLE)/.installed
 
 # Every tests/golden/**/make_*.py writes beside itself. oneDNN is off: its convolutions round differently.
 golden: oracle
+	@"$(PY)" tests/golden/ops/export_samples.py
 	@for script in $$(find tests/golden -name 'make_*.py' | sort); do echo "== $$script"; \
 	  (cd $$(dirname $$script) && MXNET_MKLDNN_ENABLED=0 "$(abspath $(ORACLE))/bin/python" $$(basename $$script)) || exit 1; done
 

@@ -1,4 +1,4 @@
-"""Random operators: uniform, normal, Dropout; numbers are Philox words at (seed, draw, element), see philox."""
+"""Random operators: uniform, normal, whole numbers, shuffle, Dropout; made of Philox words, see philox."""
 
 from __future__ import annotations
 
@@ -78,6 +78,58 @@ class RandomNormal(_Sampled, name="random_normal", aliases=("_random_normal", "n
             numbers *= numbers.dtype.type(self.scale)
             numbers += numbers.dtype.type(self.loc)
         return into(numbers.reshape(self.shape), out)
+
+
+class RandomIntegers(_Sampled, name="random_randint", aliases=("_random_randint", "randint")):
+    """Independent whole numbers, uniform in [low, high); int32 (default) or int64."""
+
+    low: int
+    high: int
+    shape: Shape = (1,)
+    dtype: DType | None = None
+    mxnet = "_random_randint"
+    samples = [
+        sample(shape=(3, 4), low=-3, high=5),
+        sample(attrs={"shape": (5,), "low": 0, "high": 1 << 32, "dtype": "int64"}),
+    ]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return np.dtype(self.attributes["dtype"] or "int32")
+
+    def check(self) -> None:
+        if self.infer_type().name not in ("int32", "int64"):
+            raise AttributeSpecError(f"{self.name}: dtype {self.infer_type().name}; int32 and int64 numbers are made")
+        if not 0 < self.high - self.low <= 1 << 32:
+            raise AttributeSpecError(
+                f"{self.name}: low={self.low}, high={self.high}; high must be greater than low, by 2^32 at most"
+            )
+        limits = np.iinfo(self.infer_type())
+        if self.low < limits.min or self.high - 1 > limits.max:
+            raise AttributeSpecError(f"{self.name}: [{self.low}, {self.high}) does not fit {self.infer_type().name}")
+
+    def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+        # The high half of word * span: each number has the same share of the 2^32 words, give or take one.
+        numbers = philox.words(*_key(rng), prod(self.shape)).astype(np.uint64)
+        numbers *= np.uint64(self.high - self.low)
+        numbers >>= np.uint64(32)
+        signed = numbers.astype(np.int64) + self.low
+        return into(signed.astype(self.infer_type()).reshape(self.shape), out)
+
+
+class Shuffle(Operator, name="_shuffle", aliases=("shuffle",)):
+    """The rows of data (along the first axis) in random order. data : (n, ...); returns : as data."""
+
+    random = True
+    samples = [sample((6, 2), gradient=False)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        if not data:
+            raise ShapeError("shuffle: an array without dimensions has no rows")
+        return data
+
+    def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+        order = np.argsort(philox.words(*_key(rng), len(data)), kind="stable")
+        return into(data[order], out)
 
 
 def _mask_shape(name: str, data: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,0 +1,62 @@
+"""Write the records' samples to samples.npz, for make_ops.py to run in the real MXNet. Needs this project's environment.
+
+python tests/golden/ops/export_samples.py && MXNET_MKLDNN_ENABLED=0 .oracle/bin/python tests/golden/ops/make_ops.py
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parents[2]))
+
+from hybrid_lab.formats.mxnet.operator_names import SCALAR_FORMS  # noqa: E402
+from hybrid_lab.ops.sample import Ints  # noqa: E402
+from tests.ops.cases import CASES, Case  # noqa: E402
+
+
+def comparable(case: Case) -> bool:
+    """Whether MXNet has the operator and gives the same numbers every time."""
+    return case.record.mxnet is not None and not case.record.random
+
+
+def mxnet_call(case: Case) -> tuple[str, dict[str, str], list[np.ndarray]]:
+    """The name, attributes and arrays with which MXNet computes the case; a number among the inputs becomes an attribute."""
+    name, inputs = case.record.mxnet, case.inputs()
+    attributes = {key: str(case.op.attributes[key]) for key in case.sample.attributes}
+    for position, item in enumerate(inputs):
+        if not isinstance(item, np.ndarray):
+            form = SCALAR_FORMS[name]
+            name = form.right if position == 0 else form.left
+            attributes["scalar"] = str(item)
+    return name, attributes, [item for item in inputs if isinstance(item, np.ndarray)]
+
+
+def main() -> None:
+    calls, arrays = [], {}
+    for case in filter(comparable, CASES):
+        name, attributes, inputs = mxnet_call(case)
+        calls.append(
+            {
+                "id": case.id,
+                "family": case.record.family,
+                "operator": name,
+                "attributes": attributes,
+                "inputs": len(inputs),
+                "whole": [index for index, item in enumerate(case.sample.inputs) if isinstance(item, Ints)],
+                "aux": [i for i, given in enumerate(case.op.names()) if given in case.record.aux_names],
+                "gradient": case.sample.gradient and case.record.differentiable,
+                "variadic": case.record.variadic,
+            }
+        )
+        arrays.update({f"{case.id}/{index}": item for index, item in enumerate(inputs)})
+    np.savez_compressed(FOLDER / "samples.npz", calls=json.dumps(calls), **arrays)
+    print(f"{len(calls)} samples")
+
+
+if __name__ == "__main__":
+    main()

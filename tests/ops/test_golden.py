@@ -1,0 +1,93 @@
+"""Every sample gives the outputs, gradients and auxiliary states that the real MXNet 1.9.1 gave, or is a listed difference."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hybrid_lab.ops.namespace import F
+from hybrid_lab.ops.run import run_gradient
+from tests.golden.ops.export_samples import comparable, mxnet_call
+from tests.ops.cases import CASES, Case, close, each_sample
+
+FOLDER = Path(__file__).parent.parent / "golden" / "ops"
+
+#: Cases of which MXNet's answer is not ours on purpose.
+DIFFERENT: dict[str, str] = {
+    "LeakyReLU-3": "MXNet's gradient of selu multiplies the output by the scale once more; ours is the derivative",
+}
+#: Cases that MXNet refuses.
+REFUSED: dict[str, str] = {
+    "transpose-2": "negative axes",
+    "dot-8": "float16 on a CPU",
+    "FullyConnected-4": "float16 on a CPU",
+}
+
+
+@cache
+def golden(family: str) -> dict[str, np.ndarray]:
+    with np.load(FOLDER / f"{family}.npz") as file:
+        return dict(file)
+
+
+@cache
+def exported() -> tuple[dict[str, dict], dict[str, np.ndarray]]:
+    with np.load(FOLDER / "samples.npz") as file:
+        arrays = dict(file)
+    return {call["id"]: call for call in json.loads(str(arrays.pop("calls")))}, arrays
+
+
+def heads(y: np.ndarray) -> np.ndarray:
+    """The head gradients of make_ops.py."""
+    return (((np.arange(y.size) * 7919) % 41 - 20) / 16.0).reshape(y.shape).astype(y.dtype)
+
+
+@each_sample(comparable)
+def test_the_golden_data_belongs_to_this_sample(case: Case):
+    calls, arrays = exported()
+    name, attributes, inputs = mxnet_call(case)
+    call = calls[case.id]
+    assert (call["operator"], call["attributes"]) == (name, attributes), "run tests/golden/ops/export_samples.py again"
+    for index, item in enumerate(inputs):
+        np.testing.assert_array_equal(arrays[f"{case.id}/{index}"], item)
+
+
+@each_sample(comparable)
+def test_agrees_with_mxnet(case: Case):
+    answers = golden(case.record.family)
+    if case.id in DIFFERENT:
+        pytest.skip(DIFFERENT[case.id])
+    if f"{case.id}/error" in answers:
+        assert case.id in REFUSED, str(answers[f"{case.id}/error"])
+        return
+    op, inputs = case.op, case.inputs()
+    outputs = case.outputs(inputs)
+    visible = outputs[: op.num_visible]
+    for index, y in enumerate(visible):
+        expected = answers[f"{case.id}/y{index}"]
+        assert y.dtype == expected.dtype
+        close(y, expected)
+    aux = op.aux(F, tuple(inputs), outputs)
+    for index, name in enumerate(op.names()):
+        if f"{case.id}/aux{index}" in answers and case.sample.gradient:
+            close(aux.get(name, inputs[index]), answers[f"{case.id}/aux{index}"])
+    if not case.sample.gradient or not case.record.differentiable:
+        return
+    gradients = run_gradient(op, F, inputs, outputs, [heads(y) for y in visible])
+    arrays = [index for index, item in enumerate(inputs) if isinstance(item, np.ndarray)]
+    for number, index in enumerate(arrays):
+        expected = answers.get(f"{case.id}/dx{number}")
+        if expected is not None and not op.reads_values(index) and not expected.any():
+            continue  # MXNet answers zeros where only the shape counts, we answer nothing
+        if expected is not None:
+            assert gradients[index] is not None and gradients[index].dtype == expected.dtype
+            close(gradients[index], expected, 1e-4)
+
+
+def test_listed_cases_exist():
+    known = {case.id for case in CASES}
+    assert set(DIFFERENT) | set(REFUSED) <= known
