@@ -69,3 +69,8 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+if "IPython" in sys.modules:
+    # Under a running IPython the lab's hooks are registered once; HYBRID_LAB_NO_HOOKS=1 opts out.
+    from hybrid_lab.lab.hooks import register_when_interactive
+
+    register_when_interactive()

@@ -1,0 +1,150 @@
+"""Session: answers the front end's requests about the models of one kernel, one method per request."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Callable
+from importlib.resources import files as resources
+from typing import Any
+
+from hybrid_lab._version import __version__
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.lab import actions, files
+from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, model_findings
+from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.graph_view import graph_view
+from hybrid_lab.lab.registry import Entry, Registry, model_data
+from hybrid_lab.lab.schema import PROTOCOL
+from hybrid_lab.lab.tree import block_tree
+
+#: progress(text, done, total)
+Progress = Callable[[str, int, int], None]
+
+
+class Session:
+    """namespace : the user's variables; changed : called after a request changed a model; subshells : see `hello`"""
+
+    def __init__(self, namespace: Callable[[], dict[str, Any]], changed: Callable[[], None], subshells: bool = False):
+        self.registry = Registry(namespace)
+        self.notes: list[str] = []
+        self.busy = False
+        self._namespace, self._changed, self._subshells = namespace, changed, subshells
+
+    def answer(self, kind: str, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        """The reply's body. Raises RequestError, with code `failed` for whatever else goes wrong."""
+        try:
+            return getattr(self, f"_on_{kind}")(body, progress)
+        except RequestError:
+            raise
+        except HybridLabError as error:
+            raise RequestError("failed", str(error)) from error
+        except OSError as error:
+            raise RequestError("failed", f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")) from error
+        except Exception as error:
+            raise RequestError("failed", f"{type(error).__name__}: {error}", "This is a fault of hybrid_lab; please report it.") from error
+
+    # -- reading ---------------------------------------------------------------------------------------------------------
+
+    def _on_hello(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        from hybrid_lab import engines
+
+        return {
+            "kernel": __version__,
+            "protocol": PROTOCOL,
+            "python": platform.python_version(),
+            "host": actions.host(),
+            "folder": str(files.folder()),
+            "engine": engines.default().name,
+            "subshells": self._subshells,
+        }
+
+    def models(self) -> dict[str, Any]:
+        """The body of `models`, reply and push."""
+        notes, self.notes = self.notes, []
+        rows = [model_data(entry, len(self.findings(entry))) for entry in self.registry.refresh()]
+        return {"models": rows, "busy": self.busy, "notes": notes}
+
+    def _on_models(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        return self.models()
+
+    def findings(self, entry: Entry) -> list[dict[str, Any]]:
+        """Findings of a model, computed again only when its revision grew."""
+        key = (entry.revision, entry.name)
+        if entry.findings is None or entry.findings_for != key:
+            entry.findings, entry.findings_for = model_findings(entry.block, entry.name), key
+        return entry.findings
+
+    def _on_tree(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        return self.tree(self.registry.get(body["model"]))
+
+    def tree(self, entry: Entry) -> dict[str, Any]:
+        findings = self.findings(entry)
+        root = block_tree(entry.block, entry.name, findings_by_path(findings, entry.name))
+        return {"model": model_data(entry, len(findings)), "root": root}
+
+    def _on_graph(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        entry = self.registry.get(body["model"])
+        try:
+            return graph_view(entry.block, body["path"], body["form"])
+        except KeyError:
+            raise RequestError("unknown-block", f"{entry.name} has no block {body['path']!r}", "Refresh the tree.") from None
+
+    def _on_findings(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        return {"findings": self.findings(self.registry.get(body["model"]))}
+
+    def _on_explain(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        from hybrid_lab.insight import explain
+
+        return {"text": str(explain(self.registry.get(body["model"]).block))}
+
+    def _on_lint(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        return {"cells": lint_cells(body["cells"], body["only"])}
+
+    def _on_archives(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        return actions.archives()
+
+    def _on_asset(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        return {"name": body["name"], "text": asset(body["name"])}
+
+    # -- changing --------------------------------------------------------------------------------------------------------
+
+    def _on_save(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        progress("saving", 0, 0)
+        reply = actions.save(self.registry.get(body["model"]), body["file"], body["overwrite"])
+        self._changed()
+        return reply
+
+    def _on_reload(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        progress("loading", 0, 0)
+        entry = self.registry.get(body["model"])
+        reply = actions.reload(entry, body["file"], body["graphs"])
+        entry.revision += 1
+        self._changed()
+        return reply
+
+    def _on_undo(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        entry = self.registry.get(body["model"])
+        reply = actions.undo(entry, body["undo"])
+        entry.revision += 1
+        self._changed()
+        return reply
+
+    def _on_open(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        progress("loading", 0, 0)
+        net, path = actions.open_archive(body["file"], body["name"], body["replace"], self._namespace())
+        entry = next(entry for entry in self.registry.refresh() if entry.reference() is net)
+        entry.file = path.name
+        self._changed()
+        model = model_data(entry, len(self.findings(entry)))
+        return {"model": model, "path": str(path), "summary": f"{model['blocks']} blocks, {model['graphs']} graphs, bound to {body['name']}"}
+
+
+@functools.lru_cache
+def asset(name: str) -> str:
+    """The text of a JavaScript module that is shipped with the package."""
+    path = resources("hybrid_lab.lab") / "static" / f"{name}.js"
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise RequestError("failed", f"{name}.js is not part of this installation", "Run `make install` in the checkout, or install the wheel.") from None
