@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from hybrid_lab.diagnostics import rules
+from hybrid_lab.diagnostics import capture, rules
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
@@ -167,10 +167,13 @@ class Block:
                 self._warned_containers |= {name}
                 rule = rules.get("HL182")
                 facts = {"attribute": f"self.{name}", "container": type(value).__name__}
-                warnings.warn(
-                    f"HL182: {type(self).__name__}: {rule.format(rule.message, **facts)} "
-                    f"Instead: {rule.format(rule.rewrite, **facts)}",
-                    stacklevel=3,
+                message = rule.format(rule.message, **facts)
+                place = capture()
+                warnings.warn_explicit(
+                    f"HL182: {type(self).__name__}: {message} Instead: {rule.format(rule.rewrite, **facts)}",
+                    UserWarning,
+                    place.file if place else "<unknown>",
+                    place.line if place else 0,
                 )
 
     # -- names -------------------------------------------------------------------------------------------------

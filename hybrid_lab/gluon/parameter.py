@@ -383,7 +383,7 @@ class Parameter:
                 dtype=self._dtype,
                 lr_mult=self.lr_mult,
                 wd_mult=self.wd_mult,
-                init=self.init,
+                init=self.init if isinstance(self.init, str) or callable(getattr(self.init, "dumps", None)) else None,
                 role="param",
             )
         return self._var

@@ -1,0 +1,203 @@
+"""Pictures and tables of graphs: a Graphviz digraph, and one printed line per operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import is_complete
+from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.symbol import Symbol
+
+if TYPE_CHECKING:
+    from graphviz import Digraph
+
+__all__ = ["plot_network", "print_summary"]
+
+_COLORS = {
+    "input": "#8dd3c7",
+    "Convolution": "#fb8072",
+    "FullyConnected": "#fb8072",
+    "Activation": "#ffffb3",
+    "LeakyReLU": "#ffffb3",
+    "BatchNorm": "#bebada",
+    "LayerNorm": "#bebada",
+    "Pooling": "#80b1d3",
+    "Concat": "#fdb462",
+    "Flatten": "#fdb462",
+    "Reshape": "#fdb462",
+    "softmax": "#b3de69",
+    "log_softmax": "#b3de69",
+}
+_OTHER_COLOR = "#fccde5"
+_WEIGHTS = ("_weight", "_bias", "_beta", "_gamma", "_moving_var", "_moving_mean", "_running_var", "_running_mean")
+
+
+def _graph(symbol: Any, shape: Mapping[str, Sequence[int]] | None) -> Graph:
+    """The graph of a Symbol or of a called HybridBlock; with shapes where those of the inputs are given."""
+    known: dict[str, Any] = {}
+    if not isinstance(symbol, Symbol):
+        cache = getattr(symbol, "_graphs", None)
+        neutral = None if cache is None else cache.first()
+        if neutral is None:
+            raise HybridLabError(
+                "a graph is drawn of a Symbol, or of a HybridBlock that was called after hybridize(), "
+                f"not of {symbol!r:.60}"
+            )
+        variables = neutral.graph.inputs[neutral.num_data :]
+        known = {value.node.name: each.shape for value, each in zip(variables, neutral.parameters, strict=True)}
+        symbol = Symbol(neutral.graph.outputs)
+    if shape is None:
+        return symbol._graph()
+    return symbol.inferred(**known, **{name: tuple(size) for name, size in shape.items()})
+
+
+def _is_weight(node: Node) -> bool:
+    return isinstance(node.op, Input) and (node.op.role != "data" or node.name.endswith(_WEIGHTS))
+
+
+def _by(sizes: Sequence[int] | None) -> str:
+    return "x".join(map(str, sizes)) if sizes else "1"
+
+
+def _label(node: Node) -> str:
+    """What stands in a node: the operator with what characterizes it, or an input's name."""
+    op = node.op
+    if isinstance(op, Input):
+        return node.name
+    attributes = op.attributes
+    if op.name == "Convolution":
+        return f"Convolution\n{_by(attributes['kernel'])}/{_by(attributes['stride'])}, {attributes['num_filter']}"
+    if op.name == "FullyConnected":
+        return f"FullyConnected\n{attributes['num_hidden']}"
+    if op.name in ("Activation", "LeakyReLU"):
+        return f"{op.name}\n{attributes['act_type']}"
+    if op.name == "Pooling":
+        size = "global" if attributes["global_pool"] else f"{_by(attributes['kernel'])}/{_by(attributes['stride'])}"
+        return f"Pooling\n{attributes['pool_type']}, {size}"
+    return node.name or op.name
+
+
+def plot_network(
+    symbol: Any,
+    title: str = "plot",
+    save_format: str = "pdf",
+    shape: Mapping[str, Sequence[int]] | None = None,
+    dtype: Mapping[str, Any] | None = None,
+    node_attrs: Mapping[str, str] | None = None,
+    hide_weights: bool = True,
+) -> Digraph:
+    """The graph as a `graphviz.Digraph`: `.source` is its DOT text, `.render()` needs Graphviz's `dot` program.
+
+    symbol : a Symbol, or a HybridBlock that was called after hybridize()
+    shape : input name -> shape; edges are then labelled with the shapes that flow, without the batch
+    dtype : input name -> dtype; edges then show float32 or the input's dtype too
+    node_attrs : Graphviz attributes of all nodes
+    hide_weights : leave parameters out
+    """
+    from graphviz import Digraph
+
+    graph = _graph(symbol, shape)
+    style = {"shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034", "style": "filled"}
+    style.update(node_attrs or {})
+    dot = Digraph(name=title, format=save_format)
+    names = _unique_names(graph)
+    hidden = {node for node in graph.nodes if hide_weights and _is_weight(node)}
+    for node in graph.nodes:
+        if node in hidden:
+            continue
+        own = dict(style)
+        if isinstance(node.op, Input):
+            own["shape"] = "oval"
+        own["fillcolor"] = _COLORS.get("input" if isinstance(node.op, Input) else node.op.name, _OTHER_COLOR)
+        dot.node(name=names[node], label=_label(node), **own)
+    for node in graph.nodes:
+        for value in node.values_in:
+            if value.node not in hidden:
+                label = _edge_label(value, shape is not None, dtype)
+                dot.edge(names[node], names[value.node], dir="back", arrowtail="open", label=label)
+    return dot
+
+
+def _unique_names(graph: Graph) -> dict[Node, str]:
+    """Names of nodes; where one is missing or taken, with a number."""
+    names: dict[Node, str] = {}
+    taken: set[str] = set()
+    for node in graph.nodes:
+        name = base = node.name or node.op.name
+        number = 1
+        while name in taken:
+            name = f"{base}_{number}"
+            number += 1
+        taken.add(name)
+        names[node] = name
+    return names
+
+
+def _edge_label(value: Value, with_shape: bool, dtype: Mapping[str, Any] | None) -> str:
+    parts = []
+    if with_shape and value.shape is not None:
+        parts.append("x".join(str(size or "?") for size in value.shape[1:]))
+    if dtype is not None and value.dtype is not None:
+        parts.append(f"({value.dtype.name})")
+    return "".join(parts)
+
+
+def print_summary(
+    symbol: Any,
+    shape: Mapping[str, Sequence[int]] | None = None,
+    line_length: int = 120,
+    positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
+) -> None:
+    """Print a table of the operators: output shape without the batch, number of parameters, and what they read.
+
+    symbol : a Symbol, or a HybridBlock that was called after hybridize()
+    shape : input name -> shape; without it shapes and numbers are shown as far as the variables carry them
+    line_length, positions : width of the table and where its columns end, as parts of it
+    """
+    print(summary(symbol, shape, line_length, positions))
+
+
+def summary(
+    symbol: Any,
+    shape: Mapping[str, Sequence[int]] | None = None,
+    line_length: int = 120,
+    positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
+) -> str:
+    """The table that `print_summary` prints."""
+    graph = _graph(symbol, shape)
+    ends = [int(line_length * place) if place <= 1 else int(place) for place in positions]
+    columns = ("Layer (type)", "Output Shape", "Param #", "Previous Layer")
+    lines = ["_" * line_length, _row(columns, ends), "=" * line_length]
+    counted: set[Value] = set()
+    total: int | None = 0
+    for node in graph.nodes:
+        if _is_weight(node):
+            continue
+        weights = [value for value in dict.fromkeys(node.values_in) if _is_weight(value.node) and value not in counted]
+        counted.update(weights)
+        known = all(is_complete(value.shape) for value in weights)
+        count = sum(math.prod(value.shape) for value in weights) if known else None
+        total = None if total is None or count is None else total + count
+        kind = "null" if isinstance(node.op, Input) else node.op.name
+        size = "" if node.shapes is None else "x".join(str(part or "?") for part in node.shapes[0][1:])
+        before = [value.node.name for value in node.values_in if not _is_weight(value.node)]
+        lines.append(
+            _row(
+                (f"{node.name}({kind})", size, "?" if count is None else str(count), before[0] if before else ""), ends
+            )
+        )
+        lines += [_row(("", "", "", name), ends) for name in before[1:]]
+        lines.append("_" * line_length)
+    lines[-1] = "=" * line_length
+    return "\n".join([*lines, f"Total params: {'?' if total is None else total}", "_" * line_length])
+
+
+def _row(cells: Sequence[str], ends: Sequence[int]) -> str:
+    line = ""
+    for cell, end in zip(cells, ends, strict=True):
+        line = (line + cell)[:end].ljust(end)
+    return line.rstrip()
