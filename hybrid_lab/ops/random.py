@@ -89,7 +89,7 @@ class RandomIntegers(_Sampled, name="random_randint", aliases=("_random_randint"
     dtype: DType | None = None
     mxnet = "_random_randint"
     samples = [
-        sample(shape=(3, 4), low=-3, high=5),
+        sample(attrs={"shape": (3, 4), "low": -3, "high": 5}),
         sample(attrs={"shape": (5,), "low": 0, "high": 1 << 32, "dtype": "int64"}),
     ]
 
