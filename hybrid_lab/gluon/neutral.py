@@ -75,13 +75,15 @@ def data_names(count: int) -> list[str]:
 def trace_block(block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool) -> NeutralGraph:
     """Run the block's code once on Symbols.
 
-    spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them
+    spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them; (None, None)
+    where they are not known
     Raises HybridizeError.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
     trace = tracing.Trace(training=training)
     for value, (shape, dtype) in zip(inputs, types, strict=True):
-        trace.types[value] = (tuple(shape), dtype)
+        if shape is not None:
+            trace.types[value] = (tuple(shape), dtype)
     with tracing.tracing(trace):
         args = unflatten(spec, iter([Symbol((value,)) for value in inputs]))
         result = run_traced(block, trace, args, block.name)
@@ -90,7 +92,7 @@ def trace_block(block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]]
     variables = [symbol._values[0] for symbol in trace.parameters.values()]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
     guard = _guard(trace.observed, types, training)
-    known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types)
+    known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types if shape is not None)
     return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), guard, types=known)
 
 
