@@ -49,7 +49,7 @@ class Partition:
 def partition(
     graph: Graph, supported: Callable[[Node], str | None], worth: Callable[[Region], str | None] = lambda region: None
 ) -> Partition:
-    """Maximal convex regions of supported nodes.
+    """Maximal convex regions of supported nodes; parts that could run side by side are one region.
 
     supported : node -> None, or the reason why the engine cannot run it
     worth : region -> None, or the reason why it is not worth running apart; its nodes are then refused
@@ -68,13 +68,12 @@ def partition(
     users = graph.users()
     roots = set(graph.roots)
     for number in sorted(groups):
-        for members in _connected(groups[number], users):
-            region = _region(members, users, roots)
-            reason = worth(region)
-            if reason is None:
-                result.regions.append(region)
-            else:
-                result.refused.update(dict.fromkeys(members, reason))
+        region = _region(groups[number], users, roots)
+        reason = worth(region)
+        if reason is None:
+            result.regions.append(region)
+        else:
+            result.refused.update(dict.fromkeys(region.nodes, reason))
     return result
 
 
@@ -103,30 +102,6 @@ def _levels(graph: Graph, nodes: Sequence[Node], refused: dict[Node, str]) -> di
         latest = min((level[reader] - ((reader in refused) != (node in refused)) for reader in readers), default=0)
         level[node] = max(level[node], latest)
     return level
-
-
-def _connected(members: list[Node], users: dict[Value, list[Node]]) -> list[list[Node]]:
-    """The members in groups that share a Value (one reads the other's, or both read the same computed one)."""
-    inside = set(members)
-    parent = {node: node for node in members}
-
-    def find(node: Node) -> Node:
-        while parent[node] is not node:
-            parent[node] = parent[parent[node]]
-            node = parent[node]
-        return node
-
-    for node in members:
-        for value in node.values_in:
-            others = [value.node] if value.node in inside else []
-            if not isinstance(value.node.op, (Input, Constant)):
-                others += [reader for reader in users[value] if reader in inside]
-            for other in others:
-                parent[find(other)] = find(node)
-    groups: dict[Node, list[Node]] = {}
-    for node in members:
-        groups.setdefault(find(node), []).append(node)
-    return list(groups.values())
 
 
 def _region(members: list[Node], users: dict[Value, list[Node]], roots: set[Value]) -> Region:

@@ -58,9 +58,14 @@ def test_a_path_that_leaves_and_comes_back_makes_two_regions():
     assert [node.op.name for node in found.refused] == ["sin"]
 
 
-def test_parts_that_share_nothing_are_regions_of_their_own():
+def test_parts_that_do_not_wait_for_one_another_are_one_region():
     graph = graph_of(lambda F, x, y: (F.exp(F.tanh(x)), F.exp(F.tanh(y))), (3,), (3,))
-    assert len(regions_of(graph).regions) == 2
+    assert [len(region.nodes) for region in regions_of(graph).regions] == [4]
+
+
+def test_what_only_a_later_region_reads_moves_there():
+    graph = graph_of(lambda F, x, y: F.exp(F.sin(F.exp(x))) * F.tanh(y), (3,), (3,))
+    assert [len(region.nodes) for region in regions_of(graph, "sin").regions] == [1, 3]
 
 
 def test_what_is_not_worth_it_is_refused_with_the_reason():
