@@ -259,7 +259,8 @@ class Calls(Expressions):
             return tensor(owner.name, single=False, depends=owner.depends)
         if name in ("wait_to_read", "wait_to_write", "attach_grad", "backward"):
             return OTHER
-        return self.call_operator(node, name, [owner, *arguments], keywords)
+        result = self.call_operator(node, name, [owner, *arguments], keywords)
+        return result.but(fresh=False) if name == "reshape" else result  # a view
 
     def _self_method(self, node: ast.Call, name: str, owner: Value, everything: list[Value]) -> Value:
         self.keep_children(everything)

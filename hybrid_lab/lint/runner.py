@@ -7,8 +7,9 @@ import linecache
 import os
 import types
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..diagnostics import rules
 from ..diagnostics.errors import HybridLabError
@@ -22,6 +23,14 @@ from .suppress import silence, stale, suppressions
 from .taint import Taint
 
 TARGETS = (None, "mxnet")
+
+
+class _Found(NamedTuple):
+    """A finding, whether it only matters for MXNet, and the source it stands in."""
+
+    finding: Finding
+    portability: bool
+    source: Source
 
 
 def check(
@@ -38,7 +47,8 @@ def check(
         `.ipynb`, a module, a HybridBlock class, or a Block - then every HybridBlock below it is checked with its real
         children and parameters, and findings carry block paths that start with `name`.
     target: "mxnet" adds the notes about what MXNet itself cannot do.
-    context: sources of other cells, whose imports and classes the checked text may use.
+    context: sources of other cells, whose imports, functions and classes the checked text may use. What is found in
+        them is not reported here; `check_cells` reports on all.
     file: the name to report for source text.
     Returns the findings ordered by place. Source that does not parse gives one finding, HL001.
     """
@@ -98,7 +108,8 @@ def _check_sources(sources: list[Source], target: str | None, context: Iterable[
     for module in [*others, *modules]:
         for cls in classes[id(module)]:
             _resolve_late(cls, shared)
-    return [_findings_of(module.source, classes[id(module)], target) for module in modules]
+    found = [item for module in modules for cls in classes[id(module)] if cls.hybrid for item in _check_class(cls)]
+    return [_findings_of(module.source, found, target) for module in modules]
 
 
 def _resolve_late(cls: SourceClass, shared: dict[str, Value]) -> None:
@@ -111,20 +122,15 @@ def _resolve_late(cls: SourceClass, shared: dict[str, Value]) -> None:
     cls.bases = tuple(None if isinstance(base, SourceClass) and cls in base.mro() else base for base in bases)
 
 
-def _findings_of(source: Source, classes: list[SourceClass], target: str | None) -> list[Finding]:
-    comments = suppressions(source)
+def _findings_of(source: Source, found: list[_Found], target: str | None) -> list[Finding]:
+    """Of all findings those that stand in this source, without the silenced ones."""
     if source.error is not None:
         return [_syntax_finding(source)]
-    found: list[tuple[Finding, bool]] = []
-    for cls in classes:
-        if cls.hybrid:
-            found += _check_class(cls)
-    own = [finding for finding, _ in found if finding.file == source.file]
-    kept = silence(own, source, comments)
-    elsewhere = [finding for finding, _ in found if finding.file != source.file and finding.file != "<context>"]
-    quiet = {finding for finding, portability in found if portability and target != "mxnet"}
-    shown = [finding for finding in kept + elsewhere if finding not in quiet]
-    return _ordered(shown + stale(source, comments))
+    comments = suppressions(source)
+    here = [item for item in found if item.source is source]
+    kept = silence([item.finding for item in here], source, comments)
+    quiet = {item.finding for item in here if item.portability and target != "mxnet"}
+    return _ordered([finding for finding in kept if finding not in quiet] + stale(source, comments))
 
 
 def _check_classes(subjects: list[tuple[type, Any, str | None]], target: str | None) -> list[Finding]:
@@ -146,25 +152,25 @@ def _check_classes(subjects: list[tuple[type, Any, str | None]], target: str | N
         for index, member in enumerate(chain):
             if index and "hybrid_forward" in chain[0].own_methods:
                 break
-            for finding, portability in _check_class(member):
-                if not portability or target == "mxnet":
-                    found.append(finding if path is None else _with_block(finding, path))
+            for item in _check_class(member):
+                if not item.portability or target == "mxnet":
+                    found.append(item.finding if path is None else replace(item.finding, block=path))
             touched.setdefault(member.source.file, (member.source, []))[1].append(member)
             if index == 0 and ("hybrid_forward" in member.own_methods or "forward" in member.own_methods):
                 break
     return _ordered(_silenced(found, touched))
 
 
-def _check_class(cls: SourceClass) -> list[tuple[Finding, bool]]:
-    """(finding, whether it only matters for MXNet) for everything found in a class."""
+def _check_class(cls: SourceClass) -> list[_Found]:
+    """Everything found in a class, and in the functions it calls."""
     checker = Taint()
     try:
         checker.check_class(cls)
     except RecursionError:
         record = rules.get("HL199")
         message = f"class {cls.name} is nested too deeply to be checked."
-        mark = Mark(cls.node, message=message)
-        return [*_as_findings(checker), (_finding(mark, record, cls.source, checker.style), False)]
+        finding = _finding(Mark(cls.node, message=message), record, cls.source, checker.style)
+        return [*_as_findings(checker), _Found(finding, False, cls.source)]
     return _as_findings(checker)
 
 
@@ -182,19 +188,9 @@ def _silenced(findings: list[Finding], touched: dict[str, tuple[Source, list[Sou
     return kept
 
 
-def _with_block(finding: Finding, path: str) -> Finding:
-    from dataclasses import replace
-
-    return replace(finding, block=path)
-
-
-def _as_findings(checker: Taint) -> list[tuple[Finding, bool]]:
-    """(finding, whether it only matters for MXNet) for everything a checker marked."""
+def _as_findings(checker: Taint) -> list[_Found]:
     return [
-        (
-            _finding(mark, record, source, checker.style),
-            record.portability if mark.portability is None else mark.portability,
-        )
+        _Found(_finding(mark, record, source, checker.style), bool(mark.portability or record.portability), source)
         for mark, record, source in checker.marks.values()
     ]
 

@@ -45,6 +45,11 @@ class Source:
         # As the parser splits them: a form feed or other Unicode separators are no line ends.
         return re.split(r"\r\n|\r|\n", self.text)
 
+    @cached_property
+    def parents(self) -> dict[int, ast.AST]:
+        """The node around each node, by identity."""
+        return {id(child): parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)}
+
     def characters(self, line: int, byte: int) -> int:
         """The column in characters of a column in UTF-8 bytes."""
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from ..diagnostics import rules as catalogue
 from ..diagnostics.finding import Edit, Fix, Severity
 from ..diagnostics.rules.checking import Attribute, Mark
-from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, constant, element_of, join, sequence, tensor
+from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
 from . import names
+from .arguments import seeds
 from .calls import Calls
-from .classes import Function, FunctionNode, Module, SourceClass
+from .classes import Function, Module, SourceClass
 from .source import Source
 
 Environment = dict[str, Value]
-_DOCUMENTED = re.compile(r"^\s*(\w+)\s*:[ \t]*(\S.*)$", re.MULTILINE)
 
 
 @dataclass(eq=False)
@@ -36,13 +36,22 @@ class Frame:
     raising: bool = False
 
 
+@cache
+def _rules_by_node() -> dict[type, list[catalogue.Rule]]:
+    table: dict[type, list[catalogue.Rule]] = {}
+    for record in catalogue.all():
+        for node_type in record.nodes:
+            table.setdefault(node_type, []).append(record)
+    return table
+
+
 class Taint(Calls):
     """The checker: runs the methods of one class on abstract values and lets the rules look at every node.
 
     `marks` collects (mark, rule, source), each place once per rule. Nothing of the user's code is executed.
     """
 
-    def __init__(self, selected: Iterable[catalogue.Rule] | None = None) -> None:
+    def __init__(self) -> None:
         self.style = "hybrid_forward"
         self.operators: str | None = None
         self.block: SourceClass | None = None
@@ -55,12 +64,7 @@ class Taint(Calls):
         self.summaries: dict[Any, Value] = {}
         self.values: dict[int, Value] = {}
         self.handlers: dict[type, Callable[[Any], Value]] = {}
-        self._parents: dict[int, dict[int, ast.AST]] = {}
-        self._trees: list[ast.AST] = []
-        self.by_node: dict[type, list[catalogue.Rule]] = {}
-        for record in catalogue.all() if selected is None else selected:
-            for node_type in record.nodes:
-                self.by_node.setdefault(node_type, []).append(record)
+        self.by_node = _rules_by_node()
 
     # What rules ask (diagnostics.rules.checking.Checking)
 
@@ -91,13 +95,7 @@ class Taint(Calls):
         return text if isinstance(node, ast.Name) or len(text) <= 40 else self.root_name(node) or "x"
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        tree = self.frame.source.tree
-        if id(tree) not in self._parents:
-            self._parents[id(tree)] = {
-                id(child): parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)
-            }
-            self._trees.append(tree)
-        return self._parents[id(tree)].get(id(node))
+        return self.frame.source.parents.get(id(node))
 
     def function(self) -> Any:
         return self.frame.function.node if self.frame.function else None
@@ -225,18 +223,7 @@ class Taint(Calls):
             self.operators = rest[0].arg
             env[rest[0].arg] = Value(Kind.OPERATORS, ref="")
             rest = rest[1:]
-        defaults = dict(zip((a.arg for a in reversed(positional)), reversed(arguments.defaults), strict=False))
-        defaults |= {
-            a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None
-        }
-        lists = _compared_with_lists(method.node)
-        parameters = set(cls.parameters)
-        documented = _documented_types(method.node)
-        for argument in [*rest, *arguments.kwonlyargs]:
-            name = argument.arg
-            env[name] = _argument(argument, defaults.get(name), name in lists, parameters)
-            if env[name].is_tensor and name not in parameters:
-                env[name] = _as_documented(env[name], documented.get(name, ""))
+        env |= seeds(method.node, [*rest, *arguments.kwonlyargs], set(cls.parameters))
         if arguments.vararg:
             env[arguments.vararg.arg] = sequence(element=tensor(arguments.vararg.arg, single=False))
         if arguments.kwarg:
@@ -617,57 +604,3 @@ def _functions_with_classes(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.
             blocks = [node.body, *(part.body for part in node.body if isinstance(part, (ast.If, ast.With, ast.Try)))]
             if any(isinstance(statement, ast.ClassDef) for block in blocks for statement in block):
                 yield node
-
-
-def _compared_with_lists(function: ast.AST) -> set[str]:
-    """The names somewhere tested with isinstance(name, (list, tuple))."""
-    found = set()
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
-            if len(node.args) == 2 and isinstance(node.args[0], ast.Name):
-                classes = {child.id for child in ast.walk(node.args[1]) if isinstance(child, ast.Name)}
-                if classes & {"list", "tuple"}:
-                    found.add(node.args[0].id)
-    return found
-
-
-def _documented_types(function: FunctionNode) -> dict[str, str]:
-    """`name : type` lines of the docstring, as NumPy's convention has them."""
-    text = None if isinstance(function, ast.Lambda) else ast.get_docstring(function)
-    return {match[1]: match[2] for match in _DOCUMENTED.finditer(text or "")}
-
-
-def _as_documented(value: Value, kind: str) -> Value:
-    words = set(re.findall(r"\w+", kind))
-    if words & {"list", "List", "tuple", "Tuple", "dict", "sequence", "Sequence"}:
-        return value.but(single=False)
-    python = words & {"bool", "int", "float", "str", "string"}
-    return OTHER if python and not words & {"NDArray", "Symbol", "array", "tensor", "Tensor", "ndarray"} else value
-
-
-def _argument(argument: ast.arg, default: ast.expr | None, is_list: bool, parameters: set[str]) -> Value:
-    """What an argument of the checked method holds: a tensor, unless default or annotation say otherwise."""
-    name = argument.arg
-    if name in parameters:
-        return tensor(name, depends=False, like=("argument", name))
-    annotated = {
-        child.attr if isinstance(child, ast.Attribute) else child.id
-        for child in ast.walk(argument.annotation)
-        if isinstance(child, (ast.Name, ast.Attribute))
-    } if argument.annotation is not None else set()  # fmt: skip
-    is_tensor = bool(annotated & names.TENSOR_ANNOTATIONS)
-    in_list = bool(annotated & names.LIST_ANNOTATIONS)
-    if not is_tensor and not in_list and annotated & names.PYTHON_ANNOTATIONS:
-        return OTHER
-    if isinstance(default, ast.UnaryOp):
-        default = default.operand
-    if isinstance(default, ast.Constant) and default.value is not None:
-        return constant(default.value) if isinstance(default.value, bool | int | float | str) else OTHER
-    if default is not None and not isinstance(default, ast.Constant):
-        # A tuple, list or dict of numbers is a setting; an empty one may be meant for tensors.
-        if isinstance(default, (ast.Tuple, ast.List)) and not default.elts:
-            return sequence(element=tensor(name))
-        return OTHER
-    by_habit = name in names.LIST_ARGUMENTS or name.endswith(names.LIST_ARGUMENT_ENDINGS)
-    single = not (is_list or in_list or by_habit)
-    return tensor(name, single=single, optional=default is not None, like=("argument", name))

@@ -279,18 +279,26 @@ def test_a_base_class_of_the_same_source():
 
 
 def test_a_plain_block_between_is_plain():
-    source = "class Base(gluon.Block):\n    pass\n\nclass Net(Base):\n    def forward(self, x):\n        return x.shape\n"
+    source = (
+        "class Base(gluon.Block):\n    pass\n\nclass Net(Base):\n    def forward(self, x):\n        return x.shape\n"
+    )
     assert found(HEAD + source) == []
 
 
 def test_a_class_inside_a_function():
-    source = "def make(n):\n    class Net(gluon.HybridBlock):" + READS.replace("\n    ", "\n        ") + "\n    return Net()\n"
+    source = (
+        "def make(n):\n    class Net(gluon.HybridBlock):"
+        + READS.replace("\n    ", "\n        ")
+        + "\n    return Net()\n"
+    )
     assert found(HEAD + source) == ["HL101"]
 
 
 def test_an_unknown_base_with_hybrid_forward():
     assert found("from elsewhere import Base\nclass Net(Base):" + READS) == ["HL101"]
-    assert found("from elsewhere import Base\nclass Net(Base):\n    def forward(self, x):\n        return x.shape\n") == []
+    assert (
+        found("from elsewhere import Base\nclass Net(Base):\n    def forward(self, x):\n        return x.shape\n") == []
+    )
 
 
 def test_methods_and_helpers_are_followed():
@@ -310,7 +318,10 @@ def test_methods_and_helpers_are_followed():
                 return t.shape
         """)
     findings = lint.check(source)
-    assert [(finding.code, finding.line, finding.tensor) for finding in findings] == [("HL101", 9, "t"), ("HL102", 17, "t")]
+    assert [(finding.code, finding.line, finding.tensor) for finding in findings] == [
+        ("HL101", 9, "t"),
+        ("HL102", 17, "t"),
+    ]
 
 
 def test_a_helper_that_gets_no_tensor_is_silent():
@@ -403,7 +414,21 @@ def test_a_syntax_error_is_one_finding():
     assert finding.message == "expected ':'"
 
 
-@pytest.mark.parametrize("source", ["", "\n\n", "x = 1", "'''", "\x00", "def f(:", "\tif", "class A(A): pass", "(" * 300, "class A(B): pass\nclass B(A): pass"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "\n\n",
+        "x = 1",
+        "'''",
+        "\x00",
+        "def f(:",
+        "\tif",
+        "class A(A): pass",
+        "(" * 300,
+        "class A(B): pass\nclass B(A): pass",
+    ],
+)
 def test_no_source_raises(source):
     assert all(finding.code == "HL001" for finding in lint.check(source))
 
@@ -439,5 +464,7 @@ def test_the_code_is_not_executed(tmp_path):
 
 def test_an_expression_nested_too_deeply_is_said():
     body = " + ".join(["x"] * 3000)
-    findings = lint.check(HEAD + "class Net(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return " + body)
+    findings = lint.check(
+        HEAD + "class Net(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return " + body
+    )
     assert [finding.code for finding in findings] in ([], ["HL199"], ["HL001"])

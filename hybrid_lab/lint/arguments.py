@@ -1,0 +1,89 @@
+"""What the arguments of a checked method hold, before anything has run: tensors, unless the code says otherwise."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from ..diagnostics.rules.values import OTHER, Value, constant, sequence, tensor
+from . import names
+from .classes import FunctionNode
+
+_DOCUMENTED = re.compile(r"^\s*(\w+)\s*:[ \t]*(\S.*)$", re.MULTILINE)
+
+
+def seeds(function: FunctionNode, chosen: Sequence[ast.arg], parameters: set[str]) -> dict[str, Value]:
+    """The value of each chosen argument; `parameters` are the block's own, passed under these names.
+
+    An argument is one tensor unless its default, annotation or docstring, a test like `isinstance(x, (list, tuple))`
+    in the body, or Gluon's habit for its name (`states`) makes it a list or a Python value.
+    """
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip((a.arg for a in reversed(positional)), reversed(arguments.defaults), strict=False))
+    defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
+    lists = _compared_with_lists(function)
+    documented = _documented_types(function)
+    found = {}
+    for argument in chosen:
+        name = argument.arg
+        value = _argument(argument, defaults.get(name), name in lists, parameters)
+        if value.is_tensor and name not in parameters:
+            value = _as_documented(value, documented.get(name, ""))
+        found[name] = value
+    return found
+
+
+def _compared_with_lists(function: ast.AST) -> set[str]:
+    """The names somewhere tested with isinstance(name, (list, tuple))."""
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            if len(node.args) == 2 and isinstance(node.args[0], ast.Name):
+                classes = {child.id for child in ast.walk(node.args[1]) if isinstance(child, ast.Name)}
+                if classes & {"list", "tuple"}:
+                    found.add(node.args[0].id)
+    return found
+
+
+def _documented_types(function: FunctionNode) -> dict[str, str]:
+    """`name : type` lines of the docstring, as NumPy's convention has them."""
+    text = None if isinstance(function, ast.Lambda) else ast.get_docstring(function)
+    return {match[1]: match[2] for match in _DOCUMENTED.finditer(text or "")}
+
+
+def _as_documented(value: Value, kind: str) -> Value:
+    words = set(re.findall(r"\w+", kind))
+    if words & {"list", "List", "tuple", "Tuple", "dict", "sequence", "Sequence"}:
+        return value.but(single=False)
+    python = words & {"bool", "int", "float", "str", "string"}
+    return OTHER if python and not words & {"NDArray", "Symbol", "array", "tensor", "Tensor", "ndarray"} else value
+
+
+def _argument(argument: ast.arg, default: ast.expr | None, is_list: bool, parameters: set[str]) -> Value:
+    """What an argument of the checked method holds: a tensor, unless default or annotation say otherwise."""
+    name = argument.arg
+    if name in parameters:
+        return tensor(name, depends=False, like=("argument", name))
+    annotated = {
+        child.attr if isinstance(child, ast.Attribute) else child.id
+        for child in ast.walk(argument.annotation)
+        if isinstance(child, (ast.Name, ast.Attribute))
+    } if argument.annotation is not None else set()  # fmt: skip
+    is_tensor = bool(annotated & names.TENSOR_ANNOTATIONS)
+    in_list = bool(annotated & names.LIST_ANNOTATIONS)
+    if not is_tensor and not in_list and annotated & names.PYTHON_ANNOTATIONS:
+        return OTHER
+    if isinstance(default, ast.UnaryOp):
+        default = default.operand
+    if isinstance(default, ast.Constant) and default.value is not None:
+        return constant(default.value) if isinstance(default.value, bool | int | float | str) else OTHER
+    if default is not None and not isinstance(default, ast.Constant):
+        # A tuple, list or dict of numbers is a setting; an empty one may be meant for tensors.
+        if isinstance(default, (ast.Tuple, ast.List)) and not default.elts:
+            return sequence(element=tensor(name))
+        return OTHER
+    by_habit = name in names.LIST_ARGUMENTS or name.endswith(names.LIST_ARGUMENT_ENDINGS)
+    single = not (is_list or in_list or by_habit)
+    return tensor(name, single=single, optional=default is not None, like=("argument", name))
