@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.symbol import tracing
 
 if TYPE_CHECKING:
     from .block import Block
@@ -51,6 +52,8 @@ def layer_table(net: Block, inputs: tuple[Any, ...]) -> LayerTable:
     seen: set[int] = set()
 
     def note(block: Block, _inputs: Any, outputs: Any) -> None:
+        if tracing.current() is not None:
+            return  # the shapes of deferred parameters are being found; the call itself follows
         count = 0
         for parameter in block.params.values():
             size = parameter.data().size

@@ -15,7 +15,10 @@ CASES = [
     ("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.1, "clip_gradient": 0.3, "rescale_grad": 0.5}),
     ("nag", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.1, "clip_gradient": 0.3, "rescale_grad": 0.5}),
     ("nag", {"learning_rate": 0.1, "wd": 0.1}),
-    ("signum", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.1, "wd_lh": 0.01, "clip_gradient": 0.3, "rescale_grad": 0.5}),
+    (
+        "signum",
+        {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.1, "wd_lh": 0.01, "clip_gradient": 0.3, "rescale_grad": 0.5},
+    ),
     ("signum", {"learning_rate": 0.1, "momentum": 0.0, "wd": 0.1, "rescale_grad": 0.5}),
     ("adam", {"learning_rate": 0.01}),
     ("adam", {"learning_rate": 0.01, "wd": 0.3, "clip_gradient": 0.2, "rescale_grad": 0.5}),
