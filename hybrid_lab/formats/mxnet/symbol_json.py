@@ -17,15 +17,22 @@ from .graph_reader import read_graph
 from .graph_writer import GraphWriter
 
 
-def dumps(graph: Graph, *, portable: bool = True, constants: dict[str, np.ndarray] | None = None) -> str:
+def dumps(
+    graph: Graph,
+    *,
+    portable: bool = True,
+    constants: dict[str, np.ndarray] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> str:
     """The graph as symbol JSON that MXNet 1.9 loads.
 
     portable=False keeps what MXNet lacks (our own operators, draw numbers, block paths).
     constants: a dict that takes the arrays inside the graph, which `loads(..., constants=)` puts back; without it they
-    are written as numbers.
+    are written as numbers. attrs: further attributes of the graph, in MXNet's form {key: ["str", text]}.
     Raises Unmappable naming the operator, its block and line.
     """
     document = GraphWriter(graph, portable, constants).document()
+    document["attrs"] |= attrs or {}
     nodes = ",\n".join("    " + _line(node) for node in document.pop("nodes"))
     rest = "".join(f',\n  "{key}": {_line(value)}' for key, value in document.items())
     return f'{{\n  "nodes": [\n{nodes}\n  ]{rest}\n}}\n'

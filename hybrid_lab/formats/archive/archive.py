@@ -1,0 +1,112 @@
+"""Archive: everything in a .hlab file, read and checked, before any of it reaches a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import ArchiveError
+
+from . import examples, graphs, layout, tree, values
+from .container import Container
+
+if TYPE_CHECKING:
+    from .graphs import SavedGraph
+
+
+class Archive:
+    """An open archive whose every byte was checked.
+
+    tree : the Tree; weights : parameter id -> read-only view of the file; graphs : member -> SavedGraph
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.container = Container.open(path)
+        self.container.verify()
+        self.path = self.container.path
+        self.tree = tree.from_json(self._json(layout.TREE), self.path)
+        self._tensors = self._arrays(layout.WEIGHTS)
+        self.weights = {key: array for key, array in self._tensors.items() if key in self.tree.parameters}
+        self._check_weights()
+        self._check_members()
+
+    def _json(self, member: str) -> Any:
+        return self.container.read_json(member)
+
+    def _arrays(self, member: str) -> dict[str, np.ndarray]:
+        file = self.container.tensors(member)
+        return {name: file[name] for name in file}
+
+    def _check_weights(self) -> None:
+        for key, record in self.tree.parameters.items():
+            array = self.weights.get(key)
+            if (array is not None) != (record.state == "initialized"):
+                raise self.container.error(f"damaged archive: parameter {key!r} is {record.state}", layout.WEIGHTS)
+            if array is not None and (array.shape != record.shape or array.dtype.name != record.dtype):
+                raise self.container.error(
+                    f"damaged archive: {key!r} is {array.dtype}{list(array.shape)}, the tree says {record.dtype}"
+                    f"{list(record.shape or ())}",
+                    layout.WEIGHTS,
+                )
+
+    def _check_members(self) -> None:
+        named = [member for block in self.tree.blocks for member in block.graphs]
+        there = [name for name in self.container.names if name.startswith("graphs/")]
+        if sorted(named) != sorted(there):
+            odd = sorted(set(named).symmetric_difference(there)) or named
+            raise self.container.error(f"damaged archive: tree and members disagree about {odd[0]!r}", layout.TREE)
+
+    @cached_property
+    def graphs(self) -> dict[str, SavedGraph]:
+        """All graphs by member name."""
+        return {
+            member: graphs.read(self.container, member, self._tensors, self.tree.parameters)
+            for block in self.tree.blocks
+            for member in block.graphs
+        }
+
+    @cached_property
+    def examples(self) -> dict[str, np.ndarray]:
+        """Tensors `<member>:in0`, `<member>:out0`."""
+        return self._arrays(layout.EXAMPLE_ARRAYS) if layout.EXAMPLE_ARRAYS in self.container else {}
+
+    def example_differences(self, members: Mapping[str, Any] | None = None) -> list[str]:
+        """What the stored examples say against the graphs and weights of this file."""
+        found = []
+        for member in members if members is not None else self.graphs:
+            problem = examples.check(self.graphs[member], self.weights, self.examples)
+            if problem:
+                found.append(f"example: {member}: {problem}")
+        return found
+
+    @cached_property
+    def aux(self) -> dict[str, Any]:
+        """The user's own values; empty where none were saved."""
+        if layout.AUX not in self.container:
+            return {}
+        arrays = self._arrays(layout.AUX_ARRAYS) if layout.AUX_ARRAYS in self.container else {}
+        found = values.Decoder(arrays, self.path, layout.AUX).decode(self._json(layout.AUX))
+        if not isinstance(found, dict):
+            raise ArchiveError("damaged archive: the user's values are no dict", path=self.path, member=layout.AUX)
+        return found
+
+    @cached_property
+    def trainer(self) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        """The trainer's settings and states, or None."""
+        if layout.TRAINER not in self.container:
+            return None
+        data = self._json(layout.TRAINER)
+        if not isinstance(data, dict):
+            raise ArchiveError(
+                "damaged archive: the trainer's settings are no object", path=self.path, member=layout.TRAINER
+            )
+        return data, self._arrays(layout.TRAINER_ARRAYS)
+
+    @cached_property
+    def random(self) -> dict[str, Any] | None:
+        """The random state, or None."""
+        return self._json(layout.RANDOM) if layout.RANDOM in self.container else None

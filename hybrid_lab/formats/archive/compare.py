@@ -1,0 +1,191 @@
+"""Comparing an archive's tree with a live model: which blocks and parameters belong together, and every difference."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.gluon.parameter import _merge
+
+from . import layout
+from .tree import BlockRecord, ParameterRecord, Tree, forward_digest
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon import Block, Parameter
+
+
+@dataclass
+class Match:
+    """What belongs together.
+
+    blocks : (model path, record, live block) of every place that is in both, parents first
+    parameters : file id -> live parameter; loadable : those whose values fit
+    differences : one line each; notes : what is worth knowing and no obstacle
+    """
+
+    blocks: list[tuple[str, BlockRecord, Block]] = field(default_factory=list)
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    loadable: set[str] = field(default_factory=set)
+    differences: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def match(tree: Tree, net: Block, renamed: Mapping[str, str] | None = None, subtree: str | None = None) -> Match:
+    """Match an archive's tree (or the part below `subtree`) with the tree of `net`, by path.
+
+    renamed : file path -> model path, for blocks that have moved; it holds for everything below too
+    Raises HybridLabError for a `subtree` or `renamed` path that is not in the file.
+    """
+    start = tree.at(subtree or "")
+    if start is None:
+        raise HybridLabError(
+            f"there is no block {subtree!r} in the file{_near(subtree or '', [p for p, _ in tree.places()], 'it has')}"
+        )
+    saved = dict(tree.places(start.id))
+    live = dict(_places(net))
+    moved = _moved(saved, renamed or {})
+    found = Match()
+    _match_blocks(found, saved, live, moved)
+    _match_sharing(found)
+    for path, record, block in found.blocks:
+        _match_parameters(found, tree, path, record, block)
+    return found
+
+
+def _places(net: Block) -> Iterable[tuple[str, Block]]:
+    stack = [("", net)]
+    while stack:
+        path, block = stack.pop()
+        yield path, block
+        stack += [(layout.join(path, name), child) for name, child in reversed(block._children.items())]
+
+
+def _moved(saved: Mapping[str, BlockRecord], renamed: Mapping[str, str]) -> dict[str, str]:
+    """File path -> model path, by the longest renamed path above it."""
+    unknown = [path for path in renamed if path not in saved]
+    if unknown:
+        raise HybridLabError(f"map names {unknown[0]!r}, which is not in the file{_near(unknown[0], saved, 'it has')}")
+    moved = {}
+    for path in saved:
+        above = path
+        while above not in renamed and above:
+            above = above.rpartition(".")[0]
+        rest = path[len(above) :] if above in renamed else path
+        start = renamed.get(above, "")
+        moved[path] = (start + rest if start else rest.removeprefix(".")) if above in renamed else path
+    return moved
+
+
+def _match_blocks(
+    found: Match, saved: Mapping[str, BlockRecord], live: Mapping[str, Block], moved: Mapping[str, str]
+) -> None:
+    wanted = {moved[path]: (path, record) for path, record in saved.items()}
+    for path, (origin, record) in wanted.items():
+        block = live.get(path)
+        if block is None:
+            if origin == "" or path.rpartition(".")[0] in live:
+                hint = _near(path, [name for name in live if name not in wanted], "the model has")
+                found.differences.append(
+                    f"missing block: {_shown(path)} ({record.class_name}) is not in the model{hint}"
+                )
+            continue
+        found.blocks.append((path, record, block))
+        name = getattr(block, "_archived_class", None) or type(block).__name__
+        if name != record.class_name:
+            found.differences.append(
+                f"class: {_shown(path)} is a {record.class_name} in the file, a {name} in the model"
+            )
+        elif record.forward is not None:
+            digest = getattr(block, "_archived_forward", None) or forward_digest(type(block))
+            if digest not in (None, record.forward):
+                found.notes.append(f"{_shown(path)} ({name}): its forward() is other code than when the file was saved")
+    for path, block in live.items():
+        if path not in wanted and path.rpartition(".")[0] in wanted:
+            hint = _near(path, [name for name in wanted if name not in live], "the file has")
+            found.differences.append(
+                f"unexpected block: {_shown(path)} ({type(block).__name__}) is not in the file{hint}"
+            )
+
+
+def _match_sharing(found: Match) -> None:
+    by_record: dict[int, tuple[str, Block]] = {}
+    by_block: dict[int, tuple[str, int]] = {}
+    for path, record, block in found.blocks:
+        first, other = by_record.setdefault(record.id, (path, block))
+        if other is not block:
+            found.differences.append(
+                f"sharing: {_shown(first)} and {_shown(path)} are one block in the file, two in the model"
+            )
+        first, number = by_block.setdefault(id(block), (path, record.id))
+        if number != record.id:
+            found.differences.append(
+                f"sharing: {_shown(first)} and {_shown(path)} are one block in the model, two in the file"
+            )
+
+
+def _match_parameters(found: Match, tree: Tree, path: str, record: BlockRecord, block: Block) -> None:
+    live: dict[str, Parameter] = dict(block._reg_params)
+    registered = {id(parameter) for parameter in live.values()}
+    for name, parameter in block._params.items():
+        if id(parameter) not in registered:
+            live.setdefault(name.removeprefix(block._params.prefix), parameter)
+    saved = {**record.loose, **record.parameters}
+    for name, key in saved.items():
+        place = layout.join(path, name)
+        if name not in live:
+            hint = _near(name, [other for other in live if other not in saved], "the model has")
+            found.differences.append(
+                f"missing parameter: {place} {_size(tree.parameters[key])} is not in the model{hint}"
+            )
+            continue
+        _match_parameter(found, place, tree.parameters[key], live[name])
+    for name, parameter in live.items():
+        if name not in saved:
+            hint = _near(name, [other for other in saved if other not in live], "the file has")
+            place = layout.join(path, name)
+            found.differences.append(f"unexpected parameter: {place} {parameter.shape} is not in the file{hint}")
+
+
+def _match_parameter(found: Match, place: str, record: ParameterRecord, parameter: Parameter) -> None:
+    known = found.parameters.get(record.id)
+    if known is parameter:
+        return
+    if known is not None:
+        found.differences.append(f"sharing: {place} and {record.id} are one parameter in the file, two in the model")
+        return
+    other = next((key for key, owner in found.parameters.items() if owner is parameter), None)
+    if other is not None:
+        found.differences.append(f"sharing: {place} and {other} are one parameter in the model, two in the file")
+        return
+    found.parameters[record.id] = parameter
+    fits = True
+    if _merge(parameter.partial_shape, record.shape) is None and None not in (parameter.partial_shape, record.shape):
+        found.differences.append(f"shape: {place} is {record.shape} in the file, {parameter.shape} in the model")
+        fits = False
+    if np.dtype(parameter.dtype).name != record.dtype:
+        ours = np.dtype(parameter.dtype).name
+        found.differences.append(f"dtype: {place} is {record.dtype} in the file, {ours} in the model")
+        fits = False
+    if record.state != "initialized":
+        if parameter._data is not None:
+            found.notes.append(f"{place} had no values when the file was saved; the model keeps its own")
+    elif fits:
+        found.loadable.add(record.id)
+
+
+def _size(record: ParameterRecord) -> str:
+    return str(record.shape) if record.shape is not None else "of unknown shape"
+
+
+def _shown(path: str) -> str:
+    return path or "the model itself"
+
+
+def _near(name: str, others: Iterable[Any], says: str) -> str:
+    near = difflib.get_close_matches(name, [str(other) for other in others], n=1, cutoff=0.5)
+    return f"; {says} {near[0]}" if near else ""

@@ -1,0 +1,158 @@
+"""examples/: one input and output per graph, computed when saving and checked when loading."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab import autograd
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.gluon.neutral import NeutralGraph
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Value
+from hybrid_lab.ndarray.interpret import interpret
+from hybrid_lab.ndarray.ndarray import NDArray
+
+from .graphs import SavedGraph
+
+SIZE_LIMIT = 1 << 20
+"""Largest example of one graph in bytes; a larger one is left out."""
+TOLERANCE = 1e-4
+"""Largest difference between stored and computed outputs, relative to the largest stored value."""
+
+
+def run(graph: Graph, inputs: Sequence[np.ndarray], training: bool | None) -> list[np.ndarray]:
+    """The graph's outputs, without touching auxiliary states, random state or tape."""
+    arrays = [NDArray._wrap(np.ascontiguousarray(array).reshape(np.shape(array))) for array in inputs]
+    with autograd.pause(train_mode=bool(training)):
+        return [output.asnumpy() for output in interpret(graph, arrays, rng=(0, 0), update=False)]
+
+
+class Examples:
+    """Collects examples while saving.
+
+    values : id() of a Parameter -> its array; parameters without values have none, and neither have their graphs
+    given : id() of a NeutralGraph -> arrays that the user's `inputs` brought it
+    """
+
+    def __init__(self, values: Mapping[int, np.ndarray], given: Mapping[int, Sequence[np.ndarray]]) -> None:
+        self.values = values
+        self.given = given
+        self.inputs: dict[int, list[np.ndarray]] = {}
+
+    def collect(self, members: Mapping[str, NeutralGraph]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Tensors `<member>:in0`, `<member>:out0`, and per member the types of its inputs where they are known."""
+        tensors: dict[str, np.ndarray] = {}
+        types: dict[str, Any] = {}
+        nested = [neutral for neutral in members.values() if neutral.origin is not None]
+        for neutral in members.values():
+            if neutral.origin is None:
+                self._run_outer(neutral, nested)
+        for member, neutral in members.items():
+            inputs = self.inputs.get(id(neutral))
+            types[member] = neutral.types
+            if inputs is None:
+                continue
+            if neutral.types is None:
+                types[member] = tuple((array.shape, array.dtype.name) for array in inputs)
+            outputs = self._outputs(neutral, inputs, neutral.graph.outputs)
+            if outputs is not None and sum(array.nbytes for array in [*inputs, *outputs]) <= SIZE_LIMIT:
+                tensors |= {f"{member}:in{index}": array for index, array in enumerate(inputs)}
+                tensors |= {f"{member}:out{index}": array for index, array in enumerate(outputs)}
+        return tensors, types
+
+    def _run_outer(self, neutral: NeutralGraph, nested: Sequence[NeutralGraph]) -> None:
+        """Inputs for a graph that was called from outside, and through it for the graphs inside."""
+        inside = {value for node in neutral.graph.nodes for value in node.outputs}
+        within = [
+            item for item in nested if item.origin and id(item) not in self.inputs and inside.issuperset(item.origin)
+        ]
+        wanted: list[Value] = list(dict.fromkeys(value for item in within for value in item.origin or ()))
+        for inputs in self._candidates(neutral):
+            if sum(array.nbytes for array in inputs) > 16 * SIZE_LIMIT:
+                continue
+            found = self._outputs(neutral, inputs, wanted)
+            if found is not None:
+                self.inputs[id(neutral)] = inputs
+                known = dict(zip(wanted, found, strict=True))
+                for item in within:
+                    self.inputs[id(item)] = [known[value] for value in item.origin or ()]
+                return
+
+    def _candidates(self, neutral: NeutralGraph) -> list[list[np.ndarray]]:
+        """Inputs to try: the user's, else numbers of one row each, else of the whole shape seen last."""
+        if id(neutral) in self.given:
+            return [list(self.given[id(neutral)])]
+        if neutral.types is None:
+            return []
+        whole = [_numbers(shape, dtype) for shape, dtype in neutral.types]
+        if neutral.guard.types is not None or not all(array.ndim for array in whole):
+            return [whole]
+        return [[_numbers((1, *shape[1:]), dtype) for shape, dtype in neutral.types], whole]
+
+    def _outputs(
+        self, neutral: NeutralGraph, inputs: Sequence[np.ndarray], outputs: Sequence[Value]
+    ) -> list[np.ndarray] | None:
+        owners = [self.values.get(id(parameter)) for parameter in neutral.parameters]
+        if any(array is None for array in owners):
+            return None
+        graph = Graph(neutral.graph.inputs, outputs, draws=neutral.graph.draws)
+        try:
+            return run(graph, [*inputs, *(array for array in owners if array is not None)], neutral.guard.training)
+        except (HybridLabError, ValueError, IndexError, ArithmeticError):
+            return None  # such inputs do not suit the model; there is no example then
+
+
+def _numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Numbers that depend on the shape only: in [0, 1), or 0 and 1 for whole-number types."""
+    generator = np.random.Generator(np.random.PCG64(zlib.crc32(f"{shape}{dtype}".encode())))
+    if np.dtype(dtype).kind == "f":
+        return generator.random(shape).astype(dtype)
+    return generator.integers(0, 2, shape).astype(dtype)
+
+
+def check(saved: SavedGraph, values: Mapping[str, np.ndarray], tensors: Mapping[str, np.ndarray]) -> str | None:
+    """Compute a saved graph's example again; what differs, in words, or None (also where there is no example).
+
+    values : parameter id -> array; tensors : the examples
+    """
+    inputs = _numbered(saved.member, "in", tensors)
+    expected = _numbered(saved.member, "out", tensors)
+    if not inputs or any(key not in values for key in saved.parameters):
+        return None
+    try:
+        found = run(saved.graph, [*inputs, *(values[key] for key in saved.parameters)], saved.guard.training)
+    except (HybridLabError, ValueError, TypeError, IndexError, ArithmeticError, MemoryError) as error:
+        return f"its example cannot be run: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
+    if len(found) != len(expected):
+        return f"its example has {len(expected)} outputs, the graph {len(found)}"
+    for index, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+            kinds = [f"{array.dtype}{list(array.shape)}" for array in (ours, theirs)]
+            return f"output {index} of its example is {kinds[0]}, stored {kinds[1]}"
+        worst = _difference(ours, theirs)
+        if not worst <= TOLERANCE:
+            return f"output {index} of its example differs by {worst:.1e} of the largest value"
+    return None
+
+
+def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
+    if np.array_equal(ours, theirs, equal_nan=ours.dtype.kind == "f"):
+        return 0.0
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return float("inf")
+    finite = np.isfinite(b)
+    scale = float(np.abs(b[finite]).max(initial=0.0))
+    tolerance = 50.0 if ours.dtype == np.float16 else 1.0
+    return float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / max(scale, 1e-6) / tolerance
+
+
+def _numbered(member: str, kind: str, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    found = []
+    while f"{member}:{kind}{len(found)}" in tensors:
+        found.append(tensors[f"{member}:{kind}{len(found)}"])
+    return found

@@ -1,0 +1,194 @@
+"""graphs/*.json: one neutral graph a member, in MXNet's symbol form, with the structure around it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError
+from hybrid_lab.gluon.neutral import Guard, NeutralGraph
+from hybrid_lab.gluon.structure import Spec, count_leaves, from_json, to_json
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Value
+
+from .. import strict_json
+from ..mxnet import symbol_json
+from ..mxnet.graph_reader import read_graph
+from ..mxnet.graph_writer import in_order_of_use
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon import Parameter
+
+    from .container import Container
+
+STRUCTURE = "hybrid_lab"
+"""Key of the structure among the graph's attributes, where MXNet's reader takes any text."""
+
+
+@dataclass
+class SavedGraph:
+    """One graph of an archive.
+
+    graph : inputs are the data tensors, then a variable per entry of `parameters`
+    parameters : ids in the tree
+    types : (shape, dtype name) of each data tensor, where known
+    """
+
+    member: str
+    graph: Graph
+    in_spec: Spec
+    out_spec: Spec
+    parameters: list[str]
+    guard: Guard = field(default_factory=Guard)
+    types: tuple[Any, ...] | None = None
+
+    @property
+    def num_data(self) -> int:
+        return len(self.graph.inputs) - len(self.parameters)
+
+    def attach(self, parameters: Mapping[str, Parameter]) -> NeutralGraph:
+        """The graph on live parameters, by id, as a graph that wins over the code."""
+        owners = tuple(parameters[key] for key in self.parameters)
+        return NeutralGraph(self.graph, self.in_spec, self.out_spec, owners, self.guard, "file", self.types)
+
+
+def write(
+    member: str, neutral: NeutralGraph, ids: Mapping[int, str], types: Any, tensors: dict[str, np.ndarray]
+) -> bytes:
+    """The member's bytes; arrays inside the graph go to `tensors`. ids : id() of a Parameter -> its id in the tree.
+
+    Raises HybridLabError where the graph reads a parameter that is not in the tree.
+    """
+    strangers = [parameter.name for parameter in neutral.parameters if id(parameter) not in ids]
+    if strangers:
+        raise HybridLabError(
+            f"{neutral.graph.name or member}: its graph reads {', '.join(strangers)}, parameters of a Block that is "
+            "not a child; assign that Block to an attribute, or register_child() it"
+        )
+    inputs = [value.node.name for value in neutral.graph.inputs]
+    data, variables = inputs[: neutral.num_data], inputs[neutral.num_data :]
+    owners = [ids[id(parameter)] for parameter in neutral.parameters]
+    structure: dict[str, Any] = {
+        "in": to_json(neutral.in_spec),
+        "out": to_json(neutral.out_spec),
+        "inputs": data,
+        "parameters": dict(zip(variables, owners, strict=True)),
+        "draws": neutral.graph.draws,
+    }
+    if types is not None:
+        structure["types"] = [[list(shape), dtype] for shape, dtype in types]
+    guard = neutral.guard
+    if guard.types is not None or guard.training is not None:
+        held = None if guard.types is None else [[list(shape), dtype] for shape, dtype in guard.types]
+        structure["guard"] = {"types": held, "training": guard.training}
+    constants: dict[str, np.ndarray] = {}
+    attrs = {STRUCTURE: ["str", json.dumps(structure, ensure_ascii=False, allow_nan=False)]}
+    text = symbol_json.dumps(neutral.graph, portable=False, constants=constants, attrs=attrs)
+    tensors |= {f"{member}:{name}": array for name, array in constants.items()}
+    return text.encode("utf-8")
+
+
+def read(container: Container, member: str, tensors: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> SavedGraph:
+    """The graph of a member. known : the parameters of the tree, by id. Raises ArchiveError."""
+    return parse(container.read(member), member, tensors, known, container.path)
+
+
+def parse(
+    data: bytes, member: str, tensors: Mapping[str, np.ndarray], known: Mapping[str, Any], path: str | None = None
+) -> SavedGraph:
+    """As `read`, from the member's bytes."""
+
+    def error(message: str) -> ArchiveError:
+        return ArchiveError(f"damaged archive: {message}", path=path, member=member)
+
+    document = strict_json.parse(data, path=path, member=member)
+    prefix = f"{member}:"
+    constants = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
+    graph = read_graph(document, constants, path=path, member=member)
+    try:
+        kind, text = document["attrs"][STRUCTURE]
+    except (KeyError, TypeError, ValueError):
+        raise error("the graph comes without its structure") from None
+    if kind != "str" or not isinstance(text, str):
+        raise error("the graph comes without its structure")
+    structure = strict_json.parse(text.encode("utf-8"), path=path, member=member)
+    try:
+        in_spec, out_spec = from_json(structure["in"]), from_json(structure["out"])
+        names, owners, draws = structure["inputs"], structure["parameters"], structure["draws"]
+        types = _types(structure.get("types"))
+        held = structure.get("guard") or {}
+        guard = Guard(_types(held.get("types")), held.get("training"))
+        variables = {value.node.name: value for value in graph.inputs}
+        ordered: list[Value] = [variables.pop(name) for name in [*names, *owners]]
+        good = (
+            type(draws) is int
+            and draws >= graph.draws
+            and guard.training in (None, True, False)
+            and len(names) == count_leaves(in_spec)
+            and len(graph.outputs) == count_leaves(out_spec)
+            and (types is None or len(types) == len(names))
+            and not variables
+        )
+    except (HybridLabError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
+        raise error(f"the graph's structure does not fit it: {str(problem)[:200] or type(problem).__name__}") from None
+    if not good:
+        raise error("the graph's structure does not fit it")
+    unknown = [key for key in owners.values() if key not in known]
+    if unknown:
+        raise error(f"the graph reads the parameter {str(unknown[0])[:80]!r}, which is not in the tree")
+    whole = Graph(ordered, graph.outputs, draws=draws, name=member)
+    return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), guard, types)
+
+
+def _types(data: Any) -> tuple[Any, ...] | None:
+    if data is None:
+        return None
+    for shape, dtype in data:
+        if not all(type(size) is int and 0 <= size < 2**48 for size in shape):
+            raise ValueError("a bad shape")
+        np.dtype(dtype)
+    return tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in data)
+
+
+def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:
+    """The graph as text without names: one line per operator, equal exactly for graphs that compute the same way."""
+    labels: dict[Any, str] = {value.node: f"input {index}" for index, value in enumerate(graph.inputs[:num_data])}
+    labels |= {value.node: key for value, key in zip(graph.inputs[num_data:], owners, strict=True)}
+    lines: list[str] = []
+    for node in in_order_of_use(graph):
+        if isinstance(node.op, Input):
+            continue
+        if isinstance(node.op, Constant):
+            array = node.op.array
+            labels[node] = f"constant {array.dtype}{list(array.shape)} {hash_of(array)}"
+            continue
+        inputs = [
+            labels[item.node] + (f":{item.index}" if item.index else "") if isinstance(item, Value) else repr(item)
+            for item in node.inputs
+        ]
+        labels[node] = f"%{len(lines)}"
+        draw = "" if node.draw is None else f" draw {node.draw}"
+        lines.append(f"%{len(lines)} = {node.op!r} of ({', '.join(inputs)}){draw}")
+    outputs = [labels[value.node] + (f":{value.index}" if value.index else "") for value in graph.outputs]
+    return [*lines, f"return {', '.join(outputs)}"]
+
+
+def hash_of(array: np.ndarray) -> str:
+    """A short digest of an array's bytes."""
+    import hashlib
+
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]
+
+
+def first_difference(ours: list[str], theirs: list[str]) -> str | None:
+    """Where two listings part, in words; None if they are equal."""
+    for mine, other in zip(ours, theirs, strict=False):
+        if mine != other:
+            return f"the model has {mine!r}, the file {other!r}"
+    if len(ours) != len(theirs):
+        return f"the model has {len(ours) - 1} operators, the file {len(theirs) - 1}"
+    return None

@@ -1,0 +1,57 @@
+"""Where things lie in an archive: the names of its members and the paths of blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from os import PathLike, fspath
+
+TREE = "tree.json"
+WEIGHTS = "weights.safetensors"
+TRAINER = "train/trainer.json"
+TRAINER_ARRAYS = "train/trainer.safetensors"
+RANDOM = "train/random.json"
+AUX = "train/aux.json"
+AUX_ARRAYS = "train/aux.safetensors"
+EXAMPLES = "examples/examples.json"
+EXAMPLE_ARRAYS = "examples/examples.safetensors"
+ROOT = "__root__"
+SUFFIX = ".hlab"
+
+_PLAIN = re.compile(r"[\w\-]+", re.ASCII)
+
+
+def quote(name: str) -> str:
+    """A child's name as one part of a path: letters, digits, `_` and `-` as they are, other bytes as %XX."""
+    if _PLAIN.fullmatch(name) and name != ROOT:
+        return name
+    if name == ROOT:
+        return "%5F" + name[1:]
+    plain = [
+        chr(byte) if _PLAIN.fullmatch(chr(byte)) else f"%{byte:02X}" for byte in name.encode("utf-8", "surrogatepass")
+    ]
+    return "".join(plain)
+
+
+def join(path: str, name: str) -> str:
+    """The path of the child `name` of the block at `path`: `features.0`; the root's path is ""."""
+    return f"{path}.{quote(name)}" if path else quote(name)
+
+
+def graph_member(path: str, number: int) -> str:
+    """`graphs/features.0.json`, its second variant `graphs/features.0@2.json`; the root is `graphs/__root__.json`."""
+    variant = "" if number == 1 else f"@{number}"
+    return f"graphs/{path or ROOT}{variant}.json"
+
+
+def archive_path(path: str | PathLike[str] | None, name: str) -> str:
+    """The file to use: `path`, with `.hlab` appended where it has no suffix; by default `<block name>.hlab`."""
+    text = fspath(path) if path is not None else name or "model"
+    last = re.split(r"[/\\]", text)[-1]
+    return text if "." in last.strip(".") else text + SUFFIX
+
+
+def shorten(items: Sequence[str], count: int = 6) -> str:
+    """`a, b, c and 12 more`."""
+    shown = ", ".join(items[:count])
+    return shown if len(items) <= count else f"{shown} and {len(items) - count} more"

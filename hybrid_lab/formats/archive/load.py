@@ -1,0 +1,204 @@
+"""Loading an archive into a live model: all or nothing, after comparing everything with the model and its code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.step import boundary
+from hybrid_lab.gluon.structure import describe
+from hybrid_lab.gluon.symbol_block import SymbolBlock
+from hybrid_lab.log import logger
+from hybrid_lab.ndarray import NDArray
+
+from . import graphs, layout
+from .archive import Archive
+from .compare import Match, match
+from .graphs import SavedGraph
+from .report import LoadReport, TrainerStates
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon import Block, Trainer
+
+
+def load_cached_graphs(
+    net: Block,
+    path: str | PathLike[str] | None = None,
+    strict: bool = True,
+    graphs: str = "code",
+    map: Mapping[str, str] | None = None,  # noqa: A002 - the public name
+    subtree: str | None = None,
+    trainer: Trainer | None = None,
+) -> LoadReport:
+    """Load a `.hlab` archive into an existing model; Parameter objects stay the same, so Trainers stay valid.
+
+    strict : raise one LoadMismatchError that lists every difference; False loads what fits and reports the rest
+    graphs : "code" traces the model's code again and compares it with the file's graphs; "file" lets the file's graphs
+        win without a trace, for eager calls too
+    map : file path -> model path of blocks that have moved, {"features": "backbone"}
+    subtree : load only the part below this path of the file into `net`
+    trainer : also restore this Trainer and the random state from the file
+
+    Raises ArchiveError for a damaged file, LoadMismatchError, HybridLabError for a bad argument; nothing changed then.
+    """
+    if graphs not in ("code", "file"):
+        raise HybridLabError(f"graphs is 'code' or 'file', not {graphs!r}")
+    archive = Archive(layout.archive_path(path, net.name))
+    with boundary.lock:
+        return _Loading(archive, net, strict, graphs == "file", map, subtree, trainer).run()
+
+
+class _Loading:
+    """One load: compare, decide, apply."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        net: Block,
+        strict: bool,
+        from_file: bool,
+        renamed: Mapping[str, str] | None,
+        subtree: str | None,
+        trainer: Trainer | None,
+    ) -> None:
+        self.archive, self.net, self.strict, self.from_file, self.trainer = archive, net, strict, from_file, trainer
+        self.match: Match = match(archive.tree, net, renamed, subtree)
+        self.differences = self.match.differences
+        self.seen: set[int] = set()
+        self.pairs: list[tuple[str, HybridBlock, list[SavedGraph]]] = []
+        for place, record, block in self.match.blocks:
+            if id(block) not in self.seen and isinstance(block, HybridBlock):
+                self.pairs.append((place, block, [archive.graphs[member] for member in record.graphs]))
+            self.seen.add(id(block))
+
+    def run(self) -> LoadReport:
+        """Raises before anything changes, or changes everything."""
+        states = self._trainer_states()
+        aux = self.archive.aux
+        members = [saved.member for _, _, saved_graphs in self.pairs for saved in saved_graphs]
+        self.differences += self.archive.example_differences(members)
+        pins: dict[int, list[NeutralGraph]] = {}
+        if self.from_file:
+            pins = self._attach()
+        else:
+            self._compare_code()
+        if self.strict and self.differences:
+            count = f"{len(self.differences)} difference{'s' * (len(self.differences) > 1)}"
+            raise LoadMismatchError(
+                f"the archive does not fit the model {self.net.name}: {count}; nothing was loaded "
+                "(strict=False loads what fits)",
+                self.differences,
+                path=self.archive.path,
+            )
+        if self.trainer is not None and states is None:
+            raise HybridLabError("there is no trainer in the file; it was saved without trainer=")
+        fitting = self._parameters()
+        for key, parameter in self.match.parameters.items():
+            if key in fitting:
+                parameter._load_init(fitting[key])
+        for _, block, saved_graphs in self.pairs:
+            if self.from_file and saved_graphs and id(block) in pins:
+                block._graphs.pin(pins[id(block)])
+            elif not self.from_file and block._graphs.pinned and not isinstance(block, SymbolBlock):
+                block._graphs.pin([])
+        if self.trainer is not None and states is not None:
+            states.restore(self.trainer)
+        return self._report(aux, states, len(fitting), sum(map(len, pins.values())) if self.from_file else len(members))
+
+    def _parameters(self) -> dict[str, NDArray]:
+        """Copies of the file's values, made before the first one is applied."""
+        return {key: NDArray._wrap(np.array(self.archive.weights[key])) for key in self.match.loadable}
+
+    def _trainer_states(self) -> TrainerStates | None:
+        if self.archive.trainer is None:
+            return None
+        settings, arrays = self.archive.trainer
+        return TrainerStates(
+            settings, {key: np.array(value) for key, value in arrays.items()}, self.archive.random, self.archive.path
+        )
+
+    def _report(self, aux: dict[str, Any], states: TrainerStates | None, parameters: int, count: int) -> LoadReport:
+        path = os.path.abspath(self.archive.path or "")
+        report = LoadReport(path, len(self.seen), parameters, count, self.differences, self.match.notes, aux, states)
+        for note in report.notes:
+            logger.warning(f"{self.net.name}: {note}")
+        logger.info(f"{self.net.name}: {str(report).splitlines()[0]}")
+        return report
+
+    # -- graphs='file' ---------------------------------------------------------------------------------------------
+
+    def _attach(self) -> dict[int, list[NeutralGraph]]:
+        """The file's graphs on the live parameters; one that reads a parameter without a partner is a difference."""
+        found: dict[int, list[NeutralGraph]] = {}
+        for place, block, saved_graphs in self.pairs:
+            for saved in saved_graphs:
+                lacking = [key for key in saved.parameters if key not in self.match.parameters]
+                if lacking:
+                    names = layout.shorten(lacking)
+                    self.differences.append(
+                        f"graph: {place or block.name} reads {names}, which the model does not have"
+                    )
+                else:
+                    found.setdefault(id(block), []).append(saved.attach(self.match.parameters))
+        return found
+
+    # -- graphs='code' ---------------------------------------------------------------------------------------------
+
+    def _compare_code(self) -> None:
+        pinned = [(block, block._graphs.pinned) for _, block, _ in self.pairs if not isinstance(block, SymbolBlock)]
+        for block, _ in pinned:
+            block._graphs.pinned = {}
+        try:
+            for place, block, saved_graphs in self.pairs:
+                for saved in saved_graphs:
+                    problem = self._compare_graph(block, saved)
+                    if problem:
+                        self.differences.append(f"graph: {place or block.name}: {problem}")
+        finally:
+            for block, graphs_before in pinned:
+                block._graphs.pinned = graphs_before
+
+    def _compare_graph(self, block: HybridBlock, saved: SavedGraph) -> str | None:
+        try:
+            live = self._live_graph(block, saved)
+        except (HybridLabError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+            return f"tracing the code raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        if live is None:
+            self.match.notes.append(
+                f"{saved.member} was not compared: the shapes that the code asks for are not in the file"
+            )
+            return None
+        if live.out_spec != saved.out_spec:
+            return f"the model returns {describe(live.out_spec)}, the file's graph {describe(saved.out_spec)}"
+        names = {id(parameter): key for key, parameter in self.match.parameters.items()}
+        owners = [names.get(id(parameter), parameter.name) for parameter in live.parameters]
+        ours = graphs.listing(live.graph, live.num_data, owners)
+        return graphs.first_difference(ours, graphs.listing(saved.graph, saved.num_data, saved.parameters))
+
+    def _live_graph(self, block: HybridBlock, saved: SavedGraph) -> NeutralGraph | None:
+        """The graph of the live code for the same inputs: one that is there, or a trace made now and kept."""
+        cache = block._graphs
+        candidates = [*cache.variants.get(saved.in_spec, ())]
+        if isinstance(block, SymbolBlock):
+            candidates += [neutral for neutral in cache.graphs() if neutral.in_spec == saved.in_spec]
+        for neutral in candidates:
+            if (neutral.guard.types, neutral.guard.training) == (saved.guard.types, saved.guard.training):
+                return neutral
+        if isinstance(block, SymbolBlock):
+            raise HybridLabError(f"its graphs take {layout.shorten([describe(g.in_spec) for g in cache.graphs()])}")
+        types = saved.guard.types or saved.types
+        if types is None:
+            if block._style == "2.x":
+                return None
+            types = tuple(((), "float32") for _ in range(saved.num_data))
+        pairs = [(shape, np.dtype(dtype)) for shape, dtype in types]
+        traced = trace_block(block, saved.in_spec, pairs, bool(saved.guard.training))
+        cache.note(traced)
+        return traced

@@ -1,0 +1,230 @@
+"""Opening an archive without the model's code: a tree of Blocks that run the saved graphs."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.nn import registry
+from hybrid_lab.gluon.parameter import Constant, Parameter
+from hybrid_lab.gluon.symbol_block import SymbolBlock
+from hybrid_lab.log import logger
+from hybrid_lab.ndarray import NDArray
+
+from . import layout
+from .archive import Archive
+from .tree import BlockRecord, ParameterRecord
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.parameter_dict import ParameterDict
+
+
+class MissingCodeError(HybridLabError, NotImplementedError):
+    """A Block from an archive was called that holds no graph: its code is needed."""
+
+
+class ArchivedBlock(SymbolBlock):
+    """A HybridBlock from an archive: it runs the saved graphs of a class whose code is not needed.
+
+    Children are attributes and stand in `_children`, as in the model that was saved.
+    """
+
+    def __init__(self, prefix: str, class_name: str) -> None:
+        HybridBlock.__init__(self, prefix=prefix)
+        object.__setattr__(self, "_archived_class", class_name)
+
+    def __repr__(self) -> str:
+        return _shown(self, self._archived_class)
+
+
+class BlockStub(Block):
+    """A Block from an archive that cannot run without its class; its children and parameters are there and work.
+
+    A plain Block's forward is Python code, which an archive does not hold; a HybridBlock that was never called has no
+    graph.
+    """
+
+    def __init__(self, prefix: str, class_name: str, reason: str, forward: str | None = None) -> None:
+        super().__init__(prefix=prefix)
+        object.__setattr__(self, "_archived_class", class_name)
+        object.__setattr__(self, "_archived_forward", forward)
+        object.__setattr__(self, "_reason", reason)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Raises MissingCodeError."""
+        children = layout.shorten([f".{name}" for name in self._children]) or "none"
+        raise MissingCodeError(
+            f"{self.name}: the class {self._archived_class} is missing. {self._reason} "
+            f"Define it and use net.load(path), or call its children: {children}"
+        )
+
+    def __repr__(self) -> str:
+        return _shown(self, f"{self._archived_class} [code missing]")
+
+
+def _shown(block: Block, title: str) -> str:
+    inner = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in block._children.items()]
+    return "\n".join([f"{title}(", *inner, ")"]) if inner else f"{title}()"
+
+
+class _StubParent(HybridBlock):
+    """A HybridBlock that was never called, inside a hybrid parent, which takes HybridBlocks only."""
+
+    def __init__(self, prefix: str, class_name: str, reason: str) -> None:
+        super().__init__(prefix=prefix)
+        object.__setattr__(self, "_archived_class", class_name)
+        object.__setattr__(self, "_reason", reason)
+
+    def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:
+        """Raises MissingCodeError."""
+        BlockStub.forward(self)  # type: ignore[arg-type]
+
+    __repr__ = BlockStub.__repr__
+
+
+def load(path: str | PathLike[str], ctx: Any = None) -> Block:
+    """The model in an archive, without its code.
+
+    Registered gluon.nn layers are made again; other HybridBlocks run their saved graphs, eagerly and hybridized, train,
+    and take other batch sizes; plain Blocks are stubs that name what is missing, with working children.
+    ctx : where the parameters go, the CPU by default. Raises ArchiveError for a damaged file.
+    """
+    archive = Archive(layout.archive_path(path, ""))
+    differences = archive.example_differences()
+    if differences:
+        raise LoadMismatchError("the archive's graphs do not give its own examples", differences, path=archive.path)
+    builder = _Builder(archive, ctx)
+    root = builder.build(0)
+    builder.pin()
+    return root
+
+
+class _Builder:
+    """Makes each block and each parameter once."""
+
+    def __init__(self, archive: Archive, ctx: Any) -> None:
+        self.archive, self.ctx = archive, ctx
+        self.blocks: dict[int, Block] = {}
+        self.parameters: dict[str, Parameter] = {}
+
+    def build(self, number: int, existing: Block | None = None, hybrid_parent: bool = False) -> Block:
+        """The block of this id. existing : the one that a registered parent made itself in its place."""
+        if number in self.blocks:
+            return self.blocks[number]
+        record = self.archive.tree.blocks[number]
+        block = existing if existing is not None and _fits(existing, record) else self._make(record, hybrid_parent)
+        self.blocks[number] = block
+        for name, key in record.parameters.items():
+            self._place(block, name, key)
+        for key in record.loose.values():
+            self._share(block._params, self._parameter(key))
+        for name, child in record.children:
+            before = block._children.get(name)
+            made = self.build(child, before, isinstance(block, HybridBlock))
+            if made is not before:
+                self._attach(block, name, made)
+        if isinstance(block, HybridBlock) and record.active:
+            self._hybridize(block, record)
+        return block
+
+    def _make(self, record: BlockRecord, hybrid_parent: bool) -> Block:
+        if record.layer is not None and record.config is not None:
+            try:
+                return registry.build(record.layer, record.config, record.prefix)
+            except (HybridLabError, TypeError, ValueError) as error:
+                logger.warning(f"{record.path or record.class_name}: {record.layer} was not made again: {error}")
+        if record.graphs:
+            return ArchivedBlock(record.prefix, record.class_name)
+        if record.kind == "plain":
+            reason = "It is a plain Block, and its forward is Python code, which an archive does not hold."
+            return BlockStub(record.prefix, record.class_name, reason, record.forward)
+        reason = "It was not called before the model was saved, so there is no graph of it."
+        kind = _StubParent if hybrid_parent else BlockStub
+        return kind(record.prefix, record.class_name, reason)
+
+    def _attach(self, block: Block, name: str, child: Block) -> None:
+        """As a child and as an attribute, where the name can be one and means nothing else."""
+        block.register_child(child, name)
+        if name.isidentifier() and not hasattr(type(block), name):
+            object.__setattr__(block, name, child)
+
+    def _hybridize(self, block: HybridBlock, record: BlockRecord) -> None:
+        object.__setattr__(block, "_active", True)
+        flags = dict(record.flags)
+        engine = flags.get("engine")
+        if engine is not None:
+            from hybrid_lab import engines
+
+            try:
+                engines.get(engine)
+            except HybridLabError as error:
+                logger.warning(f"{block.name}: {str(error).splitlines()[0]}; another engine is taken")
+                flags["engine"] = None
+        object.__setattr__(block, "_flags", flags)
+
+    def pin(self) -> None:
+        """Give each HybridBlock the file's graphs; they win over the code of registered layers too."""
+        for number, block in self.blocks.items():
+            members = self.archive.tree.blocks[number].graphs
+            if members and isinstance(block, HybridBlock):
+                for member in members:
+                    for key in self.archive.graphs[member].parameters:
+                        self._parameter(key)
+                block._graphs.pin([self.archive.graphs[member].attach(self.parameters) for member in members])
+
+    # -- parameters ------------------------------------------------------------------------------------------------
+
+    def _parameter(self, key: str) -> Parameter:
+        found = self.parameters.get(key)
+        if found is None:
+            found = self.parameters[key] = self._make_parameter(self.archive.tree.parameters[key])
+        return found
+
+    def _make_parameter(self, record: ParameterRecord) -> Parameter:
+        array = self.archive.weights.get(record.id)
+        values = None if array is None else NDArray._wrap(np.array(array))
+        if record.constant and values is not None:
+            made: Parameter = Constant(record.name, values)
+        else:
+            made = Parameter(
+                record.name,
+                grad_req=record.grad_req,
+                shape=record.shape,
+                dtype=record.dtype,
+                lr_mult=record.lr_mult,
+                wd_mult=record.wd_mult,
+                init=record.init,
+                allow_deferred_init=True,
+                differentiable=record.differentiable,
+            )
+        if values is not None:
+            made._load_init(values, self.ctx)
+        elif record.state == "deferred":
+            made.initialize(ctx=self.ctx)
+        return made
+
+    def _place(self, block: Block, name: str, key: str) -> None:
+        """Put a parameter where the block keeps it, in place of the one that its own constructor made."""
+        parameter = self._parameter(key)
+        own = block._reg_params.get(name)
+        if own is not None:
+            block._params._params.pop(own.name, None)
+        self._share(block._params, parameter)
+        block._reg_params[name] = parameter
+        if own is not None or (name.isidentifier() and not hasattr(type(block), name)):
+            object.__setattr__(block, name, parameter)
+
+    @staticmethod
+    def _share(params: ParameterDict, parameter: Parameter) -> None:
+        params._params[parameter.name] = parameter
+        parameter.registered = True
+
+
+def _fits(block: Block, record: BlockRecord) -> bool:
+    """Whether a registered parent's own child is what the file has in its place."""
+    return record.layer is not None and type(block).__name__ == record.class_name and block.prefix == record.prefix

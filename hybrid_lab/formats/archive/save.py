@@ -1,0 +1,175 @@
+"""Saving a model: its tree, all cached graphs, weights, examples and training state in one archive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab import _version, autograd
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError
+from hybrid_lab.gluon.neutral import NeutralGraph
+from hybrid_lab.gluon.step import boundary
+from hybrid_lab.gluon.structure import flatten
+from hybrid_lab.log import logger
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.symbol import tracing
+
+from ..atomic import atomic_write
+from . import graphs, layout, tree, values
+from .container import ContainerWriter
+from .examples import Examples
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon import Block, HybridBlock, Trainer
+
+
+def save_cached_graphs(
+    net: Block,
+    path: str | PathLike[str] | None = None,
+    inputs: Any = None,
+    trainer: Trainer | None = None,
+    aux: Mapping[str, Any] | None = None,
+) -> str:
+    """Write the whole model to one `.hlab` archive, atomically; returns the file's absolute path.
+
+    net : any Block; every HybridBlock below it that was called after hybridize() brings its graphs
+    path : by default `<block name>.hlab`; the suffix is appended where there is none
+    inputs : an array or a tuple of arrays to call `net` on once, in predict mode, so that every HybridBlock it reaches
+        has a graph
+    trainer : saves the optimizer's settings and states and the random state too, for resuming exactly
+    aux : values of your own, in a dict: numbers, texts, arrays, and lists, tuples and dicts of them
+
+    Parameters without values or shapes are saved as such. Raises HybridLabError for what cannot be saved, OSError;
+    then an older file of that name stays as it was.
+    """
+    if tracing.current() is not None:
+        raise HybridLabError("a model cannot be saved from inside its own trace; save it after the call")
+    file_name = layout.archive_path(path, net.name)
+    with boundary.lock:
+        given = _call(net, inputs) if inputs is not None else {}
+        contents = _Contents(net, given, trainer, aux)
+        try:
+            with atomic_write(file_name) as file:
+                contents.write(ContainerWriter(file))
+        except ArchiveError as error:
+            raise ArchiveError(str(error), path=file_name) from None
+    absolute = os.path.abspath(file_name)
+    logger.info(f"{net.name}: saved {contents.summary} to {absolute}")
+    if contents.hybrid and not contents.graphs:
+        logger.warning(
+            f"{net.name}: no graph was saved, because no HybridBlock was called since hybridize(); "
+            "call the model once, or pass inputs="
+        )
+    return absolute
+
+
+class _Contents:
+    """What goes into the archive, gathered before anything is written."""
+
+    def __init__(self, net: Block, given: Any, trainer: Trainer | None, aux: Mapping[str, Any] | None) -> None:
+        self.tree = tree.describe_tree(net)
+        self.weights = {
+            key: _values_of(parameter)
+            for key, parameter in self.tree.live_parameters.items()
+            if parameter._data is not None
+        }
+        self.graphs = self._name_graphs()
+        self.hybrid = any(block.kind != "plain" for block in self.tree.blocks)
+        self.trainer = None if trainer is None else trainer.get_states()
+        self.random = None if trainer is None else random_state.get_state()
+        self.aux_tensors: dict[str, np.ndarray] = {}
+        self.aux = None if aux is None else values.encode(dict(aux), self.aux_tensors)
+        by_identity = {id(self.tree.live_parameters[key]): array for key, array in self.weights.items()}
+        self.examples, types = Examples(by_identity, given).collect(self.graphs)
+        ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
+        self.members = {
+            member: graphs.write(member, neutral, ids, types[member], self.weights)
+            for member, neutral in self.graphs.items()
+        }
+
+    @property
+    def summary(self) -> str:
+        count = len(self.tree.live_parameters)
+        blocks = sum(bool(block.graphs) for block in self.tree.blocks)
+        return f"{len(self.graphs)} graphs of {blocks} HybridBlocks and {count} parameters"
+
+    def _name_graphs(self) -> dict[str, NeutralGraph]:
+        members: dict[str, NeutralGraph] = {}
+        for record, block in zip(self.tree.blocks, self.tree.live_blocks, strict=True):
+            cache = getattr(block, "_graphs", None)
+            for number, neutral in enumerate(cache.graphs() if cache is not None else (), start=1):
+                member = layout.graph_member(record.path, number)
+                record.graphs.append(member)
+                members[member] = neutral
+        return members
+
+    def write(self, writer: ContainerWriter) -> None:
+        """Write all members in their fixed order."""
+        writer.add_json(layout.TREE, tree.to_json(self.tree))
+        for member, content in self.members.items():
+            writer.add(member, content)
+        writer.add_tensors(layout.WEIGHTS, self.weights)
+        if self.trainer is not None:
+            data, arrays = self.trainer
+            writer.add_json(layout.TRAINER, _as_json(data, "the trainer's settings"))
+            writer.add_tensors(layout.TRAINER_ARRAYS, arrays)
+            writer.add_json(layout.RANDOM, self.random)
+        if self.aux is not None:
+            writer.add_json(layout.AUX, self.aux)
+            writer.add_tensors(layout.AUX_ARRAYS, self.aux_tensors)
+        if self.examples:
+            writer.add_tensors(layout.EXAMPLE_ARRAYS, self.examples)
+        writer.finish({"writer": f"hybrid_lab {_version.__version__}", "model": self.tree.blocks[0].class_name})
+
+
+def _values_of(parameter: Any) -> np.ndarray:
+    """The values without a copy where there is one context."""
+    return parameter._data[0]._data if len(parameter._data) == 1 else parameter._reduce()._data
+
+
+def _as_json(data: Any, what: str) -> Any:
+    import json
+
+    try:
+        return json.loads(json.dumps(data, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise HybridLabError(f"{what} cannot be saved: {error}") from None
+
+
+# -- calling the model on `inputs` ---------------------------------------------------------------------------------
+
+
+def _call(net: Block, inputs: Any) -> dict[int, Sequence[np.ndarray]]:
+    """Call `net` once in predict mode, so that all it reaches has graphs; the arrays that each graph was given."""
+    from hybrid_lab.gluon import HybridBlock
+
+    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    given: dict[int, Sequence[np.ndarray]] = {}
+    _complete(net, arguments)
+
+    def note(block: HybridBlock, args: tuple[Any, ...]) -> None:
+        if tracing.current() is None:
+            leaves, spec = flatten(args, f"the input of {block.name}")
+            if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
+                given[id(block._graphs.neutral(spec, leaves))] = [leaf.asnumpy() for leaf in leaves]
+
+    blocks: list[HybridBlock] = []
+    net.apply(lambda block: blocks.append(block) if isinstance(block, HybridBlock) else None)
+    with contextlib.ExitStack() as hooks, autograd.pause(), random_state.preserved():
+        for block in dict.fromkeys(blocks):
+            hooks.callback(block.register_forward_pre_hook(note).detach)
+        net(*arguments)
+    return given
+
+
+def _complete(net: Block, arguments: tuple[Any, ...]) -> None:
+    """A first call where shapes are still open: a hook sees the arguments before the parameters are complete."""
+    if any(parameter._data is None for parameter in net.collect_params().values()):
+        with autograd.pause(), random_state.preserved():
+            net(*arguments)

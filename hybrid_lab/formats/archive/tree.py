@@ -1,0 +1,391 @@
+"""tree.json: every Block of a model with its class, children, parameters and flags, as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import json
+import textwrap
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import ArchiveError
+
+from . import layout
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon import Block, Parameter
+
+DEPTH_LIMIT = 200
+
+
+@dataclass
+class ParameterRecord:
+    """One Parameter, once, however many blocks share it.
+
+    id : path of its first place, "features.0.weight"; also its tensor's name
+    shape : None inside for unknown sizes, or None where not even their number is known
+    state : "initialized", "deferred" (initialize() was called, the shape is open) or "uninitialized"
+    init : MXNet's text for its initializer, or None
+    """
+
+    id: str
+    name: str
+    shape: tuple[int | None, ...] | None
+    dtype: str
+    state: str
+    grad_req: str = "write"
+    lr_mult: float = 1.0
+    wd_mult: float = 1.0
+    init: str | None = None
+    constant: bool = False
+    differentiable: bool = True
+
+
+@dataclass
+class BlockRecord:
+    """One Block, once, however many parents share it.
+
+    path : of its first place; "" is the root
+    children : (attribute name, block id) in order; parameters : attribute name -> parameter id;
+    loose : the same for parameters in block.params that are no attribute, by name without prefix
+    layer : name of the registered layer and `config` its constructor's arguments, or None
+    forward : digest of a plain Block's forward, which an archive does not hold; None where it has no source
+    graphs : names of its graph members
+    """
+
+    id: int
+    path: str
+    class_name: str
+    prefix: str
+    kind: str
+    children: list[tuple[str, int]] = field(default_factory=list)
+    parameters: dict[str, str] = field(default_factory=dict)
+    loose: dict[str, str] = field(default_factory=dict)
+    layer: str | None = None
+    config: dict[str, Any] | None = None
+    forward: str | None = None
+    active: bool = False
+    flags: dict[str, Any] = field(default_factory=dict)
+    graphs: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Tree:
+    """blocks : by id, the root first; parameters : by id; live_... : the objects behind them, while saving."""
+
+    blocks: list[BlockRecord]
+    parameters: dict[str, ParameterRecord]
+    live_blocks: list[Block] = field(default_factory=list)
+    live_parameters: dict[str, Parameter] = field(default_factory=dict)
+
+    def places(self, start: int = 0) -> Iterator[tuple[str, BlockRecord]]:
+        """(path, block) of every place below `start`, parents first; a shared block comes once per place."""
+        stack = [("", self.blocks[start])]
+        while stack:
+            path, block = stack.pop()
+            yield path, block
+            stack += [(layout.join(path, name), self.blocks[child]) for name, child in reversed(block.children)]
+
+    def at(self, path: str) -> BlockRecord | None:
+        """The block at a path, or None."""
+        return next((block for place, block in self.places() if place == path), None)
+
+
+# -- from a live model -------------------------------------------------------------------------------------------------
+
+
+def describe_tree(root: Block) -> Tree:
+    """The tree of a live model. Works with parameters that have no values or shapes yet."""
+    tree = Tree([], {})
+    ids: dict[int, int] = {}
+    owned: dict[int, str] = {}
+    stack: list[tuple[Block, str, BlockRecord | None, str]] = [(root, "", None, "")]
+    while stack:
+        block, path, parent, name = stack.pop()
+        number = ids.get(id(block))
+        if number is None:
+            number = ids[id(block)] = len(tree.blocks)
+            record = _describe_block(block, number, path)
+            tree.blocks.append(record)
+            tree.live_blocks.append(block)
+            _describe_parameters(block, record, tree, owned)
+            stack += [(child, layout.join(path, key), record, key) for key, child in reversed(block._children.items())]
+        if parent is not None:
+            parent.children.append((name, number))
+    return tree
+
+
+def _describe_block(block: Block, number: int, path: str) -> BlockRecord:
+    from hybrid_lab.gluon import HybridBlock, SymbolBlock
+    from hybrid_lab.gluon.nn import registry
+
+    kind = "symbol" if isinstance(block, SymbolBlock) else "hybrid" if isinstance(block, HybridBlock) else "plain"
+    name = getattr(block, "_archived_class", None) or type(block).__name__
+    record = BlockRecord(number, path, name, block.prefix, kind)
+    config = block._config() if hasattr(block, "_config") else None
+    if config is not None and registry.classes().get(record.class_name) is type(block) and _is_data(config):
+        record.layer, record.config = record.class_name, config
+    if kind == "plain" and record.layer is None:
+        record.forward = getattr(block, "_archived_forward", None) or forward_digest(type(block))
+    if kind != "plain":
+        record.active = bool(block._active)
+        record.flags = {str(key): value for key, value in block._flags.items() if _is_data(value)}
+    return record
+
+
+def _describe_parameters(block: Block, record: BlockRecord, tree: Tree, owned: dict[int, str]) -> None:
+    attributes = {id(parameter): name for name, parameter in block._reg_params.items()}
+    for name, parameter in block._reg_params.items():
+        record.parameters[name] = _parameter_id(parameter, layout.join(record.path, name), tree, owned)
+    for name, parameter in block._params.items():
+        if id(parameter) not in attributes:
+            short = name.removeprefix(block._params.prefix)
+            record.loose[short] = _parameter_id(parameter, layout.join(record.path, short), tree, owned)
+
+
+def _parameter_id(parameter: Parameter, wanted: str, tree: Tree, owned: dict[int, str]) -> str:
+    found = owned.get(id(parameter))
+    if found is not None:
+        return found
+    unique, count = wanted, 1
+    while unique in tree.parameters:
+        count += 1
+        unique = f"{wanted}~{count}"
+    owned[id(parameter)] = unique
+    tree.parameters[unique] = _describe_parameter(parameter, unique)
+    tree.live_parameters[unique] = parameter
+    return unique
+
+
+def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
+    from hybrid_lab.gluon import Constant
+
+    state = (
+        "initialized" if parameter._data is not None else "deferred" if parameter._deferred_init else "uninitialized"
+    )
+    init = parameter.init
+    return ParameterRecord(
+        identity,
+        parameter.name,
+        parameter.partial_shape,
+        np.dtype(parameter.dtype).name,
+        state,
+        parameter.grad_req,
+        float(parameter.lr_mult),
+        float(parameter.wd_mult),
+        init if isinstance(init, str) else init.dumps() if callable(getattr(init, "dumps", None)) else None,
+        isinstance(parameter, Constant),
+        parameter._differentiable,
+    )
+
+
+_LAYOUT_TOKENS = {tokenize.INDENT: "\1", tokenize.DEDENT: "\2", tokenize.NEWLINE: "\3"}
+_NO_TOKENS = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING}
+
+
+def forward_digest(cls: type) -> str | None:
+    """SHA-256 of a class's forward, blind to comments and spacing; None where there is no source."""
+    try:
+        source = textwrap.dedent(inspect.getsource(cls.forward))  # type: ignore[attr-defined]
+        tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
+        return None
+    # Without the blanks inside: Python 3.12 cuts f-strings into several tokens.
+    parts = [_LAYOUT_TOKENS.get(t.type) or "".join(t.string.split()) for t in tokens if t.type not in _NO_TOKENS]
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+
+def _is_data(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+# -- as JSON -----------------------------------------------------------------------------------------------------------
+
+
+def to_json(tree: Tree) -> dict[str, Any]:
+    """The tree as JSON data; fields at their defaults are left out."""
+    return {
+        "blocks": [_block_json(block) for block in tree.blocks],
+        "parameters": {key: _parameter_json(record) for key, record in tree.parameters.items()},
+    }
+
+
+def _block_json(block: BlockRecord) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "id": block.id,
+        "path": block.path,
+        "class": block.class_name,
+        "prefix": block.prefix,
+        "kind": block.kind,
+        "children": [[name, child] for name, child in block.children],
+    }
+    optional = {
+        "parameters": block.parameters,
+        "loose": block.loose,
+        "layer": block.layer,
+        "config": block.config or None,
+        "forward": block.forward,
+        "hybridized": block.active,
+        "flags": block.flags,
+        "graphs": block.graphs,
+    }
+    return written | {key: value for key, value in optional.items() if value not in (None, False, [], {})}
+
+
+def _parameter_json(record: ParameterRecord) -> dict[str, Any]:
+    written = {
+        "name": record.name,
+        "shape": None if record.shape is None else list(record.shape),
+        "dtype": record.dtype,
+        "state": record.state,
+        "grad_req": record.grad_req,
+    }
+    defaults = {"lr_mult": 1.0, "wd_mult": 1.0, "init": None, "constant": False, "differentiable": True}
+    return written | {key: getattr(record, key) for key, usual in defaults.items() if getattr(record, key) != usual}
+
+
+class _Fields:
+    """Typed access to the fields of one JSON object; anything else than expected is an ArchiveError."""
+
+    def __init__(self, data: Any, what: str, path: str | None) -> None:
+        self.what, self.path = what, path
+        if not isinstance(data, dict):
+            raise self.error("is not an object")
+        self.data = data
+
+    def error(self, message: str) -> ArchiveError:
+        return ArchiveError(f"damaged archive: {self.what} {message}", path=self.path, member=layout.TREE)
+
+    def take(self, key: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
+        value = self.data.get(key, default)
+        if value is ...:
+            raise self.error(f"has no {key!r}")
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if value is not default and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            raise self.error(f"has {key}={str(value)[:60]!r}")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        value = self.take(key, list, [])
+        if not all(isinstance(item, str) for item in value):
+            raise self.error(f"has {key}={str(value)[:60]!r}")
+        return list(value)
+
+
+def from_json(data: Any, path: str | None = None) -> Tree:
+    """The tree in parsed JSON, checked: ids, references, no cycle. Raises ArchiveError. Unknown fields are ignored."""
+    top = _Fields(data, "the tree", path)
+    parameters = {key: _read_parameter(key, value, path) for key, value in top.take("parameters", dict).items()}
+    blocks = [_read_block(index, value, parameters, path) for index, value in enumerate(top.take("blocks", list))]
+    if not blocks:
+        raise top.error("has no blocks")
+    for block in blocks:
+        for _, child in block.children:
+            if not 0 <= child < len(blocks):
+                raise top.error(f"names the block {child}, which does not exist")
+    tree = Tree(blocks, parameters)
+    _check_shape(tree, top)
+    return tree
+
+
+def _check_shape(tree: Tree, top: _Fields) -> None:
+    """No cycles, no endless sharing, every block under the root, paths as the children say."""
+    depth: dict[int, int] = {}
+    places = 0
+    stack: list[tuple[int, str, frozenset[int]]] = [(0, "", frozenset())]
+    while stack:
+        number, path, above = stack.pop()
+        places += 1
+        if number in above or len(above) > DEPTH_LIMIT:
+            raise top.error(f"nests the block {number} in itself" if number in above else "is nested too deeply")
+        if places > 16 * len(tree.blocks) + 1000:
+            raise top.error("shares blocks too often")
+        if number not in depth:
+            depth[number] = len(above)
+            if tree.blocks[number].path != path:
+                raise top.error(
+                    f"gives block {number} the path {tree.blocks[number].path[:80]!r}, must be {path[:80]!r}"
+                )
+        inner = above | {number}
+        children = tree.blocks[number].children
+        stack += [(child, layout.join(path, name), inner) for name, child in reversed(children)]
+    if len(depth) != len(tree.blocks):
+        raise top.error(f"has {len(tree.blocks) - len(depth)} blocks outside of the root")
+
+
+def _read_block(index: int, data: Any, parameters: dict[str, ParameterRecord], path: str | None) -> BlockRecord:
+    fields = _Fields(data, f"block {index}", path)
+    if fields.take("id", int) != index:
+        raise fields.error("is not in its place")
+    children: list[tuple[str, int]] = []
+    for entry in fields.take("children", list):
+        if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and type(entry[1]) is int):
+            raise fields.error(f"has the child {str(entry)[:60]}")
+        children.append((entry[0], entry[1]))
+    if len({name for name, _ in children}) != len(children):
+        raise fields.error("has two children of one name")
+    kind = fields.take("kind", str)
+    if kind not in ("plain", "hybrid", "symbol"):
+        raise fields.error(f"has kind={kind[:60]!r}")
+    owned = fields.take("parameters", dict, {})
+    block = BlockRecord(
+        index,
+        fields.take("path", str),
+        fields.take("class", str),
+        fields.take("prefix", str),
+        kind,
+        children,
+        dict(owned),
+        dict(fields.take("loose", dict, {})),
+        fields.take("layer", str, None),
+        fields.take("config", dict, {} if "layer" in fields.data else None),
+        fields.take("forward", str, None),
+        fields.take("hybridized", bool, False),
+        fields.take("flags", dict, {}),
+        fields.texts("graphs"),
+    )
+    for reference in [*owned.values(), *block.loose.values()]:
+        if not isinstance(reference, str) or reference not in parameters:
+            raise fields.error(f"names the parameter {str(reference)[:60]!r}, which does not exist")
+    return block
+
+
+def _read_parameter(key: str, data: Any, path: str | None) -> ParameterRecord:
+    fields = _Fields(data, f"parameter {key[:80]!r}", path)
+    shape = fields.take("shape", (list, type(None)))
+    if shape is not None and not all(size is None or (type(size) is int and 0 <= size < 2**48) for size in shape):
+        raise fields.error(f"has shape={str(shape)[:60]}")
+    dtype = fields.take("dtype", str)
+    from hybrid_lab.ops.attributes import DTYPES
+
+    if dtype not in DTYPES:
+        raise fields.error(f"has dtype={dtype[:60]!r}")
+    for name, allowed in (
+        ("state", ("initialized", "deferred", "uninitialized")),
+        ("grad_req", ("write", "add", "null")),
+    ):
+        if fields.take(name, str) not in allowed:
+            raise fields.error(f"has {name}={data[name][:60]!r}")
+    return ParameterRecord(
+        key,
+        fields.take("name", str),
+        None if shape is None else tuple(shape),
+        dtype,
+        data["state"],
+        data["grad_req"],
+        float(fields.take("lr_mult", (int, float), 1.0)),
+        float(fields.take("wd_mult", (int, float), 1.0)),
+        fields.take("init", str, None),
+        fields.take("constant", bool, False),
+        fields.take("differentiable", bool, True),
+    )

@@ -1,0 +1,92 @@
+"""The user's own values (`aux`) as JSON and tensors: numbers, texts, lists, tuples, dicts and arrays, nothing else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError
+from hybrid_lab.ndarray import NDArray
+
+from ..safetensors import NAMES
+
+DEPTH_LIMIT = 100
+
+
+def encode(value: Any, tensors: dict[str, np.ndarray], where: str = "aux", depth: int = 0) -> Any:
+    """`value` as JSON data, its arrays put into `tensors`. Raises HybridLabError naming what is not data.
+
+    Plain texts, whole numbers below 2^53, finite floats, bools and None stand as they are; all else is an object with
+    one key that says what it is.
+    """
+    if depth > DEPTH_LIMIT:
+        raise HybridLabError(f"{where} is nested more than {DEPTH_LIMIT} deep")
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (NDArray, np.ndarray, np.generic)):
+        return _encode_array(value, tensors, where)
+    if isinstance(value, int):
+        return int(value) if abs(value) < 2**53 else {"int": str(int(value))}
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+    if isinstance(value, (list, tuple)):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [encode(item, tensors, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]}
+    if isinstance(value, dict):
+        rows = []
+        for key, item in value.items():
+            if not isinstance(key, (str, int, float, bool, type(None))):
+                raise HybridLabError(f"{where} has the key {key!r}; keys are texts and numbers")
+            rows.append([encode(key, tensors, where, depth + 1), encode(item, tensors, f"{where}[{key!r}]", depth + 1)])
+        return {"dict": rows}
+    raise HybridLabError(
+        f"{where} is a {type(value).__name__}; what can be saved are numbers, texts, None, arrays, and lists, tuples "
+        "and dicts of them"
+    )
+
+
+def _encode_array(value: Any, tensors: dict[str, np.ndarray], where: str) -> dict[str, str]:
+    array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+    if array.dtype.newbyteorder("<") not in NAMES:
+        raise HybridLabError(f"{where} is an array of {array.dtype}, which is not saved")
+    kind = "nd" if isinstance(value, NDArray) else "numpy" if isinstance(value, np.ndarray) else "scalar"
+    tensors[str(len(tensors))] = array
+    return {kind: str(len(tensors) - 1)}
+
+
+class Decoder:
+    """Reads what `encode` wrote. Raises ArchiveError for anything else."""
+
+    def __init__(self, tensors: dict[str, np.ndarray], path: str | None, member: str) -> None:
+        self.tensors, self.path, self.member = tensors, path, member
+
+    def error(self, data: Any) -> ArchiveError:
+        return ArchiveError(f"damaged archive: {str(data)[:80]!r} is no value", path=self.path, member=self.member)
+
+    def decode(self, data: Any, depth: int = 0) -> Any:
+        """The value."""
+        if depth > 2 * DEPTH_LIMIT:
+            raise self.error("nested too deeply")
+        if data is None or isinstance(data, (bool, str, int, float)):
+            return data
+        if not isinstance(data, dict) or len(data) != 1:
+            raise self.error(data)
+        ((kind, inner),) = data.items()
+        try:
+            if kind == "int":
+                return int(inner) if len(inner) < 4000 else self.decode([])
+            if kind == "float" and inner in ("nan", "inf", "-inf"):
+                return float(inner)
+            if kind in ("list", "tuple") and isinstance(inner, list):
+                items = [self.decode(item, depth + 1) for item in inner]
+                return items if kind == "list" else tuple(items)
+            if kind == "dict" and isinstance(inner, list):
+                return {self.decode(key, depth + 1): self.decode(item, depth + 1) for key, item in inner}
+            if kind in ("nd", "numpy", "scalar"):
+                array = self.tensors[inner].copy()
+                return NDArray._wrap(array) if kind == "nd" else array if kind == "numpy" else array[()]
+        except (ValueError, TypeError, KeyError):
+            pass
+        raise self.error(data)
