@@ -160,8 +160,8 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
         return NDArray._wrap(np.array(ndarray, order="C"))
     if not ndarray.flags.c_contiguous:
         raise ShapeError("from_numpy needs a C-contiguous array; use nd.array(x, dtype=x.dtype) to copy it")
+    shared = ndarray.view(np.ndarray)
     ndarray.flags.writeable = False
-    shared = np.frombuffer(ndarray, dtype=ndarray.dtype).reshape(ndarray.shape) if ndarray.size else ndarray.copy()
     return NDArray._wrap(shared)
 
 

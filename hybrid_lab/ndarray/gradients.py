@@ -28,11 +28,21 @@ class GradientProgram:
     Slots 0 ... are the operator's inputs, all its outputs, then one output gradient per visible output.
 
     reads : slots (of inputs and outputs) whose values are read
-    inputs_read, outputs_read : the same as pairs (slot, what to call it in a message), inputs and outputs apart
+    inputs_read, outputs_read, hidden_read : these slots, apart
     shapes_read : slots of which only the shape is
     """
 
-    __slots__ = ("inputs_read", "op", "outputs_read", "reads", "results", "shapes_read", "steps", "template")
+    __slots__ = (
+        "hidden_read",
+        "inputs_read",
+        "op",
+        "outputs_read",
+        "reads",
+        "results",
+        "shapes_read",
+        "steps",
+        "template",
+    )
 
     def __init__(self, op: Operator, immediates: tuple[Any, ...], needed: tuple[bool, ...], douts: tuple[bool, ...]):
         self.op = op
@@ -65,15 +75,14 @@ class GradientProgram:
                 (read if step.reads_values(index) else shaped).add(slot)
         arrays = {slot for slot in range(num_inputs) if immediates[slot] is None}
         arrays.update(range(num_inputs, num_inputs + num_outputs))
-        names = self.op.names()
+        if self.op.num_visible > 1:
+            shaped = arrays  # where an output gradient is missing, rules read the shape of its output instead
         self.reads = frozenset(read & arrays)
         self.shapes_read = tuple(sorted((shaped - read) & arrays))
-        self.inputs_read = tuple(
-            (slot, f"its input {names[slot] if slot < len(names) else slot}")
-            for slot in sorted(self.reads)
-            if slot < num_inputs
-        )
-        self.outputs_read = tuple((slot, "its output") for slot in sorted(self.reads) if slot >= num_inputs)
+        visible = num_inputs + self.op.num_visible
+        self.inputs_read = tuple(sorted(slot for slot in self.reads if slot < num_inputs))
+        self.outputs_read = tuple(sorted(slot for slot in self.reads if num_inputs <= slot < visible))
+        self.hidden_read = tuple(sorted(slot for slot in self.reads if slot >= visible))
 
     def _write_steps(self, wanted: list[Value], slots: dict[Value, int]) -> None:
         template = self.template

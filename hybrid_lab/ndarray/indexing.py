@@ -39,6 +39,8 @@ def setitem(array: NDArray, key: Any, value: Any) -> None:
     key, advanced = _normalized(array, key)
     tape.refuse_write(array)
     raw = _raw_value(value)
+    if isinstance(raw, np.ndarray) and raw.size == 1:
+        raw = raw.reshape(())  # NumPy writes no array of shape (1,) where ints alone are the key
     recorded = tape.state.recording and tape.link(value) is not None
     if recorded and array.size != array._buffer.host.size:
         raise AutogradError(

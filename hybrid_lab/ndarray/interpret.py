@@ -14,7 +14,9 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
 
 
-def interpret(graph: Graph, arrays: Sequence[NDArray], rng: tuple[int, int] | None = None, update: bool = True) -> list[NDArray]:
+def interpret(
+    graph: Graph, arrays: Sequence[NDArray], rng: tuple[int, int] | None = None, update: bool = True
+) -> list[NDArray]:
     """The outputs of a neutral graph; auxiliary states among `arrays` are updated in place in a training-mode run.
 
     arrays : one per graph input

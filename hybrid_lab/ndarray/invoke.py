@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -25,6 +26,7 @@ symbol_dispatch: Callable[[Operator, Sequence[Any], str | None], Any] | None = N
 # What a kernel may take besides its inputs without this module having to give it.
 _PLAIN = frozenset({"out", "scratch"})
 _ndarray = np.ndarray
+_wrap = NDArray._wrap
 state = tape.state
 
 
@@ -93,11 +95,27 @@ def invoke(
     return _invoke_fully(op, inputs, raw, out, rng, inferred, tracked and state.recording, context)
 
 
+def invoke_pair(op: Operator, lhs: Any, rhs: Any) -> Any:
+    """`invoke(op, (lhs, rhs))` for operators without modes, views and hidden outputs; short where nothing is recorded."""
+    if type(lhs) is NDArray and type(rhs) is NDArray:
+        left, a, b = lhs._buffer, lhs._view, rhs._view
+        if (
+            ((a.shape, b.shape), (a.dtype, b.dtype)) in op._inferred
+            and not (left.host_stale or rhs._buffer.host_stale)
+            and not (state.recording and (lhs._tape is not None or rhs._tape is not None))
+        ):
+            result = op.numpy(a, b)
+            if type(result) is not _ndarray or not result.flags.c_contiguous:
+                result = np.array(result, order="C")
+            return _wrap(result, left.context)
+    return invoke(op, (lhs, rhs))
+
+
 def _wrapped(result: Any, view: bool, context: Any) -> NDArray:
     """The NDArray of a kernel's result, copied where it is a view, a NumPy scalar or not contiguous."""
     if view or type(result) is not _ndarray or not result.flags.c_contiguous:
         result = np.array(result, order="C")
-    return NDArray._wrap(result, context)
+    return _wrap(result, context)
 
 
 def _invoke_fully(
@@ -130,7 +148,7 @@ def _invoke_fully(
         need = tuple([index < visible or update_aux or first + index in reads for index in range(op.num_outputs)])
     outputs = run_kernel(op, raw, rng=rng, need=need)
     if entry is not None:
-        entry.save_inputs(inputs)
+        entry.save_inputs(inputs, outputs)
     if update_aux:
         _update_aux(op, inputs, raw, outputs)
     results: Sequence[NDArray]
@@ -143,8 +161,9 @@ def _invoke_fully(
             target._buffer.written()
     if recorded:
         if entry is not None:
-            entry.save_outputs(results, outputs)
-        tape.note(entry if entry is not None else ZeroEntry(op), inputs, results, links)
+            entry.note(inputs, results, links)
+        else:
+            tape.note(ZeroEntry(op), inputs, results, links)
     if out is not None:
         return out
     return results[0] if visible == 1 else results
@@ -241,42 +260,83 @@ class ZeroEntry(tape.Entry):
 class EagerEntry(tape.Entry):
     """One eager operator call: the bound operator and the values that its gradient reads."""
 
-    __slots__ = ("_immediates", "_values", "name", "op", "program")
+    __slots__ = ("_immediates", "_node", "_replayed", "_values", "name", "op", "program")
 
     def __init__(self, op: Operator, inputs: Sequence[Any], links: Sequence[Any]):
         self.op, self.name = op, op.name
         self._immediates = tuple([None if type(item) is NDArray else _immediate(op, 0, item) for item in inputs])
         needed = tuple([held is not None for held in links])
         self.program = gradient_program(op, self._immediates, needed, (True,) * op.num_visible)
-        # Per slot of an input or output: a Saved, a hidden output's array, or (shape, dtype) where only those are read.
+        # Per slot of an input or output: a Saved, a bare array, or (shape, dtype) where only those are read.
         self._values: list[Any] = [None] * (len(inputs) + op.num_outputs)
+        self._replayed = False
 
-    def save_inputs(self, inputs: Sequence[Any]) -> None:
-        values, program = self._values, self.program
-        for slot, role in program.inputs_read:
-            values[slot] = tape.Saved(inputs[slot], role, self.name)
+    def save_inputs(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Keep what is read, after the kernel ran and before anything else is written."""
+        values, program, first = self._values, self.program, len(inputs)
+        for slot in program.inputs_read:
+            values[slot] = self._saved(inputs, slot)
         for slot in program.shapes_read:
-            if slot < len(inputs):
-                view = inputs[slot]._view
-                values[slot] = (view.shape, view.dtype)
+            array = inputs[slot]._view if slot < first else outputs[slot - first]
+            if array is not None:
+                values[slot] = (array.shape, array.dtype)
+        for slot in program.hidden_read:
+            values[slot] = outputs[slot - first]
+            # A hidden output of numbers depends on the inputs; its own derivative is only known to the lowering.
+            self._replayed = self._replayed or values[slot].dtype.kind == "f"
+        if self._replayed:
+            names = self.op.names()
+            for slot, item in enumerate(inputs):
+                if type(item) is NDArray and slot not in program.inputs_read:
+                    aux = names[slot] in self.op.aux_names
+                    values[slot] = item._data.copy() if aux else self._saved(inputs, slot)
 
-    def save_outputs(self, results: Sequence[NDArray], outputs: Sequence[Any]) -> None:
-        values, program, first = self._values, self.program, len(self._immediates)
-        for slot, role in program.outputs_read:
-            index = slot - first
-            visible = index < len(results)
-            values[slot] = tape.Saved(results[index], role, self.name) if visible else outputs[index]
-        for slot in program.shapes_read:
-            if slot >= first and outputs[slot - first] is not None:
-                values[slot] = (outputs[slot - first].shape, outputs[slot - first].dtype)
+    def _saved(self, inputs: Sequence[Any], slot: int) -> tape.Saved:
+        names = self.op.names()
+        return tape.Saved(inputs[slot], f"its input {names[slot] if slot < len(names) else slot}", self.name)
+
+    def note(self, inputs: Sequence[Any], results: Sequence[NDArray], links: tuple[Any, ...]) -> None:
+        """Keep the outputs that are read, and put the step on the tape."""
+        first = len(inputs)
+        for slot in self.program.outputs_read:
+            self._values[slot] = tape.Saved(results[slot - first], "its output", self.name)
+        node = tape.note(self, inputs, results, links)
+        assert node is not None
+        self._node = ref(node)
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         values = [_raw_value(value) for value in self._values]
         return self._program_for(douts, needed).run(values + douts, apply_raw)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        values = [_nd_value(value) for value in self._values]
+        first = len(self._immediates)
+        node = self._node()
+        values: list[Any] = []
+        for slot, value in enumerate(self._values):
+            kind = type(value)
+            if kind is tape.Saved:
+                values.append(value.array(tape.Output(node, slot - first) if slot >= first else None))
+            elif kind is tuple:
+                values.append(NDArray._wrap(stand_in(*value)))
+            else:
+                values.append(None if value is None else NDArray._wrap(value))
+        if self._replayed:
+            return self._replay(values[:first], douts, needed)
         return self._program_for(douts, needed).run(values + douts, apply_nd)
+
+    def _replay(self, values: list[Any], douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        op = self.op
+        if type(op).lower is Operator.lower:
+            raise AutogradError(f"{op.name} has no gradient of its gradient (create_graph=True)")
+        inputs = [
+            value if immediate is None else immediate for value, immediate in zip(values, self._immediates, strict=True)
+        ]
+
+        def lowered(starts: list[Any]) -> Sequence[NDArray]:
+            made = op.lower(N, *starts)
+            return (made if isinstance(made, (tuple, list)) else (made,))[: op.num_visible]
+
+        return tape.replay(lowered, inputs, douts, needed)
 
     def _program_for(self, douts: list[Any], needed: tuple[bool, ...]) -> GradientProgram:
         given = tuple([dout is not None for dout in douts])
@@ -296,15 +356,6 @@ def _raw_value(value: Any) -> Any:
     return stand_in(*value) if kind is tuple else value
 
 
-def _nd_value(value: Any) -> Any:
-    kind = type(value)
-    if kind is tape.Saved:
-        return value.array()
-    if kind is tuple:
-        value = stand_in(*value)
-    return None if value is None else NDArray._wrap(value)
-
-
 def apply_nd(op: Operator, inputs: Sequence[Any]) -> list[NDArray]:
     """The visible outputs on NDArrays, recorded if the tape records."""
     result = invoke(op, inputs)
@@ -322,6 +373,5 @@ def note_operator(op: Operator, inputs: Sequence[Any], outputs: Sequence[NDArray
     links = tuple([tape.link(item) for item in inputs])
     if any(links):
         entry = EagerEntry(op, inputs, links)
-        entry.save_inputs(inputs)
-        entry.save_outputs(outputs, [output._view for output in outputs])
-        tape.note(entry, inputs, outputs, links)
+        entry.save_inputs(inputs, [output._view for output in outputs])
+        entry.note(inputs, outputs, links)

@@ -40,11 +40,17 @@ class NDArray(Overloads):
 
     # -- construction ------------------------------------------------------------------------------------------
 
-    @classmethod
-    def _wrap(cls, host: np.ndarray, context: Context = CPU) -> NDArray:
+    @staticmethod
+    def _wrap(host: np.ndarray, context: Context = CPU) -> NDArray:
         """Take over a C-contiguous NumPy array of a supported dtype, unchecked and uncopied."""
-        array = _new(cls)
-        array._buffer = Buffer(host, context)
+        buffer = _new(Buffer)  # Buffer(host, context), in line: every eager call comes here
+        buffer.host = host
+        buffer.context = context
+        buffer.device = None
+        buffer.host_stale = buffer.device_stale = False
+        buffer.version = 0
+        array = _new(NDArray)
+        array._buffer = buffer
         array._view = host
         array._tape = None
         return array

@@ -13,7 +13,7 @@ def _forward(name: str) -> Any:
     op = get(name).bind()
 
     def method(self: Any, other: Any) -> Any:
-        return calls.invoke(op, (self, other))
+        return calls.invoke_pair(op, self, other)
 
     return method
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.functions import find_function
 from hybrid_lab.ndarray.invoke import invoke
@@ -105,20 +105,13 @@ def randint(
     low: int, high: int, shape: Any = None, dtype: Any = None, ctx: Context | None = None, out: NDArray | None = None
 ) -> NDArray:
     """Whole numbers in [low, high), int32 unless dtype says int64."""
-    if high <= low:
-        raise AttributeSpecError(f"randint: high ({high}) must be greater than low ({low})")
     shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
     return _draw("_random_randint", shape, dtype or "int32", ctx, out, low=int(low), high=int(high))
 
 
 def shuffle(data: NDArray, out: NDArray | None = None) -> NDArray:
     """The rows (along the first axis) in random order, as a copy."""
-    keys = _draw("_random_uniform", (len(data),), "float32", None, None)
-    made = data[np.argsort(keys._data, kind="stable")]
-    if out is None:
-        return made
-    out[:] = made
-    return out
+    return invoke(get("shuffle").bind(), (data,), out)
 
 
 def __getattr__(name: str) -> Any:

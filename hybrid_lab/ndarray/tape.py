@@ -113,18 +113,20 @@ def link(array: Any) -> Link:
 
 def note(
     entry: Entry, inputs: Sequence[Any], outputs: Sequence[NDArray], links: tuple[Link, ...] | None = None
-) -> None:
+) -> Node | None:
     """Record a step: `outputs` (NDArrays) came from `inputs` (NDArrays, or anything else for constants).
 
-    Does nothing where no input is on the tape. `links`, if given, are the inputs' links, taken before an output was written.
+    Returns the node, or None where no input is on the tape. `links`, if given, are the inputs' links, taken before an
+    output was written.
     """
     if links is None:
         links = tuple(map(link, inputs))
     if not any(links):
-        return
+        return None
     node = Node(entry, links, len(outputs))
     for index, output in enumerate(outputs):
         output._tape = Output(node, index)
+    return node
 
 
 class Saved:
@@ -155,12 +157,12 @@ class Saved:
             self.buffer.pull()
         return self.view
 
-    def array(self) -> NDArray:
-        """The value as an NDArray with its place on the tape."""
+    def array(self, link: Link = None) -> NDArray:
+        """The value as an NDArray with its place on the tape: `link`, else the one it had when it was saved."""
         from hybrid_lab.ndarray.ndarray import NDArray
 
         self.check()
-        return NDArray._view_of(self.buffer, self.view, self.link)
+        return NDArray._view_of(self.buffer, self.view, link or self.link)
 
 
 class _Sum:
@@ -179,8 +181,8 @@ class _Sum:
             self.owned = isinstance(self.value, np.ndarray)
 
 
-def _collect(links: Sequence[Link]) -> tuple[list[Node], dict[Leaf, None]]:
-    """All nodes and leaves behind the links; nodes in the order of recording."""
+def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[list[Node], dict[Leaf, None]]:
+    """All nodes and leaves behind the links, but nothing behind `stop`; nodes in the order of recording."""
     seen: set[Node] = set()
     leaves: dict[Leaf, None] = {}
     stack: list[Any] = list(links)
@@ -196,7 +198,8 @@ def _collect(links: Sequence[Link]) -> tuple[list[Node], dict[Leaf, None]]:
                     "pass retain_graph=True there to differentiate it again"
                 )
             seen.add(node)
-            stack.extend(node.links)
+            if node not in stop:
+                stack.extend(node.links)
     return sorted(seen, key=lambda node: node.order), leaves
 
 
@@ -249,16 +252,18 @@ def run_backward(
     targets: Sequence[Any] | None,
     retain_graph: bool,
     create_graph: bool,
+    stop: Sequence[Node] = (),
 ) -> tuple[dict[Any, Any], dict[Leaf, None]]:
     """Go backward from `heads`.
 
     targets : links whose gradients are wanted, or None for all leaves
+    stop : nodes behind which nothing is wanted
     Returns gradients (NumPy arrays, or NDArrays with create_graph) by target, and all leaves that were reached. Keys of
     Outputs are (node, index).
     """
     links = _head_links(heads)
     gradients = _head_gradients(heads, head_grads, create_graph)
-    nodes, leaves = _collect(links)
+    nodes, leaves = _collect(links, stop)
     wanted = None if targets is None else {_key(target) for target in targets}
     useful = set(nodes)
     if wanted is not None:
@@ -370,6 +375,56 @@ def grad(
         # A gradient may still be memory of the tape or of another gradient.
         results.append(gradient if create_graph else NDArray._wrap(np.array(gradient, order="C"), variable.ctx))
     return results
+
+
+class _Pass(Entry):
+    """y = x: cuts what comes before x off from what is differentiated with respect to y."""
+
+    __slots__ = ()
+
+    name = "a pass"
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return douts
+
+    backward_recorded = backward
+
+
+def replay(
+    compute: Callable[[list[Any]], Sequence[NDArray]],
+    inputs: Sequence[Any],
+    douts: Sequence[Any],
+    needed: Sequence[bool],
+) -> list[Any]:
+    """Gradients of a step by running it again, recorded, and differentiating that: for `Entry.backward_recorded`.
+
+    compute : inputs -> outputs, through recorded calls
+    inputs : NDArrays with their places on the tape; others are passed on
+    """
+    from hybrid_lab.ndarray.ndarray import NDArray
+
+    starts: list[Any] = list(inputs)
+    stop: list[Node] = []
+    for index, (item, want) in enumerate(zip(inputs, needed, strict=True)):
+        if isinstance(item, NDArray):
+            starts[index] = NDArray._view_of(item._buffer, item._view)
+            node = note(_Pass(), (item,), (starts[index],)) if want else None
+            if node is not None:
+                stop.append(node)
+    with Mode(True, None):
+        outputs = compute(starts)
+    pairs = [
+        (output, dout)
+        for output, dout in zip(outputs, douts, strict=False)
+        if dout is not None and link(output) is not None
+    ]
+    if not pairs:
+        return [None] * len(inputs)
+    targets = [start._tape if want else None for start, want in zip(starts, needed, strict=True)]
+    heads, head_grads = zip(*pairs, strict=True)
+    asked = [target for target in targets if target is not None]
+    found, _ = run_backward(heads, head_grads, asked, True, True, stop)
+    return [None if target is None else found.get(_key(target)) for target in targets]
 
 
 class Mode:
