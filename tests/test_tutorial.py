@@ -1,0 +1,157 @@
+"""The tutorial against the real MXNet: outputs and gradients, eager and hybridized, both styles, all flags, each engine."""
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, gluon
+from hybrid_lab.engines.registry import find
+from tests.tutorial_nets import Net, Net2, TrainingNet
+
+GOLDEN = Path(__file__).parent / "golden" / "tutorial"
+
+
+def usable(name):
+    try:
+        return find(name).missing() is None
+    except mx.diagnostics.EngineUnavailable:
+        return False
+
+
+ENGINES = [name for name in ("numpy", "onnxruntime", "triton") if usable(name)]
+
+
+@pytest.fixture(scope="module")
+def golden():
+    with np.load(GOLDEN / "lenet.npz") as held:
+        return dict(held)
+
+
+def near(value, expected, tolerance):
+    """Relative to the largest reference value."""
+    value = value.asnumpy() if hasattr(value, "asnumpy") else value
+    assert value.shape == expected.shape
+    assert np.abs(value - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def loaded(kind):
+    net = kind()
+    net.initialize()
+    net.load_parameters(str(GOLDEN / "lenet.params"))
+    return net
+
+
+def check(net, golden):
+    x = mx.nd.array(golden["x"])
+    near(net(x), golden["y"], 1e-5)
+    x.attach_grad()
+    with autograd.record():
+        y = net(x)
+        loss = gluon.loss.SoftmaxCrossEntropyLoss()(y, mx.nd.array(golden["labels"]))
+    loss.backward()
+    near(loss, golden["loss"], 1e-5)
+    near(x.grad, golden["grad:x"], 1e-4)
+    for path, parameter in net._collect_params_with_prefix().items():
+        near(parameter.grad(), golden[f"grad:{path}"], 1e-4)
+
+
+@pytest.mark.parametrize("kind", [Net, Net2])
+def test_eager_equals_mxnet(kind, golden):
+    check(loaded(kind), golden)
+
+
+@pytest.mark.parametrize("kind", [Net, Net2])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("static", [False, True])
+def test_hybrid_equals_mxnet(kind, engine, static, golden):
+    net = loaded(kind)
+    net.hybridize(engine=engine, static_alloc=static, static_shape=static)
+    check(net, golden)
+
+
+@pytest.mark.parametrize("kind", [Net, Net2])
+def test_the_symbol_is_printed_once(kind, golden, capsys):
+    net = loaded(kind)
+    net.hybridize()
+    for count in (4, 2, 1):
+        net(mx.nd.array(golden["x"][:count]))
+        with autograd.record():
+            net(mx.nd.array(golden["x"][:count]))
+    assert capsys.readouterr().out == "<Symbol data>\n"
+
+
+def test_the_first_call_says_one_line(golden, capsys):
+    net = loaded(Net)
+    net.hybridize(engine="numpy")
+    net(mx.nd.array(golden["x"]))
+    net(mx.nd.array(golden["x"]))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{net.name}: 1 graph, 12 operators, NumPy")
+
+
+def test_static_alloc_allocates_only_outputs(golden):
+    net = loaded(Net)
+    net.hybridize(engine="numpy", static_alloc=True, static_shape=True)
+    x = mx.nd.array(golden["x"])
+    for _ in range(3):
+        net(x)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        y = net(x)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak - before <= y._data.nbytes + 4096  # the output, and Python objects of the call
+
+
+def test_outputs_stay_what_they_were(golden):
+    net = loaded(Net)
+    net.hybridize(engine="numpy", static_alloc=True)
+    first = net(mx.nd.array(golden["x"]))
+    held = first.asnumpy().copy()
+    net(mx.nd.array(golden["x"] * 2))
+    assert np.array_equal(first.asnumpy(), held)
+
+
+def test_mxnets_exported_files_run(golden):
+    net = gluon.SymbolBlock.imports(str(GOLDEN / "lenet-symbol.json"), ["data"], str(GOLDEN / "lenet-0001.params"))
+    x = mx.nd.array(golden["x"])
+    near(net(x), golden["y"], 1e-5)
+    net.hybridize()
+    near(net(x), golden["y"], 1e-5)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_training_follows_eager(engine):
+    """50 SGD steps with Dropout and BatchNorm: the same losses, weights and running statistics."""
+    generator = np.random.RandomState(0)
+    batches = [(generator.rand(8, 1, 28, 28).astype("float32"), generator.randint(0, 10, 8).astype("float32")) for _ in range(5)]
+
+    def train(hybrid):
+        mx.random.seed(7)
+        net = TrainingNet(prefix="net_")
+        net.initialize(mx.init.Xavier())
+        if hybrid:
+            net.hybridize(engine=engine)
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.02, "momentum": 0.9, "wd": 1e-4})
+        loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+        losses = []
+        for step in range(50):
+            x, label = batches[step % len(batches)]
+            with autograd.record():
+                loss = loss_of(net(mx.nd.array(x)), mx.nd.array(label))
+            loss.backward()
+            trainer.step(len(x))
+            losses.append(loss.mean().asscalar())
+        return np.array(losses), {key: value.data().asnumpy() for key, value in net.collect_params().items()}
+
+    (eager, weights), (hybrid, others) = train(False), train(True)
+    assert np.abs(eager - hybrid).max() <= 1e-4 * np.abs(eager).max()
+    for key, value in weights.items():
+        assert np.abs(value - others[key]).max() <= 1e-3 * max(np.abs(value).max(), 1e-3), key
