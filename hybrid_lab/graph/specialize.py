@@ -8,6 +8,7 @@ from typing import Any
 
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import differentiate
+from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.simplify import simplify
@@ -30,16 +31,21 @@ class Specialized:
     wrt: tuple[int, ...]
 
 
-def specialize(graph: Graph, shapes: Sequence[Any], dtypes: Sequence[Any], train: bool, wrt: Sequence[int] = ()) -> Specialized:
+def specialize(
+    graph: Graph, shapes: Sequence[Any], dtypes: Sequence[Any], train: bool, wrt: Sequence[int] = ()
+) -> Specialized:
     """Run the passes for inputs of these shapes and dtypes (in the order of graph.inputs).
 
     train : the mode
     wrt : indices of the inputs that need gradients; empty means inference
     """
-    inferred = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
-    bound = bind_mode(inferred, train)
+    given_shapes = dict(zip(graph.inputs, shapes, strict=True))
+    given_dtypes = dict(zip(graph.inputs, dtypes, strict=True))
+    inferred = dump("infer", infer(dump("neutral", graph), given_shapes, given_dtypes))
+    bound = dump("bind_mode", bind_mode(inferred, train))
     if not wrt:
-        return Specialized(simplify(bound), None, (), ())
-    joint = simplify(differentiate(bound, [bound.inputs[index] for index in wrt]))
-    parts: Split = split(joint, len(bound.inputs), len(bound.outputs))
+        return Specialized(dump("simplify", simplify(bound)), None, (), ())
+    joint = dump("differentiate", differentiate(bound, [bound.inputs[index] for index in wrt]))
+    joint = dump("simplify", simplify(joint))
+    parts: Split = dump("split", split(joint, len(bound.inputs), len(bound.outputs)))
     return Specialized(parts.forward, parts.backward, parts.sources, tuple(wrt))

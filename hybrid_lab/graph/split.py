@@ -26,6 +26,10 @@ class Split:
     backward: Graph
     sources: tuple[tuple[str, int], ...]
 
+    def __str__(self) -> str:
+        places = ", ".join(f"{kind} {index}" for kind, index in self.sources)
+        return f"{self.forward}\n\n{self.backward}\n  inputs: {places}; {self.saved_bytes:,} bytes are kept"
+
     @property
     def saved_bytes(self) -> int:
         """What the forward keeps for the backward, besides its own inputs and outputs."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from hybrid_lab.engines.engine import Engine, Executable
 from hybrid_lab.engines.numpy.program import write_program
 from hybrid_lab.engines.report import Report
+from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.plan import plan
 
@@ -33,8 +34,9 @@ def build(graph: Graph, report: Report, static_alloc: bool) -> Executable:
 
     Fills in the memory and program parts of `report`.
     """
-    memory = plan(graph)
+    memory = dump("plan", plan(graph))
     program = write_program(memory, static_alloc)
+    dump("program", program.source)
     report.static_alloc = static_alloc
     report.arena_bytes, report.ideal_bytes = memory.arena_bytes, memory.ideal_bytes
     report.fresh_bytes = sum(value.nbytes for value in graph.roots)

@@ -14,6 +14,7 @@ from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal
 from hybrid_lab.engines.onnxruntime.session import BoundSession, create_session
 from hybrid_lab.engines.report import RegionReport, Report
+from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Node
@@ -85,6 +86,7 @@ class OnnxRuntimeEngine(Engine):
         if strict:
             _refuse(found, total)
         contracted = contract(graph, found.regions, lambda region: SessionOperator(region, sessions[region]))
+        dump("partition", contracted)
         executable = build(contracted, report, static_alloc)
         report.seconds = time.perf_counter() - started
         return executable
