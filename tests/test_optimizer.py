@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from hybrid_lab import lr_scheduler, nd, optimizer
+from hybrid_lab import nd, optimizer
 
 GOLDEN = np.load(pathlib.Path(__file__).parent / "golden" / "gluon" / "optimizers.npz")
 CASES = json.loads(GOLDEN["cases"].tobytes())

@@ -52,7 +52,8 @@ class Trainer:
         update_on_kvstore: bool | None = None,
     ) -> None:
         if isinstance(params, (ParameterDict, Mapping)):
-            params = [params[name] for name in sorted(params.keys())]
+            # In the order of the blocks. MXNet sorts by name, and dense9, dense10 sort unlike dense1, dense2.
+            params = list(params.values())
         if not isinstance(params, (list, tuple)) or not all(isinstance(each, Parameter) for each in params):
             raise TypeError("a Trainer takes net.collect_params() or a list of Parameters")
         self._params: list[Parameter] = list(params)
@@ -213,7 +214,8 @@ class Trainer:
             setattr(optimizer, key, value)
         scheduler = data.get("scheduler")
         if scheduler is not None and optimizer.lr_scheduler is not None:
-            vars(optimizer.lr_scheduler).update({key: value for key, value in scheduler.items() if key != "name"})
+            live = vars(optimizer.lr_scheduler)
+            live.update({key: value for key, value in scheduler.items() if key in live})
         optimizer.num_update = data["num_update"]
         counts = {int(index): count for index, count in data["counts"].items()}
         optimizer._all_index_update_counts = {ctx.device_id: dict(counts) for ctx in self._contexts} or {0: counts}
@@ -227,8 +229,15 @@ class Trainer:
         if data.get("optimizer") != type(optimizer).__name__:
             found.append(f"optimizer: {type(optimizer).__name__} here, {data.get('optimizer')} in the file")
             return found
-        unknown = set(data.get("hyperparameters", {})) - set(optimizer.hyperparameters())
-        found += [f"setting: {name} is not one of {type(optimizer).__name__}" for name in sorted(unknown)]
+        known = optimizer.hyperparameters()
+        for name, value in data.get("hyperparameters", {}).items():
+            if name not in known:
+                found.append(f"setting: {name} is not one of {type(optimizer).__name__}")
+            elif not _same_kind(value, known[name]):
+                found.append(f"setting: {name} is {value!r} in the file, {known[name]!r} here")
+        counters = [data.get("num_update"), *data.get("counts", {}).values()]
+        if not all(type(count) is int and count >= 0 for count in counters):
+            found.append("counters: an update count is not a number of updates")
         saved = (data.get("scheduler") or {}).get("name")
         current = None if optimizer.lr_scheduler is None else type(optimizer.lr_scheduler).__name__
         if saved != current:
@@ -313,6 +322,15 @@ class Trainer:
         except ValueError as error:
             raise ArchiveError(f"the settings in the file are damaged: {error}", path=path) from None
         self.set_states(data, arrays, path)
+
+
+def _same_kind(value: Any, known: Any) -> bool:
+    """Whether a setting from a file may take the place of the one here."""
+    if value is None or known is None:
+        return value is None or isinstance(value, (int, float))
+    if isinstance(known, bool) or isinstance(known, str):
+        return type(value) is type(known)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

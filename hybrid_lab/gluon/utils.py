@@ -20,7 +20,7 @@ __all__ = ["HookHandle", "clip_global_norm", "split_and_load", "split_data"]
 
 
 def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list[NDArray]:
-    """Cut an array into `num_slice` parts along `batch_axis`.
+    """Cut an array into `num_slice` parts along `batch_axis`; where it does not divide, the first are larger by one.
 
     Raises ShapeError where it has too few elements, or where parts would differ in size and even_split is True.
     """
@@ -34,8 +34,8 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
         )
     if num_slice == 1:
         return [data]
-    step = size // num_slice
-    ends = [(place * size // num_slice) if not even_split else place * step for place in range(num_slice + 1)]
+    step, rest = divmod(size, num_slice)
+    ends = [place * step + min(place, rest) for place in range(num_slice + 1)]
     return [
         nd.slice_axis(data, axis=batch_axis, begin=start, end=end) for start, end in zip(ends, ends[1:], strict=False)
     ]

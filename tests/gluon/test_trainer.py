@@ -1,4 +1,4 @@
-"""Trainer: steps, stale gradients, several contexts, saved states. (Numbers against the real MXNet are in test_golden.py.)"""
+"""Trainer: steps, stale gradients, several contexts, saved states. (test_golden.py has the real MXNet's numbers.)"""
 
 import numpy as np
 import pytest

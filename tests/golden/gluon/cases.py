@@ -1,6 +1,6 @@
-"""Models, losses, metrics and schedules that are built alike from the real MXNet (golden data) and from hybrid_lab (tests).
+"""Models, losses, metrics and schedules, built alike from the real MXNet (golden data) and from hybrid_lab (tests).
 
-Every function takes the package as `mx`. Names of Blocks depend on counters, so they are built in fresh counters, in order.
+Every function takes the package as `mx`. Names of Blocks depend on counters: build each model in fresh ones.
 """
 
 import numpy as np

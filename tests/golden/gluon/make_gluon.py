@@ -1,6 +1,6 @@
 """Golden data of Gluon: names, printed trees, summaries, losses, metrics, schedules, training steps, `.params` files.
 
-Run with the real MXNet 1.9.1: `MXNET_MKLDNN_ENABLED=0 python make_gluon.py` writes gluon.json, gluon.npz and *.params here.
+Run with the real MXNet 1.9.1, `MXNET_MKLDNN_ENABLED=0 python make_gluon.py`: it writes its files beside itself.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Golden data of optimizers: weights after each of six updates, as the real MXNet computes them.
 
-Run with the real MXNet 1.9.1: `MXNET_MKLDNN_ENABLED=0 python make_optimizers.py` writes optimizers.npz beside this file.
+Run with the real MXNet 1.9.1, `MXNET_MKLDNN_ENABLED=0 python make_optimizers.py`: it writes optimizers.npz here.
 """
 
 import json
