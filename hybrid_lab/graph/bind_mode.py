@@ -1,4 +1,4 @@
-"""Bind training or prediction mode: replace mode-dependent operators and collect the updates of auxiliary states as effects."""
+"""Bind training or prediction mode: replace mode-dependent operators, collect updates of states as effects."""
 
 from __future__ import annotations
 

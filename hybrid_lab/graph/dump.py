@@ -1,4 +1,4 @@
-"""HYBRID_LAB_DUMP: print what each pass makes, to standard error. "all", or names of passes: "infer,split,plan,program"."""
+"""HYBRID_LAB_DUMP=all, or names of passes as in "infer,split,plan": print what they make to standard error."""
 
 from __future__ import annotations
 

@@ -48,7 +48,9 @@ class Graph:
     @property
     def operators(self) -> tuple[Node, ...]:
         """The nodes that compute something: neither inputs nor constants."""
-        return tuple(node for node in self.nodes if node.inputs or not (isinstance(node.op, Input) or node.op.name == "constant"))
+        return tuple(
+            node for node in self.nodes if node.inputs or not (isinstance(node.op, Input) or node.op.name == "constant")
+        )
 
     def users(self) -> dict[Value, list[Node]]:
         """Value -> the nodes that read it (each once)."""
@@ -59,7 +61,7 @@ class Graph:
         return found
 
     def map(self, rewrite: Rewrite) -> Graph:
-        """Rebuild the graph node by node. `rewrite(node, inputs)` returns replacement Values or None; untouched nodes are reused."""
+        """Rebuild node by node. `rewrite(node, inputs)` returns replacement Values or None; untouched nodes are reused."""
         return self.substitute({}, rewrite)
 
     def substitute(self, mapping: dict[Value, Any], rewrite: Rewrite | None = None) -> Graph:
@@ -83,7 +85,7 @@ class Graph:
         )
 
     def extract(self, inputs: Sequence[Value], outputs: Sequence[Value], names: Sequence[str] | None = None) -> Graph:
-        """The part of the graph between `inputs` and `outputs` as a graph of its own, with fresh data inputs for `inputs`.
+        """The part between `inputs` and `outputs` as a graph of its own, with fresh data inputs for `inputs`.
 
         Variables that the part reads besides (parameters) stay inputs, after the given ones.
         """
@@ -115,7 +117,12 @@ def extract(
 ) -> Graph:
     """See Graph.extract. Draw numbers start at zero in the new graph."""
     fresh = [
-        input_node(names[index] if names else f"data{index}" if len(inputs) > 1 else "data", "data", shape=value.shape, dtype=value.dtype)
+        input_node(
+            names[index] if names else f"data{index}" if len(inputs) > 1 else "data",
+            "data",
+            shape=value.shape,
+            dtype=value.dtype,
+        )
         for index, value in enumerate(inputs)
     ]
     nodes = reachable(outputs, set(inputs))

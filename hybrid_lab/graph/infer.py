@@ -1,4 +1,4 @@
-"""Infer shapes and dtypes of every node, forwards, and backwards through the records' `complete` for deferred parameters."""
+"""Infer shapes and dtypes, forwards; and backwards, through the records' `complete`, for deferred parameters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def located(error: HybridLabError, node: Node) -> HybridLabError:
     if getattr(error, "located", False):
         return error
     where = ", ".join(
-        part for part in (node.location.describe() if node.location else "", f"block {node.scope}" if node.scope else "") if part
+        part
+        for part in (node.location.describe() if node.location else "", f"block {node.scope}" if node.scope else "")
+        if part
     )
     made = type(error)(f"{error}\n  {where}" if where else str(error))
     made.located = True  # type: ignore[attr-defined]
@@ -91,7 +93,7 @@ class PartialShapes:
             raise located(error, node) from None
 
     def _backward_same(self, node: Node) -> None:
-        """Elementwise operators carry a known output shape back to an input of wholly unknown shape (RNN begin states)."""
+        """Elementwise operators carry a known output shape back to a wholly unknown input (RNN begin states)."""
         from hybrid_lab.ops.pointwise import Unary
 
         if isinstance(node.op, Unary):
@@ -104,7 +106,9 @@ class PartialShapes:
         if old is None:
             self.shapes[value] = shape
             return
-        if len(old) != len(shape) or any(a is not None and b is not None and a != b for a, b in zip(old, shape, strict=True)):
+        if len(old) != len(shape) or any(
+            a is not None and b is not None and a != b for a, b in zip(old, shape, strict=True)
+        ):
             raise ShapeError(f"{node.op.name}: {value.node.name or 'an input'} has shape {old}, {shape} is needed here")
         self.shapes[value] = tuple(b if a is None else a for a, b in zip(old, shape, strict=True))
 

@@ -60,7 +60,20 @@ class Node:
     shapes, dtypes : one per output, None before inference
     """
 
-    __slots__ = ("__weakref__", "attrs", "draw", "dtypes", "inputs", "location", "name", "op", "outputs", "scope", "serial", "shapes")
+    __slots__ = (
+        "__weakref__",
+        "attrs",
+        "draw",
+        "dtypes",
+        "inputs",
+        "location",
+        "name",
+        "op",
+        "outputs",
+        "scope",
+        "serial",
+        "shapes",
+    )
 
     op: Operator
     inputs: tuple[Any, ...]
@@ -131,7 +144,7 @@ class Node:
 
 
 class Input(Operator, name="null"):
-    """A variable: data, a parameter, an auxiliary state, a saved value or a head gradient. MXNet's files call it "null"."""
+    """A variable: data, a parameter, an auxiliary state, a saved value or a head gradient; "null" in MXNet's files."""
 
     role: str = "data"
 
@@ -165,7 +178,9 @@ class Constant(Operator):
         return f"constant({self.array.dtype}{list(self.array.shape)})"
 
 
-def input_node(name: str, role: str = "data", *, shape: Any = None, dtype: Any = None, attrs: Mapping[str, str] | None = None) -> Value:
+def input_node(
+    name: str, role: str = "data", *, shape: Any = None, dtype: Any = None, attrs: Mapping[str, str] | None = None
+) -> Value:
     """A fresh variable."""
     shapes = None if shape is None else (tuple(shape),)
     dtypes = None if dtype is None else (np.dtype(dtype),)

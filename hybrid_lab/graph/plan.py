@@ -1,4 +1,4 @@
-"""Plan the memory of a specialized graph: what runs in place, what is a view, and where in one arena everything else lies."""
+"""Plan the memory of a specialized graph: what runs in place, what is a view, and where in one arena the rest lies."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Block:
 class Place:
     """Where a Value lives.
 
-    kind : "input" and "constant" as given; "arena" in `block`; "output" in fresh memory that becomes root number `position`;
-        "view" on the memory of `source`; "own" in memory that the kernel allocates itself; "none" for a hidden output nobody reads
+    kind : "input" and "constant" as given; "arena" in `block`; "output" in fresh memory that becomes root number
+        `position`; "view" on the memory of `source`; "own" in memory that the kernel allocates itself; "none" for a
+        hidden output nobody reads
     inplace : the input whose memory an arena Value takes over
     """
 
@@ -58,9 +59,10 @@ class Plan:
     steps : the nodes to run, in order
     places : every Value's place
     needs : node -> one bool per output: whether anybody reads it
-    copies : positions among graph.roots that must be copied into fresh memory at the end (inputs, constants, views, repetitions)
+    copies : positions among graph.roots that are copied into fresh memory at the end (inputs, views, repetitions ...)
     last_use : Value -> the last step that reads it (len(steps) for roots)
-    arena_bytes : size of the arena; ideal_bytes : the most that is alive in it at one step; unshared_bytes : without any sharing
+    arena_bytes : size of the arena; ideal_bytes : the most that is alive in it at one step; unshared_bytes : without
+        any sharing
     """
 
     graph: Graph
@@ -148,7 +150,7 @@ class _Planner:
                 self._into_arena(index, node, value)
 
     def _as_view(self, index: int, node: Node) -> bool:
-        """Place the node's output as a view of its first input, if the kernel really gives one for this memory layout."""
+        """Place the output as a view of the first input, if the kernel really gives one for this memory layout."""
         value = node.outputs[0]
         if not node.op.view or value in self.position or not isinstance(node.inputs[0], Value):
             return False

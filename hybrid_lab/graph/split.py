@@ -17,7 +17,7 @@ class Split:
     """A joint graph in two parts.
 
     forward : the original outputs, then the saved values; effects and draws are the joint graph's
-    backward : the gradients. Random nodes that are computed again keep their draw numbers, so it runs with the forward's rng
+    backward : the gradients. Random nodes that are computed again keep their draw numbers: run it with the forward's rng
     sources : where each input of `backward` comes from: ("input", i) and ("output", i) of the original graph,
         ("saved", i) for forward.outputs[num_outputs + i], ("head", i) for a gradient handed in
     """
@@ -79,16 +79,17 @@ _BYTE = 64
 _HANDOVER = 256
 #: Pointwise functions that take longer than reading their result back from memory.
 _SLOW = frozenset(
-    "exp log log2 log10 log1p expm1 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sigmoid softsign "
-    "erf erfinv gamma gammaln broadcast_power _power Activation LeakyReLU softrelu gelu silu".split()
+    "exp log log2 log10 log1p expm1 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sigmoid "
+    "softsign erf erfinv gamma gammaln broadcast_power _power Activation LeakyReLU softrelu gelu silu".split()
 )
 
 
 def recompute_price(node: Node) -> int | None:
     """The price of computing `node` a second time in the backward, in 1/64 byte; None: never.
 
-    Views are free, cheap pointwise arithmetic costs a quarter of its result, random numbers (draws are counters, so they come out
-    the same) and slow functions more than keeping them; products, convolutions, poolings, reductions and orderings never run twice.
+    Views are free, cheap pointwise arithmetic costs a quarter of its result, random numbers (draws are counters, so they
+    come out the same) and slow functions more than keeping them; products, convolutions, poolings, reductions and
+    orderings never run twice.
     """
     size = sum(value.nbytes for value in node.outputs)
     if node.op.view or node.op.name in ("identity", "BlockGrad"):
@@ -107,8 +108,8 @@ def _minimum_cut(
 ) -> list[Value]:
     """The Values that the backward receives from the forward, in program order.
 
-    The network: a vertex per node (on the source side: it runs in the forward only) and per value (on the source side: the
-    backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes the node again.
+    The network: a vertex per node (on the source side: it runs in the forward only) and per value (on the source side:
+    the backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes the node again.
     """
     late = depends_on(joint, list(heads))
     forward = set(
