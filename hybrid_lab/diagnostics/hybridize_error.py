@@ -74,7 +74,7 @@ class HybridizeError(HybridLabError):
         )
 
 
-class HybridizeAttributeError(HybridizeError, AttributeError):
+class HybridizeAttributeError(HybridizeError, AttributeError):  # type: ignore[misc]
     """Reading an attribute a Symbol does not have: `hasattr` and `getattr(x, name, default)` stay usable."""
 
 
@@ -82,7 +82,7 @@ class HybridizeTypeError(HybridizeError, TypeError):
     """A Python protocol (truth, length, iteration, conversion, assignment) a Symbol does not follow."""
 
 
-class HybridizeNotImplementedError(HybridizeError, AttributeError, NotImplementedError):
+class HybridizeNotImplementedError(HybridizeError, AttributeError, NotImplementedError):  # type: ignore[misc]
     """An NDArray method that reads or moves numbers, which a Symbol does not have."""
 
 

@@ -422,12 +422,12 @@ class Calls(Expressions):
             case "enumerate":
                 return sequence(element=sequence((OTHER, self.member(first))))
             case "map" | "filter":
-                inner = [self.member(value) for value in arguments[1:]]
+                members = [self.member(value) for value in arguments[1:]]
                 if name == "filter":
-                    return sequence(element=inner[0]) if inner else OTHER
+                    return sequence(element=members[0]) if members else OTHER
                 if first.kind is Kind.FUNCTION:
-                    return sequence(element=self._apply(first, inner))
-                return sequence(element=self.call(node, first, inner, {}))
+                    return sequence(element=self._apply(first, members))
+                return sequence(element=self.call(node, first, members, {}))
             case "next":
                 return self.member(first)
             case "dict":

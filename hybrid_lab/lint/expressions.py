@@ -34,13 +34,16 @@ _ON_SELF = {
 class Expressions:
     """Evaluation of expressions; the statements (taint.Taint) and calls (calls.Calls) are built on it."""
 
-    frame: Frame
     values: dict[int, Value]
     style: str
     constructing: SourceClass | None
     quiet: int
     budget: int
     handlers: dict[type, Callable[[Any], Value]]
+
+    @property
+    def frame(self) -> Frame:
+        raise NotImplementedError
 
     def look(self, node: ast.AST) -> None:
         raise NotImplementedError

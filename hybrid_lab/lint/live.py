@@ -46,7 +46,7 @@ class Live:
         _, classes = self.file(file, vars(module) if module is not None else {})
         named = [found for found in classes if found.name == cls.__name__]
         around = [found for found in named if found.node.lineno <= line <= (found.node.end_lineno or line)]
-        found = (around or named or [None])[-1]
+        found = next(iter((around or named)[-1:]), None)
         if found is not None:
             found.bases = tuple(self._base(base) for base in cls.__bases__)
         return found

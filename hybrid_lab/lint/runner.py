@@ -16,11 +16,11 @@ from ..diagnostics.errors import HybridLabError
 from ..diagnostics.finding import Finding, Severity
 from ..diagnostics.rules.checking import Mark
 from ..diagnostics.rules.values import Value
+from .checker import Checker
 from .classes import Module, SourceClass
 from .live import Live, in_package, is_a, is_hybrid, tree
 from .source import Source, notebook_cells, read_notebook
 from .suppress import silence, stale, suppressions
-from .taint import Taint
 
 TARGETS = (None, "mxnet")
 
@@ -93,7 +93,7 @@ def _is_path(text: str) -> bool:
 
 
 def _check_sources(sources: list[Source], target: str | None, context: Iterable[str]) -> list[list[Finding]]:
-    checker = Taint()
+    checker = Checker()
     others = [Module(Source(text, "<context>")) for text in context]
     modules = [Module(source) for source in sources]
     classes: dict[int, list[SourceClass]] = {}
@@ -134,7 +134,7 @@ def _findings_of(source: Source, found: list[_Found], target: str | None) -> lis
 
 
 def _check_classes(subjects: list[tuple[type, Any, str | None]], target: str | None) -> list[Finding]:
-    maker = Taint()
+    maker = Checker()
     live = Live(maker.define)
     found: list[Finding] = []
     touched: dict[str, tuple[Source, list[SourceClass]]] = {}
@@ -163,7 +163,7 @@ def _check_classes(subjects: list[tuple[type, Any, str | None]], target: str | N
 
 def _check_class(cls: SourceClass) -> list[_Found]:
     """Everything found in a class, and in the functions it calls."""
-    checker = Taint()
+    checker = Checker()
     try:
         checker.check_class(cls)
     except RecursionError:
@@ -188,7 +188,7 @@ def _silenced(findings: list[Finding], touched: dict[str, tuple[Source, list[Sou
     return kept
 
 
-def _as_findings(checker: Taint) -> list[_Found]:
+def _as_findings(checker: Checker) -> list[_Found]:
     return [
         _Found(_finding(mark, record, source, checker.style), bool(mark.portability or record.portability), source)
         for mark, record, source in checker.marks.values()

@@ -30,7 +30,7 @@ class Suppression:
 
 def suppressions(source: Source) -> list[Suppression]:
     """All ignore comments of a source. A comment that stands alone speaks for the next line of code."""
-    found = []
+    found: list[Suppression] = []
     if "hl:" not in source.text:
         return found
     for line, col, text in source.comments():

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from ..diagnostics import rules as catalogue
-from ..diagnostics.finding import Edit, Fix, Severity
-from ..diagnostics.rules.checking import Attribute, Mark
+from ..diagnostics.rules.checking import Attribute
 from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
 from . import names
-from .arguments import seeds
 from .calls import Calls
 from .classes import Function, Module, SourceClass
 from .source import Source
@@ -36,202 +32,15 @@ class Frame:
     raising: bool = False
 
 
-@cache
-def _rules_by_node() -> dict[type, list[catalogue.Rule]]:
-    table: dict[type, list[catalogue.Rule]] = {}
-    for record in catalogue.all():
-        for node_type in record.nodes:
-            table.setdefault(node_type, []).append(record)
-    return table
-
-
 class Taint(Calls):
-    """The checker: runs the methods of one class on abstract values and lets the rules look at every node.
+    """The walk over statements: assignments, branches, loops; what they do to the values of names."""
 
-    `marks` collects (mark, rule, source), each place once per rule. Nothing of the user's code is executed.
-    """
-
-    def __init__(self) -> None:
-        self.style = "hybrid_forward"
-        self.operators: str | None = None
-        self.block: SourceClass | None = None
-        self.marks: dict[tuple[str, int, int, int], tuple[Mark, catalogue.Rule, Source]] = {}
-        self.frames: list[Frame] = []
-        self.quiet = 0
-        self.constructing: SourceClass | None = None
-        self.classes: list[SourceClass] = []
-        self.budget = 400_000
-        self.summaries: dict[Any, Value] = {}
-        self.values: dict[int, Value] = {}
-        self.handlers: dict[type, Callable[[Any], Value]] = {}
-        self.by_node = _rules_by_node()
-
-    # What rules ask (diagnostics.rules.checking.Checking)
+    block: SourceClass | None
+    classes: list[SourceClass]
 
     @property
     def frame(self) -> Frame:
         return self.frames[-1]
-
-    def value(self, node: ast.AST | None) -> Value:
-        return OTHER if node is None else self.values.get(id(node), OTHER)
-
-    def dotted(self, node: ast.AST | None) -> str | None:
-        value = self.value(node)
-        return value.ref if value.kind is Kind.MODULE and isinstance(value.ref, str) else None
-
-    def text(self, node: ast.AST) -> str:
-        return self.frame.source.segment(node)
-
-    def root_name(self, node: ast.AST) -> str | None:
-        if isinstance(node, ast.Name):
-            return node.id if self.value(node).has_tensor else None
-        for child in ast.iter_child_nodes(node):
-            if (name := self.root_name(child)) is not None:
-                return name
-        return None
-
-    def tensor_name(self, node: ast.AST) -> str:
-        text = " ".join(self.text(node).split())
-        return text if isinstance(node, ast.Name) or len(text) <= 40 else self.root_name(node) or "x"
-
-    def parent(self, node: ast.AST) -> ast.AST | None:
-        return self.frame.source.parents.get(id(node))
-
-    def function(self) -> Any:
-        return self.frame.function.node if self.frame.function else None
-
-    def returns(self) -> list[tuple[ast.AST, Value, bool]]:
-        return self.frame.returns
-
-    def replace(self, node: ast.AST, text: str) -> Edit:
-        return self.frame.source.edit(node, text)
-
-    def insert(self, line: int, byte: int, text: str) -> Edit:
-        return self.frame.source.insertion(line, byte, text)
-
-    def mark(
-        self,
-        node: ast.AST,
-        tensor: str | None = None,
-        *,
-        fix: Fix | None = None,
-        severity: Severity | None = None,
-        portability: bool | None = None,
-        message: str | None = None,
-        rewrite: str | None = None,
-        **facts: Any,
-    ) -> Mark:
-        return Mark(node, tensor, facts, fix, severity, portability, message, rewrite)
-
-    @property
-    def source(self) -> Source:
-        return self.frame.source
-
-    @property
-    def makes_graph(self) -> bool:
-        cls = self.block
-        return cls is not None and (cls.find("hybrid_forward") is not None or cls.find("forward") is not None)
-
-    @property
-    def depth(self) -> int:
-        return len(self.frames)
-
-    def statement(self, node: ast.AST) -> ast.AST:
-        while not isinstance(node, ast.stmt) and (parent := self.parent(node)) is not None:
-            node = parent
-        return node
-
-    @property
-    def raising(self) -> bool:
-        return self.frame.raising
-
-    def is_block(self, value: Value) -> bool | None:
-        if isinstance(value.ref, SourceClass):
-            return bool(value.ref.hybrid) if value.ref.hybrid is not None else None
-        return names.is_block_class(value.ref) if isinstance(value.ref, str) else None
-
-    def kind_of_block(self, value: Value) -> str:
-        if isinstance(value.ref, SourceClass):
-            return value.ref.name
-        return str(value.ref or "Block").rpartition(".")[2]
-
-    # Letting the rules look
-
-    def look(self, node: ast.AST) -> None:
-        if self.quiet:
-            return
-        for record in self.by_node.get(type(node), ()):
-            assert record.at is not None
-            for mark in record.at(node, self) or ():
-                line, col, *_ = self.frame.source.span(mark.node)
-                key = (record.code, id(self.frame.source), line, col)
-                if key not in self.marks:
-                    self.marks[key] = (mark, record, self.frame.source)
-
-    # A class
-
-    def check_class(self, cls: SourceClass) -> None:
-        """Walk the constructor, then the method that makes the graph; all marks are in `marks`."""
-        self.construct(cls)
-        self.block = cls
-        cls_hybrid = cls.own_methods.get("hybrid_forward")
-        inherited = cls.find("hybrid_forward")
-        forward = cls.own_methods.get("forward")
-        self.style = "hybrid_forward" if inherited is not None else "forward"
-        self.operators = None
-        self.frames.append(Frame(None, cls.module, cls.source, {}, owner=cls))
-        self.look(cls.node)
-        self.frames.pop()
-        if cls_hybrid is not None:
-            self.walk_method(cls, cls_hybrid, takes_operators=True)
-        elif inherited is None and forward is not None:
-            self.walk_method(cls, forward, takes_operators=False)
-
-    def construct(self, cls: SourceClass) -> None:
-        """Learn what stands on self: class-level names, then everything `__init__` assigns."""
-        if cls.constructed:
-            return
-        cls.constructed = True
-        self.quiet += 1
-        outer, self.constructing = self.constructing, cls
-        for base in reversed(list(cls.mro())):
-            self.frames.append(Frame(None, base.module, base.source, {}, owner=base))
-            for statement in base.node.body:
-                if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
-                    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-                    found = self.evaluate(statement.value)
-                    for target in targets:
-                        if isinstance(target, ast.Name):
-                            cls.attributes[target.id] = Attribute(target.id, found, statement)
-            self.frames.pop()
-        init = cls.find("__init__")
-        if init is not None:
-            self.frames.append(Frame(None, init.module, init.source, {}, owner=cls))
-            self.enter(init, [], {}, Value(Kind.SELF, ref=cls), unknown_arguments=True)
-            self.frames.pop()
-        self.constructing = outer
-        self.quiet -= 1
-
-    def walk_method(self, cls: SourceClass, method: Function, takes_operators: bool) -> None:
-        arguments = method.node.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        env: Environment = {}
-        if positional:
-            env[positional[0].arg] = Value(Kind.SELF, ref=cls)
-        rest = positional[1:]
-        if takes_operators and rest:
-            self.operators = rest[0].arg
-            env[rest[0].arg] = Value(Kind.OPERATORS, ref="")
-            rest = rest[1:]
-        env |= seeds(method.node, [*rest, *arguments.kwonlyargs], set(cls.parameters))
-        if arguments.vararg:
-            env[arguments.vararg.arg] = sequence(element=tensor(arguments.vararg.arg, single=False))
-        if arguments.kwarg:
-            env[arguments.kwarg.arg] = Value(Kind.MAPPING, element=tensor(arguments.kwarg.arg, depends=False))
-        self.frames.append(Frame(method, method.module, method.source, env, owner=cls))
-        self.run(method.node.body)
-        self.look(method.node)
-        self.frames.pop()
 
     # Statements. `run` tells whether control reaches the end of the block.
 
@@ -241,13 +50,11 @@ class Taint(Calls):
             self.budget -= 1
             if self.budget < 0:
                 return True
-            reached = handler(statement) if handler is not None else self.do_nothing(statement)
-            if reached is False:
+            if handler is None:
+                self.look(statement)
+            elif handler(statement) is False:
                 return False
         return True
-
-    def do_nothing(self, node: ast.stmt) -> None:
-        self.look(node)
 
     def do_Expr(self, node: ast.Expr) -> None:
         self.evaluate(node.value)
@@ -431,32 +238,6 @@ class Taint(Calls):
             return value.ref
         return None
 
-    # A module
-
-    def define(self, module: Module) -> list[SourceClass]:
-        """Learn the names of a module, without remarks; its classes, those inside functions too."""
-        self.classes = []
-        self.quiet += 1
-        frame = Frame(None, module, module.source, module.names)
-        self.frames.append(frame)
-        try:
-            self.run(module.source.tree.body)
-        except RecursionError:
-            del self.frames[1:]  # an expression nested too deeply; what was learnt so far holds
-        # Branches replace the environment; what they found belongs to the module.
-        module.names.update(frame.env)
-        self.frames.pop()
-        for function in _functions_with_classes(module.source.tree):
-            inner = Frame(Function(function, module.source, module), module, module.source, {})
-            inner.env.update({argument.arg: OTHER for argument in ast.walk(function) if isinstance(argument, ast.arg)})
-            self.frames.append(inner)
-            for statement in function.body:
-                if isinstance(statement, (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.If, ast.Try)):
-                    self.run([statement])
-            self.frames.pop()
-        self.quiet -= 1
-        return self.classes
-
     def do_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             root = alias.name.partition(".")[0]
@@ -516,7 +297,7 @@ class Taint(Calls):
             while frame is not None and container.id not in frame.env:
                 frame = frame.closure
             (frame or self.frame).env[container.id] = grown
-        elif isinstance(container, ast.Attribute) and self.value(container.value).kind is Kind.SELF:
+        elif isinstance(container, ast.Attribute) and self.values.get(id(container.value), OTHER).kind is Kind.SELF:
             if self.constructing is not None:
                 node = self.constructing.attributes.get(container.attr)
                 place = node.node if node is not None else container
@@ -595,12 +376,3 @@ def _joined(a: Mapping[str, Value], b: Mapping[str, Value]) -> Environment:
         if (other := b.get(name)) is not None and other is not value:
             joined[name] = join(value, other)
     return joined
-
-
-def _functions_with_classes(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Functions and methods in whose bodies classes are defined."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            blocks = [node.body, *(part.body for part in node.body if isinstance(part, (ast.If, ast.With, ast.Try)))]
-            if any(isinstance(statement, ast.ClassDef) for block in blocks for statement in block):
-                yield node

@@ -66,7 +66,11 @@ class Checking(Protocol):
 
     style: str
     operators: str | None
-    block: BlockClass | None
+
+    @property
+    def block(self) -> BlockClass | None:
+        """The class under check."""
+        ...
 
     @property
     def makes_graph(self) -> bool:
