@@ -14,7 +14,7 @@ import { rangeOf } from '../lint/positions';
 import type { Diagnostic, Fix } from '../protocol/messages';
 import { h } from '../view/dom';
 import type { ListedFinding } from '../view/findings-list';
-import { renderMarkdown } from '../view/markdown';
+import { inline, renderMarkdown } from '../view/markdown';
 import { mentionsHybridLab } from './link';
 import { jumpToCell } from './jump';
 
@@ -239,7 +239,7 @@ function hoverText(diagnostic: Diagnostic): HTMLElement {
   return h(
     'div',
     { class: 'hl-hover' },
-    h('p', {}, h('strong', {}, `${diagnostic.code} `), diagnostic.message),
+    h('p', {}, h('strong', {}, `${diagnostic.code} `), ...inline(diagnostic.message)),
     diagnostic.rewrite !== '' && h('p', {}, 'Instead: ', h('code', {}, diagnostic.rewrite)),
     diagnostic.help !== '' && renderMarkdown(diagnostic.help)
   );

@@ -2,7 +2,7 @@
 
 import type { Diagnostic, Location } from '../protocol/messages';
 import { button, h, replace } from './dom';
-import { renderMarkdown } from './markdown';
+import { inline, renderMarkdown } from './markdown';
 
 /** A finding and where it is, as the list shows it. */
 export interface ListedFinding {
@@ -58,7 +58,7 @@ export class FindingsList {
           ? button(place, jump, { class: 'hl-link hl-finding-place', title: 'Go to this line' })
           : h('span', { class: 'hl-finding-place' }, place)
       ),
-      h('div', { class: 'hl-finding-message' }, diagnostic.message),
+      h('div', { class: 'hl-finding-message' }, ...inline(diagnostic.message)),
       diagnostic.rewrite !== '' &&
         h('div', { class: 'hl-finding-rewrite' }, 'Instead: ', h('code', {}, diagnostic.rewrite)),
       diagnostic.help !== '' &&

@@ -48,7 +48,8 @@ export function renderMarkdown(source: string): HTMLElement {
   return root;
 }
 
-function inline(source: string): (Node | string)[] {
+/** Render one line: code, bold, links as their text. */
+export function inline(source: string): (Node | string)[] {
   const pieces: (Node | string)[] = [];
   const pattern = /(`+)(.+?)\1|\*\*(.+?)\*\*|\[([^\]]+)\]\([^)]*\)/g;
   let end = 0;

@@ -91,13 +91,10 @@ export class ModelView {
         [
           plural(model.blocks, 'Block'),
           plural(model.graphs, 'graph'),
-          `${countText(model.parameters)} parameters`,
-          model.engine
-        ]
-          .filter(text => text !== '')
-          .join(', ')
+          `${countText(model.parameters)} parameters`
+        ].join(', ')
       ),
-      model.summary !== '' && h('div', { class: 'hl-summary' }, model.summary)
+      h('div', { class: 'hl-summary' }, model.summary || model.engine)
     );
     this.tree.show(root, model.id);
     if (isNew) {

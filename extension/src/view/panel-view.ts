@@ -226,9 +226,9 @@ export class PanelView {
   }
 
   private showFindings(): void {
-    const seen = new Set(this.cellFindings.map(item => spot(item.diagnostic)));
+    const seen = new Set(this.cellFindings.flatMap(item => spots(item.diagnostic)));
     const others = listed(
-      this.modelFindings.filter(finding => !seen.has(spot(finding))),
+      this.modelFindings.filter(finding => !spots(finding).some(spot => seen.has(spot))),
       this.options.onLocation
     );
     const all = [...this.cellFindings, ...others];
@@ -255,8 +255,9 @@ export class PanelView {
   private modelFindings: readonly Diagnostic[] = [];
 }
 
-/** Where and what: equal for the linter's and the trace's report of the same line. */
-function spot(diagnostic: Diagnostic): string {
-  const { code, location, line } = diagnostic;
-  return `${code}|${location?.cell_id ?? ''}|${location?.line ?? line}`;
+/** Where and what, by the cell's id and by its number: the linter's and the trace's report of a line share one of them. */
+function spots(diagnostic: Diagnostic): string[] {
+  const { code, location } = diagnostic;
+  const cells = location ? [location.cell_id, location.cell === null ? '' : `#${location.cell}`] : [];
+  return cells.filter(cell => cell !== '').map(cell => `${code}|${cell}|${location?.line}`);
 }
