@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +15,8 @@ import numpy as np
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
-from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, unflatten
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, unflatten
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import tape
@@ -22,12 +24,24 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
 
 if TYPE_CHECKING:
+    from hybrid_lab.gluon.block import Block
     from hybrid_lab.gluon.hybrid import HybridBlock
 
 _modes = tape.state
 
 #: How many programs of one graph are kept before the oldest goes.
 MAX_PROGRAMS = 64
+
+
+def _below(block: Block) -> Iterator[Block]:
+    """Every place of a block below `block`, in order."""
+    for child in block._children.values():
+        yield child
+        yield from _below(child)
+
+
+def _same(one: list[Block], two: list[Block]) -> bool:
+    return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))
 
 
 @dataclass
@@ -47,7 +61,8 @@ class GraphCache:
         self._block = block
         self._lock = threading.RLock()
         self.variants: dict[Spec, list[NeutralGraph]] = {}
-        self.pinned: dict[Spec, NeutralGraph] = {}
+        self.pinned: dict[Any, NeutralGraph] = {}
+        self._pinned_tree: list[weakref.ref[Block]] = []
         self.programs: dict[Any, Program] = {}
         self.compilations: list[Compilation] = []
         self.failure: HybridizeError | None = None
@@ -55,8 +70,12 @@ class GraphCache:
         self._warned: set[Any] = set()
 
     def __deepcopy__(self, memo: Any) -> GraphCache:
-        """A copied block starts without traces: they name the parameters of the original."""
-        return GraphCache(memo.get(id(self._block), self._block))
+        """A copied block starts without traces: they name the parameters of the original. Loaded graphs come along."""
+        twin = memo[id(self)] = GraphCache(memo.get(id(self._block), self._block))
+        for key, neutral in self.pinned.items():
+            twin.pinned[key] = replace(neutral, parameters=copy.deepcopy(neutral.parameters, memo))
+        twin._pinned_tree = [weakref.ref(copy.deepcopy(block, memo)) for block in self._live_pinned_tree()]
+        return twin
 
     def __reduce__(self) -> Any:
         raise HybridLabError("cached graphs cannot be pickled; save the model with net.save(path)")
@@ -64,8 +83,11 @@ class GraphCache:
     # -- graphs ----------------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Drop traces and programs; graphs that came from a file stay."""
+        """Drop traces and programs; graphs that came from a file stay until a child is replaced."""
         with self._lock:
+            if self.pinned and not _same(self._live_pinned_tree(), list(_below(self._block))):
+                logger.warning(f"{self._block.name}: a child was replaced; the code runs again, not the loaded graph")
+                self.pinned = {}
             self.variants.clear()
             self.failure = None
             self._reported = False
@@ -79,7 +101,7 @@ class GraphCache:
 
     def has(self, spec: Spec) -> bool:
         """Whether there is a graph for this input structure."""
-        return spec in self.pinned or spec in self.variants
+        return spec in self.variants or any(neutral.in_spec == spec for neutral in self.pinned.values())
 
     def note(self, neutral: NeutralGraph) -> None:
         """Keep a graph that a trace of an outer block recorded on the way."""
@@ -89,16 +111,24 @@ class GraphCache:
     def pin(self, graphs: Sequence[NeutralGraph]) -> None:
         """Let these graphs win over the code, in eager and hybrid calls. An empty sequence gives the code back its say."""
         with self._lock:
+            self.pinned = {}
             self.clear()
-            self.pinned = {neutral.in_spec: neutral for neutral in graphs}
+            self.pinned = {(item.in_spec, item.guard.types, item.guard.training): item for item in graphs}
+            self._pinned_tree = [weakref.ref(block) for block in _below(self._block)]
 
-    def pinned_for(self, spec: Spec) -> NeutralGraph:
-        """The loaded graph for this input structure. Raises HybridLabError listing what there is."""
-        try:
-            return self.pinned[spec]
-        except KeyError:
-            known = ", ".join(describe(item) for item in self.pinned)
-            raise HybridLabError(f"{self._block.name}: the loaded graph takes {known}, not {describe(spec)}") from None
+    def _live_pinned_tree(self) -> list[Block]:
+        return [block for block in (reference() for reference in self._pinned_tree) if block is not None]
+
+    def pinned_for(self, spec: Spec, types: tuple[Any, ...] | None, training: bool) -> NeutralGraph:
+        """The loaded graph for these inputs. Raises HybridLabError listing what there is.
+
+        types : (shape, dtype name) of the input tensors, or None where they are not known
+        """
+        for neutral in self.pinned.values():
+            if neutral.in_spec == spec and neutral.guard.holds(types or (), training):
+                return neutral
+        known = ", ".join(f"{describe(item.in_spec)}{item.guard.describe()}" for item in self.pinned.values())
+        raise HybridLabError(f"{self._block.name}: the loaded graph takes {known}, not {describe(spec)}")
 
     def first(self) -> NeutralGraph | None:
         """The first graph, if any: what export() writes."""
@@ -110,10 +140,10 @@ class GraphCache:
 
     def neutral(self, spec: Spec, leaves: Sequence[NDArray]) -> NeutralGraph:
         """The graph for these inputs, traced now if there is none. Raises HybridizeError; then nothing is kept."""
-        if self.pinned:
-            return self.pinned_for(spec)
         training = _modes.training
         types = tuple((leaf.shape, leaf._data.dtype.name) for leaf in leaves)
+        if self.pinned:
+            return self.pinned_for(spec, types, training)
         for candidate in self.variants.get(spec, ()):
             if candidate.guard.holds(types, training):
                 return candidate

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DeferredInitializationError, HybridLabError
@@ -16,6 +18,7 @@ from hybrid_lab.gluon.structure import flatten, unflatten
 from hybrid_lab.graph.infer import PartialShapes, is_complete
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.operator import get
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
@@ -163,7 +166,8 @@ class HybridBlock(Block):
     def _run_pinned(self, args: tuple[Any, ...]) -> Any:
         """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file'))."""
         leaves, spec = flatten(args, f"the input of {self.name}")
-        neutral = self._graphs.pinned_for(spec)
+        types = tuple((leaf.shape, leaf._data.dtype.name) for leaf in leaves)
+        neutral = self._graphs.pinned_for(spec, types, modes.training)
         if any(parameter._array is None for parameter in neutral.parameters):
             self._complete_from(neutral, leaves)
         outputs = interpret(neutral.graph, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
@@ -172,8 +176,10 @@ class HybridBlock(Block):
     def _inline_pinned(self, args: Sequence[Any]) -> Any:
         """Put the loaded graph into the graph being traced."""
         leaves, spec = flatten(tuple(args), f"the input of {self.name}")
-        neutral = self._graphs.pinned_for(spec)
         trace = tracing.current()
+        neutral = self._graphs.pinned_for(spec, *_inlined_types(trace, leaves))
+        if trace is not None:
+            trace.observed += neutral.guard.places
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
         inputs = [*leaves, *(read(parameter) for parameter in neutral.parameters)]
         return unflatten(neutral.out_spec, iter(_inline(neutral, inputs)))
@@ -306,6 +312,13 @@ def _distinct(leaves: Sequence[Symbol]) -> list[Symbol]:
         seen.add(value)
         result.append(leaf)
     return result
+
+
+def _inlined_types(trace: tracing.Trace | None, leaves: Sequence[Symbol]) -> tuple[tuple[Any, ...] | None, bool]:
+    """What is known of the inputs of a loaded graph inside a trace: their types, or None, and the mode."""
+    found = [trace.types.get(leaf._values[0]) if trace is not None else None for leaf in leaves]
+    types = None if None in found else tuple((tuple(item[0]), np.dtype(item[1]).name) for item in found if item)
+    return types, bool(trace.training) if trace is not None else modes.training
 
 
 def _inline(neutral: NeutralGraph, inputs: Sequence[Symbol]) -> list[Symbol]:

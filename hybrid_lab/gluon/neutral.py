@@ -34,6 +34,11 @@ class Guard:
     training: bool | None = None
     places: tuple[tuple[str, Location | None], ...] = field(default=(), compare=False)
 
+    def describe(self) -> str:
+        """` for float32(2, 3) in training`, or nothing."""
+        shapes = "" if self.types is None else " for " + ", ".join(f"{dtype}{shape}" for shape, dtype in self.types)
+        return shapes + {True: " in training", False: " in prediction", None: ""}[self.training]
+
     def holds(self, types: tuple[Any, ...], training: bool) -> bool:
         return (self.types is None or self.types == types) and (self.training is None or self.training == training)
 

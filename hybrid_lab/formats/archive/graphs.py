@@ -121,7 +121,7 @@ def parse(
         names, owners, draws = structure["inputs"], structure["parameters"], structure["draws"]
         types = _types(structure.get("types"))
         held = structure.get("guard") or {}
-        guard = Guard(_types(held.get("types")), held.get("training"))
+        guard = _guard(_types(held.get("types")), held.get("training"))
         variables = {value.node.name: value for value in graph.inputs}
         ordered: list[Value] = [variables.pop(name) for name in [*names, *owners]]
         good = (
@@ -142,6 +142,12 @@ def parse(
         raise error(f"the graph reads the parameter {str(unknown[0])[:80]!r}, which is not in the tree")
     whole = Graph(ordered, graph.outputs, draws=draws, name=member)
     return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), guard, types)
+
+
+def _guard(types: tuple[Any, ...] | None, training: bool | None) -> Guard:
+    places = [("shape", None)] if types is not None else []
+    places += [("mode", None)] if training is not None else []
+    return Guard(types, training, tuple(places))
 
 
 def _types(data: Any) -> tuple[Any, ...] | None:

@@ -38,6 +38,15 @@ class ArchivedBlock(SymbolBlock):
         HybridBlock.__init__(self, prefix=prefix)
         object.__setattr__(self, "_archived_class", class_name)
 
+    def register_child(self, block: Block, name: str | None = None) -> None:
+        """Add a child. Once the graphs are in place they hold the children's computations, so none can be replaced."""
+        if self._graphs.pinned:
+            raise HybridLabError(
+                f"{self.name} runs the saved graph of {self._archived_class}, which a new child would not change; "
+                "build a new Block from its children instead"
+            )
+        super().register_child(block, name)
+
     def __repr__(self) -> str:
         return _shown(self, self._archived_class)
 
