@@ -36,8 +36,8 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
         with builder.origin(node):
             inputs, outputs = (list(map(builder.expr, items)) for items in (node.inputs, node.outputs))
             wanted = [isinstance(item, Value) and item in needed for item in node.inputs]
-            results = run_gradient(node.op, builder, inputs, outputs, douts, wanted)
-            for item, gradient in zip(node.inputs, results, strict=True):
+            found = run_gradient(node.op, builder, inputs, outputs, douts, wanted)
+            for item, gradient in zip(node.inputs, found, strict=True):
                 if gradient is not None and isinstance(item, Value) and item in needed:
                     _accumulate(gradients, item, gradient)
 

@@ -61,7 +61,7 @@ class Graph:
         return found
 
     def map(self, rewrite: Rewrite) -> Graph:
-        """Rebuild node by node. `rewrite(node, inputs)` returns replacement Values or None; untouched nodes are reused."""
+        """Rebuild node by node. `rewrite(node, inputs)` returns replacement Values or None; untouched nodes stay."""
         return self.substitute({}, rewrite)
 
     def substitute(self, mapping: dict[Value, Any], rewrite: Rewrite | None = None) -> Graph:

@@ -119,7 +119,7 @@ class Node:
 
     def replace(self, **changes: Any) -> Node:
         """A copy with some fields changed; name, scope and location stay unless given."""
-        fields = {
+        fields: dict[str, Any] = {
             "op": self.op,
             "inputs": self.inputs,
             "name": self.name,

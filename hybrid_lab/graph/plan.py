@@ -268,25 +268,25 @@ def format_plan(plan: Plan) -> str:
     rows = []
     for index, node in enumerate(plan.steps):
         for value in node.outputs:
-            where = _describe(plan, value, name)
-            rows.append((f"{index:>4}  {name(value)}: {format_type(value.shape, value.dtype)} = {node.op.name}", where))
+            text = f"{index:>4}  {name(value)}: {format_type(value.shape, value.dtype)} = {node.op.name}"
+            rows.append((text, _describe(plan, value, name)))
     width = min(max((len(text) for text, _ in rows), default=0), 72)
-    head = f"plan: arena {plan.arena_bytes:,} bytes for {plan.unshared_bytes:,} bytes of values, at most {plan.ideal_bytes:,} alive at once"
-    tail = [
-        f"      return {name(value)}{' (copied)' if index in plan.copies else ''}"
-        for index, value in enumerate(plan.graph.roots)
-    ]
-    return "\n".join([head, *(f"{text:<{width}}  {where}" for text, where in rows), *tail])
+    sizes = f"arena {plan.arena_bytes:,} bytes for {plan.unshared_bytes:,} bytes of values"
+    lines = [f"plan: {sizes}, at most {plan.ideal_bytes:,} alive at once"]
+    lines += [f"{text:<{width}}  {where}" for text, where in rows]
+    for index, value in enumerate(plan.graph.roots):
+        lines.append(f"      return {name(value)}{' (copied)' if index in plan.copies else ''}")
+    return "\n".join(lines)
 
 
-def _describe(plan: Plan, value: Value, name: Any) -> str:
+def _describe(plan: Plan, value: Value, name: Names) -> str:
     place = plan.places[value]
     if place.kind == "arena":
         assert place.block is not None
+        start, nbytes = place.block.offset, place.block.nbytes
         how = f" in place of {name(place.inplace)}" if place.inplace is not None else ""
-        return f"arena {place.block.offset}..{place.block.offset + place.block.nbytes}{how}, until step {plan.last_use.get(value, '-')}"
+        return f"arena {start}..{start + nbytes}{how}, until step {plan.last_use.get(value, '-')}"
     if place.kind == "view":
         return f"view of {name(place.source)}"
-    return {"output": f"output {place.position}", "own": "allocated by its kernel", "none": "not computed"}.get(
-        place.kind, place.kind
-    )
+    other = {"output": f"output {place.position}", "own": "allocated by its kernel", "none": "not computed"}
+    return other.get(place.kind, place.kind)

@@ -56,7 +56,7 @@ def _folded(node: Node, inputs: tuple[Any, ...]) -> Value | None:
         return None
     if not all(isinstance(item.node.op, Constant) for item in inputs if isinstance(item, Value)):
         return None
-    operands = [item.node.op.array if isinstance(item, Value) else item for item in inputs]
+    operands = [item.node.op.numpy() if isinstance(item, Value) else item for item in inputs]
     result = np.array(run_kernel(node.op, operands)[0], dtype=node.outputs[0].dtype)
     return constant_node(result, scope=node.scope, location=node.location)
 

@@ -17,7 +17,7 @@ class Split:
     """A joint graph in two parts.
 
     forward : the original outputs, then the saved values; effects and draws are the joint graph's
-    backward : the gradients. Random nodes that are computed again keep their draw numbers: run it with the forward's rng
+    backward : the gradients. Random nodes that are computed again keep their draws: run it with the forward's rng
     sources : where each input of `backward` comes from: ("input", i) and ("output", i) of the original graph,
         ("saved", i) for forward.outputs[num_outputs + i], ("head", i) for a gradient handed in
     """
@@ -87,8 +87,8 @@ _SLOW = frozenset(
 def recompute_price(node: Node) -> int | None:
     """The price of computing `node` a second time in the backward, in 1/64 byte; None: never.
 
-    Views are free, cheap pointwise arithmetic costs a quarter of its result, random numbers (draws are counters, so they
-    come out the same) and slow functions more than keeping them; products, convolutions, poolings, reductions and
+    Views are free, cheap pointwise arithmetic costs a quarter of its result, random numbers (draws are counters, so
+    they come out the same) and slow functions more than keeping them; products, convolutions, poolings, reductions and
     orderings never run twice.
     """
     size = sum(value.nbytes for value in node.outputs)
@@ -109,7 +109,7 @@ def _minimum_cut(
     """The Values that the backward receives from the forward, in program order.
 
     The network: a vertex per node (on the source side: it runs in the forward only) and per value (on the source side:
-    the backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes the node again.
+    the backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes it again.
     """
     late = depends_on(joint, list(heads))
     forward = set(

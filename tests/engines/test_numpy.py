@@ -7,7 +7,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from tests.graph.building import evaluate, graph_of, uniform
 
 from hybrid_lab.engines import get
 from hybrid_lab.engines.numpy.arena import ArenaPool
@@ -15,6 +14,7 @@ from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.operator import get as operator
+from tests.graph.building import evaluate, graph_of, uniform
 
 
 def compiled(graph, **options):

@@ -8,7 +8,6 @@ import weakref
 
 import numpy as np
 import pytest
-from tests.graph.building import evaluate, graph_of, uniform
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineError
@@ -17,6 +16,7 @@ from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.operator import get as operator
+from tests.graph.building import evaluate, graph_of, uniform
 
 pytest.importorskip("onnxruntime")
 from hybrid_lab.engines.onnxruntime import OnnxRuntimeEngine  # noqa: E402

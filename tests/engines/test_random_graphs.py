@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.engines.random_graphs import RNG, Case, gradients_eagerly, random_case, run_eagerly, shrink
 
 from hybrid_lab import engines
 from hybrid_lab.engines import Engine
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.operator import get
+from tests.engines.random_graphs import RNG, Case, gradients_eagerly, random_case, run_eagerly, shrink
 
 COUNT, CHUNK = 300, 50
 FORWARD, GRADIENT = 1e-5, 1e-4
@@ -92,7 +92,7 @@ def test_every_engine_follows_eager(name, first):
         for train in (False, True):
             found = problems(case, engine, train)
             if found:
-                smallest = shrink(case, lambda smaller: bool(problems(smaller, engine, train)), train)
+                smallest = shrink(case, lambda smaller, train=train: bool(problems(smaller, engine, train)), train)
                 mode = "train" if train else "predict"
                 pytest.fail(f"seed {seed}, {name}, {mode}: {'; '.join(found)}. Smallest graph that fails:\n{smallest}")
 

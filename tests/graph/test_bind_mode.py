@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.graph.building import evaluate, graph_of, names, uniform
 
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.simplify import simplify
+from tests.graph.building import evaluate, graph_of, names, uniform
 
 
 def batch_norm(calls=1):

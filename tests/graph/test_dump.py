@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.graph.building import graph_of
-
 from hybrid_lab.graph.specialize import specialize
+from tests.graph.building import graph_of
 
 
 def test_the_passes_that_are_asked_for_are_printed(monkeypatch, capsys):

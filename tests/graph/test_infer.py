@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.graph.building import graph_of
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.infer import PartialShapes, infer
+from tests.graph.building import graph_of
 
 
 def specialized(graph, *shapes, dtypes=None):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.graph.building import evaluate, graph_of, names, uniform
 
 from hybrid_lab.graph import Graph, Value
 from hybrid_lab.graph.partition import Region, contract, partition
 from hybrid_lab.ops.operator import Operator
+from tests.graph.building import evaluate, graph_of, names, uniform
 
 
 def regions_of(graph: Graph, *outside: str, worth=lambda region: None):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.graph.building import graph_of
 
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.plan import Block, Plan, pack, peak, plan
+from tests.graph.building import graph_of
 
 
 def overlaps(blocks: list[Block]) -> list[tuple[Block, Block]]:

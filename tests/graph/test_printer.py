@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.graph.building import graph_of
-
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.graph import Graph
+from tests.graph.building import graph_of
 
 
 def test_exact_text():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.graph.building import evaluate, graph_of, names, uniform
 
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.simplify import simplify
+from tests.graph.building import evaluate, graph_of, names, uniform
 
 
 def test_equal_computations_become_one():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.graph.building import evaluate, graph_of, names, uniform
 
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.split import split
+from tests.graph.building import evaluate, graph_of, names, uniform
 
 
 def parts(graph: Graph, wrt=None):
