@@ -1,0 +1,49 @@
+"""Pictures and tables of graphs."""
+
+import pytest
+
+from hybrid_lab import nd, sym, viz
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.gluon import nn
+
+
+@pytest.fixture
+def net():
+    net = nn.HybridSequential(prefix="n_")
+    with net.name_scope():
+        net.add(nn.Conv2D(4, 3, activation="relu"), nn.MaxPool2D(), nn.Dense(3))
+    net.initialize()
+    return net
+
+
+def test_a_table_of_operators(net):
+    rows = [line.split() for line in viz.summary(net(sym.var("data")), {"data": (2, 3, 8, 8)}).splitlines()]
+    assert [row for row in rows if len(row) > 2 and "(" in row[0]] == [
+        ["data(null)", "3x8x8", "0"],
+        ["n_conv0_fwd(Convolution)", "4x6x6", "112", "data"],
+        ["n_conv0_relu_fwd(Activation)", "4x6x6", "0", "n_conv0_fwd"],
+        ["n_pool0_fwd(Pooling)", "4x3x3", "0", "n_conv0_relu_fwd"],
+        ["n_dense0_fwd(FullyConnected)", "3", "111", "n_pool0_fwd"],
+    ]
+    assert ["Total", "params:", "223"] in rows
+
+
+def test_unknown_numbers_are_not_guessed(net):
+    assert "Total params: ?" in viz.summary(net(sym.var("data")))
+
+
+def test_a_called_block_will_do(net, capsys):
+    with pytest.raises(HybridLabError, match="or of a HybridBlock that was called after hybridize"):
+        viz.print_summary(net)
+    net.hybridize(engine="numpy")
+    net(nd.ones((1, 3, 8, 8)))
+    viz.print_summary(net, {"data": (5, 3, 8, 8)})
+    assert "Total params: 223" in capsys.readouterr().out
+
+
+def test_a_digraph_without_weights(net):
+    source = viz.plot_network(net(sym.var("data")), title="net", shape={"data": (2, 3, 8, 8)}).source
+    assert 'n_conv0_fwd [label="Convolution\n3x3/1x1, 4"' in source
+    assert 'n_pool0_fwd -> n_conv0_relu_fwd [label="4x6x6"' in source
+    assert "weight" not in source
+    assert "n_conv0_weight" in viz.plot_network(net(sym.var("data")), hide_weights=False).source
