@@ -54,6 +54,9 @@ class HybridizeError(HybridLabError):
         lines += [f"  Instead:  {first}", *(f"            {line}" for line in more)] if first else []
         return "\n".join(lines)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.code, self.message, {name: getattr(self, name) for name in _FIELDS})
+
     @property
     def finding(self) -> Finding:
         """The same as a Finding, for the lab and for reports. An unknown place has file `<unknown>`, line 1."""
@@ -84,6 +87,13 @@ class HybridizeTypeError(HybridizeError, TypeError):
 
 class HybridizeNotImplementedError(HybridizeError, AttributeError, NotImplementedError):  # type: ignore[misc]
     """An NDArray method that reads or moves numbers, which a Symbol does not have."""
+
+
+_FIELDS = ("name", "location", "block", "tensor", "reason", "rewrite")
+
+
+def _restored(cls: type[HybridizeError], code: str, message: str, fields: dict[str, Any]) -> HybridizeError:
+    return cls(code, message, **fields)
 
 
 _CLASSES: dict[type[Exception] | None, type[HybridizeError]] = {

@@ -5,8 +5,11 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 if "\\" in _PACKAGE:  # co_filename uses the system's separator
@@ -43,6 +46,19 @@ def display_file(file: str) -> str:
     return "a notebook cell" if is_cell(file) else file
 
 
+class _Known(NamedTuple):
+    """What Location needs of a code object, where there is none."""
+
+    co_filename: str
+    co_qualname: str
+    co_firstlineno: int
+
+
+def _width(character: str) -> int:
+    """Columns a character takes in a terminal."""
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
 class Location:
     """A place in source code, kept as (code object, instruction offset).
 
@@ -54,8 +70,20 @@ class Location:
     _resolved: tuple[int, int, int, int]
 
     def __init__(self, code: CodeType, lasti: int) -> None:
-        self.code = code
+        self.code: CodeType | _Known = code
         self.lasti = lasti
+
+    @classmethod
+    def known(
+        cls, file: str, line: int, col: int = 0, end_line: int | None = None, end_col: int | None = None,
+        function: str = "<module>",
+    ) -> Location:  # fmt: skip
+        """A place given in words, as a file or another process tells it."""
+        place = cls.__new__(cls)
+        place.code = _Known(file, function, line)
+        place.lasti = -1
+        place._resolved = (line, col, end_line or line, col if end_col is None else end_col)
+        return place
 
     @property
     def file(self) -> str:
@@ -70,6 +98,7 @@ class Location:
             return self._resolved
 
     def _resolve(self) -> tuple[int, int, int, int]:
+        assert isinstance(self.code, CodeType)
         positions = self.code.co_positions()
         line = end_line = col = end_col = None
         for index, span in enumerate(positions):
@@ -128,7 +157,8 @@ class Location:
         end = self.end_col if self.end_line == self.line else len(text)
         width = max(end - self.col, 1)
         # A tab stays a tab in the caret line, so that both lines bend the same way.
-        lead = "".join("\t" if c == "\t" else " " for c in text[: self.col])
+        lead = "".join("\t" if c == "\t" else " " * _width(c) for c in text[: self.col])
+        width = sum(map(_width, text[self.col : self.col + width])) or 1
         return f"{indent}{self.line:>5} | {text}\n{indent}      | {lead}{'^' * width}"
 
     def __str__(self) -> str:
@@ -138,10 +168,18 @@ class Location:
         return f"Location({self})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Location) and self.code is other.code and self.lasti == other.lasti
+        # Code objects compare by value, which two copies of a cell may share; identity is what is meant, and faster.
+        if not isinstance(other, Location):
+            return False
+        if isinstance(self.code, _Known):
+            return self.code == other.code and self._span == other._span
+        return self.code is other.code and self.lasti == other.lasti
 
     def __hash__(self) -> int:
-        return hash((id(self.code), self.lasti))
+        return hash((self.file, self.lasti))
+
+    def __reduce__(self) -> tuple[Callable[..., Location], tuple[Any, ...]]:
+        return Location.known, (self.file, *self._span, self.function)
 
 
 def capture(skip_package: bool = True) -> Location | None:

@@ -1,0 +1,60 @@
+"""Error types: what they also are, and what they say."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from hybrid_lab import diagnostics
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, MXNetError
+
+
+@pytest.mark.parametrize(
+    ("name", "builtin"),
+    [
+        ("ShapeError", ValueError),
+        ("DTypeError", TypeError),
+        ("AttributeSpecError", TypeError),
+        ("UninitializedError", RuntimeError),
+        ("DeferredInitializationError", diagnostics.UninitializedError),
+        ("AutogradError", RuntimeError),
+        ("EngineError", RuntimeError),
+        ("EngineUnavailable", ImportError),
+        ("EngineUnavailable", diagnostics.EngineError),
+        ("ArchiveError", ValueError),
+        ("LoadMismatchError", ArchiveError),
+        ("HybridizeError", HybridLabError),
+        ("Unmappable", HybridLabError),
+    ],
+)
+def test_an_error_is_also_the_built_in_people_catch(name, builtin):
+    error = getattr(diagnostics, name)
+    assert issubclass(error, HybridLabError)
+    assert issubclass(error, builtin)
+
+
+def test_ported_code_catches_the_old_name():
+    assert MXNetError is HybridLabError
+
+
+def test_an_archive_error_names_file_and_member(tmp_path):
+    error = ArchiveError("the digest differs", path=tmp_path / "m.hlab", member="weights.safetensors")
+    assert error.path == str(tmp_path / "m.hlab")
+    assert str(error) == f"the digest differs ('{tmp_path}/m.hlab', member 'weights.safetensors')"
+    assert str(ArchiveError("the digest differs")) == "the digest differs"
+
+
+def test_a_mismatch_lists_all_differences():
+    error = LoadMismatchError("file and model differ", ["class Net is Net2", "child fc2 is missing"], path="m.hlab")
+    assert error.differences == ["class Net is Net2", "child fc2 is missing"]
+    assert str(error).splitlines() == [
+        "file and model differ ('m.hlab')",
+        "  - class Net is Net2",
+        "  - child fc2 is missing",
+    ]
+
+
+def test_simple_errors_cross_processes():
+    error = pickle.loads(pickle.dumps(diagnostics.ShapeError("(2, 3) and (4,) do not fit")))
+    assert (type(error), str(error)) == (diagnostics.ShapeError, "(2, 3) and (4,) do not fit")
