@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
@@ -199,6 +200,8 @@ class _Loading:
                 return None
             types = tuple(((), "float32") for _ in range(saved.num_data))
         pairs = [(shape, np.dtype(dtype)) for shape, dtype in types]
-        traced = trace_block(block, saved.in_spec, pairs, bool(saved.guard.training))
+        training = bool(saved.guard.training)
+        with autograd.pause(train_mode=training):
+            traced = trace_block(block, saved.in_spec, pairs, training)
         cache.note(traced)
         return traced
