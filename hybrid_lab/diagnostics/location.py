@@ -15,6 +15,16 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 if "\\" in _PACKAGE:  # co_filename uses the system's separator
     _PACKAGE = _PACKAGE[:-1] + "\\"
 
+
+class _Inside(dict[str, bool]):
+    """File name -> whether it is one of this package's; a dict, because every captured location asks."""
+
+    def __missing__(self, file: str) -> bool:
+        self[file] = inside = file.startswith(_PACKAGE)
+        return inside
+
+
+_inside = _Inside()
 _cells: dict[str, int] = {}
 _IPYTHON_INPUT = re.compile(r"<ipython-input-(\d+)-")
 _IPYKERNEL_FILE = re.compile(r"[\\/]ipykernel_\d+[\\/]\d+\.py$")
@@ -189,8 +199,7 @@ def capture(skip_package: bool = True) -> Location | None:
     """
     frame: FrameType | None = sys._getframe(1)
     if skip_package:
-        package = _PACKAGE
-        while frame is not None and frame.f_code.co_filename.startswith(package):
+        while frame is not None and _inside[frame.f_code.co_filename]:
             frame = frame.f_back
         if frame is None:
             return None
