@@ -175,6 +175,8 @@ class Constant(Operator):
     def __repr__(self) -> str:
         if self.array.size <= 4:
             return f"constant({self.array.tolist()})"
+        if not any(self.array.strides):
+            return f"shape{self.array.shape}"
         return f"constant({self.array.dtype}{list(self.array.shape)})"
 
 

@@ -68,7 +68,7 @@ def partition(
     users = graph.users()
     roots = set(graph.roots)
     for number in sorted(groups):
-        region = _region(groups[number], users, roots)
+        region = region_of(groups[number], users, roots)
         reason = worth(region)
         if reason is None:
             result.regions.append(region)
@@ -104,7 +104,8 @@ def _levels(graph: Graph, nodes: Sequence[Node], refused: dict[Node, str]) -> di
     return level
 
 
-def _region(members: list[Node], users: dict[Value, list[Node]], roots: set[Value]) -> Region:
+def region_of(members: list[Node], users: dict[Value, list[Node]], roots: set[Value]) -> Region:
+    """The region of these nodes, in program order: what it reads from outside and what others read of it."""
     inside = set(members)
     inputs = dict.fromkeys(
         value

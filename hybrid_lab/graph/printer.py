@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.graph.node import Constant, Input, Node, Value
 
 _SHORT = {"float": "f", "int": "i", "uint": "u"}
 
@@ -24,7 +24,7 @@ def format_type(shape: Any, dtype: Any) -> str:
 
 
 class Names:
-    """How a printed graph calls its Values: %fc1.weight for variables, %7 for everything else."""
+    """How a printed graph calls its Values: %fc1.weight for variables, %7 for results; constants stand inline."""
 
     def __init__(self, graph: Graph):
         self._of: dict[Value, str] = {}
@@ -33,9 +33,11 @@ class Names:
             if isinstance(node.op, Input):
                 self._of[node.outputs[0]] = f"%{node.name}"
                 continue
-            visible = node.outputs
-            for value in visible:
-                self._of[value] = f"%{number}" if len(visible) == 1 else f"%{number}.{value.index}"
+            if isinstance(node.op, Constant):
+                self._of[node.outputs[0]] = repr(node.op)
+                continue
+            for value in node.outputs:
+                self._of[value] = f"%{number}" if len(node.outputs) == 1 else f"%{number}.{value.index}"
             number += 1
 
     def __call__(self, item: Any) -> str:
@@ -65,8 +67,6 @@ def format_statement(node: Node, name: Names) -> str:
         format_type(node.shapes and node.shapes[i], node.dtypes and node.dtypes[i]) for i in range(len(node.outputs))
     )
     attributes = [f"{key}={value!r}" for key, value in node.op.written.items()]
-    if node.op.name == "constant":
-        return f"{name.node(node)}: {types} = {node.op!r}"
     arguments = ", ".join([name(item) for item in node.inputs] + attributes)
     draw = "" if node.draw is None else f"  draw {node.draw}"
     return f"{name.node(node)}: {types} = {node.op.name}({arguments}){draw}"

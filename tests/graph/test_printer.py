@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.graph import Graph
+from hybrid_lab.graph.simplify import simplify
 from tests.graph.building import graph_of
 
 
@@ -42,3 +43,8 @@ def test_effects_are_shown():
     graph = graph_of(lambda F, x, s: (x, s * 0.9), (3,), (3,))
     updating = Graph(graph.inputs, graph.outputs[:1], [(graph.inputs[1], graph.outputs[1])])
     assert "update %x1 <- %0" in str(updating)
+
+
+def test_constants_stand_where_they_are_read():
+    graph = graph_of(lambda F, x: F.broadcast_like(F.sum(x, keepdims=True), F.exp(x)), (5, 2))
+    assert "%1: f32[5,2] = broadcast_like(%0, shape(5, 2))" in str(simplify(graph))
