@@ -445,9 +445,12 @@ class Load:
 
     def __init__(self, param: str | Mapping[str, Any], default_init: Any = None, verbose: bool = False) -> None:
         if isinstance(param, str):
-            from hybrid_lab import nd
+            from hybrid_lab.ndarray import load
 
-            param = nd.load(param)
+            loaded = load(param)
+            if isinstance(loaded, list):
+                raise ValueError(f"{param!r} holds arrays without names; Load finds values by name")
+            param = loaded
         self.param = {name[4:] if name[:4] in ("arg:", "aux:") else name: value for name, value in param.items()}
         self.default_init = None if default_init is None else create(default_init)
         self.verbose = verbose

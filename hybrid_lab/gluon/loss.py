@@ -78,7 +78,7 @@ class L2Loss(Loss):
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         loss = F.square(label - pred)
-        loss = _apply_weighting(F, loss, self._weight / 2, sample_weight)
+        loss = _apply_weighting(F, loss, (1.0 if self._weight is None else self._weight) / 2, sample_weight)
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
 

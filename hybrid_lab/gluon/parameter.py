@@ -128,7 +128,7 @@ class Parameter:
 
         Assigning completes unknown dimensions. Raises ShapeError where a known one would change.
         """
-        return None if self._shape is None else tuple(0 if size is None else size for size in self._shape)
+        return None if self._shape is None else _shown(self._shape)
 
     @shape.setter
     def shape(self, shape: int | Sequence[int | None]) -> None:
@@ -136,7 +136,7 @@ class Parameter:
         merged = _merge(self._shape, wanted)
         if merged is None:
             raise ShapeError(
-                f"Parameter {self.name!r} has shape {self.shape}, which does not fit {tuple(shape)}. "
+                f"Parameter {self.name!r} has shape {self.shape}, which does not fit {_shown(wanted)}. "
                 "Was a layer's size (units, in_units, channels ...) changed after it was used, or is the input "
                 "another one?"
             )
@@ -205,7 +205,7 @@ class Parameter:
         with autograd.pause():
             data = deferred.data
             if data is None:
-                data = nd_zeros(self.shape, ctx=cpu(), dtype=self._dtype)
+                data = nd_zeros(self.shape or (), ctx=cpu(), dtype=self._dtype)
                 self._fill(data, deferred)
             self._init_impl(data, deferred.ctx)
         self._deferred_init = None
@@ -460,6 +460,10 @@ class _Value(initializer.Initializer):
 def _normalized(shape: int | Iterable[int | None]) -> tuple[int | None, ...]:
     sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     return tuple(None if size is None or size in (0, -1) else int(size) for size in sizes)
+
+
+def _shown(shape: tuple[int | None, ...]) -> Shape:
+    return tuple(size or 0 for size in shape)
 
 
 def _merge(known: tuple[int | None, ...] | None, wanted: tuple[int | None, ...]) -> tuple[int | None, ...] | None:

@@ -11,6 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.symbol import Group, Symbol
 
+from .cached_graph import GraphCache
 from .hybrid import HybridBlock
 from .loading import load_parameters, read_arrays
 from .neutral import NeutralGraph
@@ -32,6 +33,8 @@ class SymbolBlock(HybridBlock):
     inputs : the Symbol of a variable, or a list of them
     params : a ParameterDict whose parameters are shared where names agree; others are made, uninitialized
     """
+
+    _graphs: GraphCache
 
     def __init__(
         self, outputs: Any, inputs: Any, params: ParameterDict | Mapping[str, Parameter] | None = None
@@ -130,7 +133,7 @@ class SymbolBlock(HybridBlock):
 
 
 def _variable(symbol: Symbol) -> Any:
-    values = getattr(symbol, "_values", ())
+    values: tuple[Any, ...] = getattr(symbol, "_values", ())
     if len(values) != 1 or not values[0].is_input:
         raise HybridLabError(f"an input of a SymbolBlock is a variable, made by sym.var('data'), not {symbol!r}")
     return values[0]

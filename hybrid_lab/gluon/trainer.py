@@ -268,12 +268,12 @@ class Trainer:
         if found:
             return found
         twin = optimizers.create(type(self._optimizer).__name__, **self._settings(data["hyperparameters"]))
-        for index in sorted({int(name.split(".")[0]) for name in arrays}):
+        for place in sorted({int(name.split(".")[0]) for name in arrays}):
             updater = optimizers.get_updater(twin)
-            weight = self._params[index].list_data()[0]
-            updater.states[index] = twin.create_state_multi_precision(index, weight)
+            weight = self._params[place].list_data()[0]
+            updater.states[place] = twin.create_state_multi_precision(place, weight)
             missing = updater.get_arrays().keys() - arrays.keys()
-            found += [f"state: {name} of {self._params[index].name} is missing" for name in sorted(missing)]
+            found += [f"state: {name} of {self._params[place].name} is missing" for name in sorted(missing)]
         return found
 
     def _settings(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -219,18 +219,17 @@ class Optimizer:
                 g += decay
             if limit:
                 np.clip(g, -limit, limit, out=g)
-            self.element_update(
-                w, g, [state[piece] for state in states], rates, wd, lambda number, get=scratch: get(number + 1)
-            )
+            self.element_update(w, g, [state[piece] for state in states], rates, wd, self._scratch_of(w, 1))
 
-    def _scratch_of(self, like: np.ndarray) -> Scratch:
+    def _scratch_of(self, like: np.ndarray, first: int = 0) -> Scratch:
+        """The function that gives temporaries of the size and dtype of `like`, counted from `first`."""
         held = self._scratch.setdefault(like.dtype, [])
         size = like.size
 
         def scratch(number: int) -> np.ndarray:
-            while len(held) <= number:
+            while len(held) <= first + number:
                 held.append(np.empty(_PIECE, like.dtype))
-            return held[number][:size]
+            return held[first + number][:size]
 
         return scratch
 

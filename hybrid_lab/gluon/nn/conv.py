@@ -53,7 +53,7 @@ class _Conv(HybridBlock):
         kernel = window(kernel_size, self.dims, "kernel_size")
         self._channels = channels
         self._in_channels = in_channels
-        self._kwargs = {
+        self._kwargs: dict[str, Any] = {
             "kernel": kernel,
             "stride": window(strides, self.dims, "strides"),
             "dilate": window(dilation, self.dims, "dilation"),
@@ -81,7 +81,7 @@ class _Conv(HybridBlock):
 
     def __repr__(self) -> str:
         kwargs = self._kwargs
-        shape = self.weight.shape
+        shape = self.weight.shape or (0,) * (self.dims + 2)
         inputs = shape[1] if kwargs["layout"][1] == "C" else shape[-1]
         parts = [f"{inputs or None} -> {shape[0]}", f"kernel_size={kwargs['kernel']}", f"stride={kwargs['stride']}"]
         if any(kwargs["pad"]):

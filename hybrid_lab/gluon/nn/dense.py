@@ -56,5 +56,5 @@ class Dense(HybridBlock):
         return y if self.act is None else self.act(y)
 
     def __repr__(self) -> str:
-        units, in_units = self.weight.shape
+        units, in_units = self.weight.shape or (0, 0)
         return f"{type(self).__name__}({in_units or None} -> {units}, {self.act or 'linear'})"

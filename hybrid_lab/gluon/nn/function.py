@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hybrid_lab import nd
+from hybrid_lab import ndarray as nd
 
 from ..block import Block
 from ..hybrid import HybridBlock

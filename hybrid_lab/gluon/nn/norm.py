@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..hybrid import HybridBlock
+from ..parameter import Parameter
 from .registry import layer
 
 
@@ -25,6 +26,8 @@ class BatchNorm(HybridBlock):
 
     x : any shape with that axis -> the same
     """
+
+    gamma: Parameter
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class BatchNorm(HybridBlock):
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({shown}, in_channels={self.gamma.shape[0] or None})"
+        return f"{type(self).__name__}({shown}, in_channels={_size(self.gamma) or None})"
 
 
 @layer
@@ -89,6 +92,8 @@ class LayerNorm(HybridBlock):
 
     x : any shape -> the same
     """
+
+    gamma: Parameter
 
     def __init__(
         self,
@@ -121,4 +126,8 @@ class LayerNorm(HybridBlock):
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({shown}, in_channels={self.gamma.shape[0]})"
+        return f"{type(self).__name__}({shown}, in_channels={_size(self.gamma)})"
+
+
+def _size(parameter: Parameter) -> int:
+    return parameter.shape[0] if parameter.shape else 0

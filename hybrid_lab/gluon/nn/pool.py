@@ -29,7 +29,7 @@ class _Pool(HybridBlock):
         if layout not in self.layouts:
             raise ValueError(f"the layout of {type(self).__name__} is {' or '.join(self.layouts)}, not {layout!r}")
         kernel = window(pool_size, self.dims, "pool_size")
-        self._kwargs = {
+        self._kwargs: dict[str, Any] = {
             "kernel": kernel,
             "stride": kernel if strides is None else window(strides, self.dims, "strides"),
             "pad": window(padding, self.dims, "padding"),

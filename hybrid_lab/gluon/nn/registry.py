@@ -18,7 +18,7 @@ from hybrid_lab.initializer import Initializer
 
 __all__ = ["build", "classes", "layer"]
 
-_classes: dict[str, type] = {}
+_classes: dict[str, Any] = {}
 _NOT_CONFIG = ("prefix", "params")
 
 BlockClass = TypeVar("BlockClass", bound=type)
@@ -33,7 +33,8 @@ def layer(cls: BlockClass) -> BlockClass:
 
     The arguments are kept on instances of exactly this class: a subclass has other constructors and code.
     """
-    original = cls.__init__
+    target: Any = cls
+    original = target.__init__
     signature = inspect.signature(original)
 
     @functools.wraps(original)
@@ -43,19 +44,19 @@ def layer(cls: BlockClass) -> BlockClass:
             given = signature.bind(self, *args, **kwargs).arguments
             given.update(given.pop("kwargs", {}))
             del given["self"]
-            self._arguments = {name: value for name, value in given.items() if name not in _NOT_CONFIG}
+            self.__dict__["_arguments"] = {name: value for name, value in given.items() if name not in _NOT_CONFIG}
 
     def _config(self: Any) -> dict[str, Any] | None:
         """The constructor's arguments as JSON-able data; None where one is not data (a function), or for a subclass."""
         if type(self) is not cls:
             return None
         try:
-            return {name: _as_data(value) for name, value in self._arguments.items()}
+            return {name: _as_data(value) for name, value in self.__dict__["_arguments"].items()}
         except NotData:
             return None
 
-    cls.__init__ = __init__
-    cls._config = _config
+    target.__init__ = __init__
+    target._config = _config
     _classes[cls.__name__] = cls
     return cls
 

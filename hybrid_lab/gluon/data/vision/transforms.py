@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab import nd
+from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.ndarray import NDArray
 
