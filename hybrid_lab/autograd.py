@@ -92,7 +92,7 @@ def mark_variables(
     requests = [grad_reqs] * len(variables) if isinstance(grad_reqs, str) else list(grad_reqs)
     if not len(variables) == len(gradients) == len(requests):
         raise AutogradError(
-            f"{len(variables)} variables, {len(gradients)} gradients and {len(requests)} grad_reqs; give as many of each"
+            f"{len(variables)} variables, {len(gradients)} gradients, {len(requests)} grad_reqs; give as many of each"
         )
     for variable, gradient, request in zip(variables, gradients, requests, strict=True):
         variable._mark(gradient, request)

@@ -1,4 +1,4 @@
-"""Buffer: the memory of an array, on the host and, where an engine put it there, on a GPU, synchronized when it is read."""
+"""Buffer: the memory of an array, on the host and, where an engine put it there, on a GPU; synchronized when read."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _TYPE_IDS = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
 
 
 class Context:
-    """A device: `cpu(0)`, `gpu(1)`. Immutable, compared by value; `with mx.cpu(1):` makes it the default for new arrays.
+    """A device: `cpu(0)`, `gpu(1)`. Immutable, compared by value; `with mx.cpu(1):` makes new arrays there.
 
     device_type : "cpu", "gpu", "cpu_pinned", "cpu_shared", or another Context
     device_id : number of the device. All cpu numbers are the same memory; they only stay apart as names.
@@ -26,10 +26,11 @@ class Context:
 
     device_type: str
     device_id: int
+    _hash: int
 
     def __init__(self, device_type: str | Context, device_id: int = 0):
         if isinstance(device_type, Context):
-            device_type, device_id = device_type.device_type, device_type.device_id
+            device_id, device_type = device_type.device_id, device_type.device_type
         if device_type not in _TYPE_IDS:
             raise AttributeSpecError(f"there is no device type {device_type!r}; use 'cpu' or 'gpu'")
         put = object.__setattr__

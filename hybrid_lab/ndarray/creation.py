@@ -6,7 +6,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -20,15 +20,20 @@ from hybrid_lab.ops.operator import get
 Shape = int | Sequence[int]
 
 symbol_creation: Callable[[str, dict[str, Any]], Any] | None = None
-"""Called as symbol_creation(function name, arguments) for arrays made in 2.x-style code that is being traced; registered by symbol/."""
+"""Called as symbol_creation(function name, arguments) for arrays made in 2.x-style code that is being traced. Registered
+by symbol/."""
 
 
-def _traceable(function: Callable[..., Any]) -> Callable[..., Any]:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _traceable(function: Callable[P, R]) -> Callable[P, R]:
     """In a 2.x-style trace the array becomes part of the graph."""
     parameters = inspect.signature(function)
 
     @functools.wraps(function)
-    def create(*args: Any, **keywords: Any) -> Any:
+    def create(*args: P.args, **keywords: P.kwargs) -> Any:
         if state.trace is not None and symbol_creation is not None:
             return symbol_creation(function.__name__, dict(parameters.bind(*args, **keywords).arguments))
         return function(*args, **keywords)

@@ -88,7 +88,8 @@ class FunctionEntry(tape.Entry):
         results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
         if len(results) != len(self._inputs):
             raise AutogradError(
-                f"{self.name}.backward must return one gradient per input of forward: {len(self._inputs)} are expected, {len(results)} came"
+                f"{self.name}.backward must return one gradient per input of forward: "
+                f"{len(self._inputs)} are expected, {len(results)} came"
             )
         return [self._checked(result, kind) for result, kind in zip(results, self._inputs, strict=True)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import hybrid_lab.ops  # noqa: F401  (registers all records)
 from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray.invoke import invoke
-from hybrid_lab.ops.operator import Operator, find, registered_names
+from hybrid_lab.ops.operator import Operator, find, get, registered_names
 from hybrid_lab.ops.surface import make_function
 
 
@@ -22,7 +22,26 @@ def find_function(name: str) -> Callable[..., Any] | None:
     if name in creation.BINARY:
         return creation.binary_function(name)
     record = find(name)
-    return None if record is None else make_function(record, dispatch, name)
+    if record is not None:
+        return make_function(record, dispatch, name)
+    return _scalar_form(name) if name.lower().endswith("scalar") else None
+
+
+def _scalar_form(name: str) -> Callable[..., Any] | None:
+    """MXNet's operators of an array and a number, `nd._mul_scalar(x, scalar=2.0)`; ours take numbers themselves."""
+    from hybrid_lab.formats.mxnet.operator_names import SCALAR_NAMES  # rarely wanted, so read where MXNet's names live
+
+    if name not in SCALAR_NAMES:
+        return None
+    operator_name, number_left = SCALAR_NAMES[name]
+    op = get(operator_name).bind()
+
+    def function(data: Any, scalar: float = 1.0, out: Any = None, name: str | None = None) -> Any:
+        return invoke(op, (float(scalar), data) if number_left else (data, float(scalar)), out, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{operator_name} of an array and a number{', the number on the left' if number_left else ''}."
+    return function
 
 
 def function_names() -> list[str]:

@@ -1,7 +1,7 @@
 """Indexing arrays, to read and to write, with its steps on the tape.
 
-Basic keys (ints, slices, None, ...) give a view where the result is contiguous in memory, else a copy, as in MXNet; lists and
-arrays of ints gather, boolean arrays mask. A key of ints alone gives an array of shape (1,).
+Basic keys (ints, slices, None, ...) give a view where the result is contiguous in memory, else a copy, as in MXNet;
+lists and arrays of ints gather, boolean arrays mask. A key of ints alone gives an array of shape (1,).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def setitem(array: NDArray, key: Any, value: Any) -> None:
     recorded = tape.state.recording and tape.link(value) is not None
     if recorded and array.size != array._buffer.host.size:
         raise AutogradError(
-            f"writing a recorded value into a part of an array (shape {array.shape} of {array._buffer.host.shape}) would lose its "
-            "gradient. Write through the whole array: y[i, j] = value instead of y[i][j] = value"
+            f"writing a recorded value into a part of an array (shape {array.shape} of {array._buffer.host.shape}) would "
+            "lose its gradient. Write through the whole array: y[i, j] = value instead of y[i][j] = value"
         )
     target = array._data
     try:
@@ -84,7 +84,8 @@ def _normalized(array: NDArray, key: Any) -> tuple[Any, bool]:
         return key, False
     if kind is not tuple:
         key = (key,)
-    made, advanced = [], False
+    made: list[Any] = []
+    advanced = False
     for item in key:
         if item is None or item is Ellipsis or type(item) is int:
             made.append(item)
@@ -101,7 +102,7 @@ def _normalized(array: NDArray, key: Any) -> tuple[Any, bool]:
 
 
 def _index_array(item: Any) -> np.ndarray:
-    """Indices as an integer or boolean NumPy array of their own; float indices (MXNet's default dtype) are whole numbers."""
+    """Indices as an integer or boolean NumPy array of their own; MXNet's default dtype makes float indices usual."""
     from hybrid_lab.ndarray.ndarray import NDArray
 
     if isinstance(item, NDArray):

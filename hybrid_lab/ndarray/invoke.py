@@ -20,8 +20,8 @@ from hybrid_lab.ops.run import infer, run_kernel
 from hybrid_lab.ops.surface import MISSING
 
 symbol_dispatch: Callable[[Operator, Sequence[Any], str | None], Any] | None = None
-"""Called as symbol_dispatch(op, inputs, name) where an input is a traced value (`_is_symbol`), or where a 2.x-style trace
-(`tape.state.trace`) meets an operator without inputs. Registered by symbol/."""
+"""Called as symbol_dispatch(op, inputs, name) where an input is a traced value (`_is_symbol`), or where a 2.x-style
+trace (`tape.state.trace`) meets an operator without inputs. Registered by symbol/."""
 
 # What a kernel may take besides its inputs without this module having to give it.
 _PLAIN = frozenset({"out", "scratch"})
@@ -96,7 +96,7 @@ def invoke(
 
 
 def invoke_pair(op: Operator, lhs: Any, rhs: Any) -> Any:
-    """`invoke(op, (lhs, rhs))` for operators without modes, views and hidden outputs; short where nothing is recorded."""
+    """`invoke(op, (lhs, rhs))` for operators without modes, views, hidden outputs; short where nothing is recorded."""
     if type(lhs) is NDArray and type(rhs) is NDArray:
         left, a, b = lhs._buffer, lhs._view, rhs._view
         if (
@@ -311,6 +311,7 @@ class EagerEntry(tape.Entry):
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         first = len(self._immediates)
         node = self._node()
+        assert node is not None  # whoever goes backward holds it
         values: list[Any] = []
         for slot, value in enumerate(self._values):
             kind = type(value)

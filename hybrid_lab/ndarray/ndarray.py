@@ -96,7 +96,7 @@ class NDArray(Overloads):
         return self._buffer.version
 
     def raw(self, device: Any = None) -> Any:
-        """What executables take: the NumPy array for the host (None, "cpu"), or a torch tensor on `device` ("cuda:0")."""
+        """What executables take: the NumPy array on the host (None, "cpu"), a torch tensor on `device` ("cuda:0")."""
         if device is None or device == "cpu":
             return self._data
         buffer, view = self._buffer, self._view
@@ -265,7 +265,7 @@ class NDArray(Overloads):
         return calls.invoke(get("Cast").bind(dtype=np.dtype(dtype).name), (self,))
 
     def copyto(self, other: NDArray | Context) -> NDArray:
-        """Write into another array of the same shape (converting the dtype), or copy to a context; returns the target."""
+        """Write into another array of the same shape (converting the dtype), or copy to a context. Returns the target."""
         if isinstance(other, Context):
             made = self.copy()
             made._buffer.context = resolve(other)
@@ -304,8 +304,8 @@ class NDArray(Overloads):
     def reshape(self, *shape: Any, reverse: bool = False, **keywords: Any) -> NDArray:
         """The same memory in another shape, a view. `x.reshape(0, -1)` or `x.reshape((0, -1))`.
 
-        Codes: 0 keeps the dimension, -1 infers it, -2 keeps all remaining ones, -3 merges two, -4 splits one into the next
-        two numbers. `reverse` applies them from the right. Raises ShapeError.
+        Codes: 0 keeps the dimension, -1 infers it, -2 keeps all remaining ones, -3 merges two, -4 splits one into the
+        next two numbers. `reverse` applies them from the right. Raises ShapeError.
         """
         if "shape" in keywords:
             if shape:
@@ -364,7 +364,8 @@ class NDArray(Overloads):
         _check_req(grad_req)
         if gradient.shape != self.shape or gradient.dtype != self.dtype:
             raise ShapeError(
-                f"the gradient is {gradient.dtype.__name__} {gradient.shape}, its array {self.dtype.__name__} {self.shape}; they must agree"
+                f"the gradient is {gradient.dtype.__name__} {gradient.shape}, "
+                f"its array {self.dtype.__name__} {self.shape}; they must agree"
             )
         self._tape = None if grad_req == "null" else tape.Leaf(gradient, grad_req)
 

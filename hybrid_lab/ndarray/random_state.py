@@ -1,8 +1,8 @@
 """The random state: a seed and two counters, from which every random number of the process follows.
 
-Operators draw from Philox at (seed, draw, element), draws numbered in program order, so that eager calls, compiled graphs
-and GPUs give the same numbers. Initializers have a stream of their own: when a parameter is initialized never shifts the
-numbers of a Dropout.
+Operators draw from Philox at (seed, draw, element), draws numbered in program order, so that eager calls, compiled
+graphs and GPUs give the same numbers. Initializers have a stream of their own: when a parameter is initialized never
+shifts the numbers of a Dropout.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The tape of autograd: what was recorded hangs on the arrays it produced, so a dropped result takes its history with it.
+"""The tape of autograd: what was recorded hangs on the arrays it produced, so a dropped result drops its history too.
 
-An array's `_tape` is None, a `Leaf` (attach_grad) or an `Output` (one result of a recorded step). A step is a `Node`: an
-`Entry`, which knows how to go backward, and links to what its inputs had in `_tape`. There is no global list.
+An array's `_tape` is None, a `Leaf` (attach_grad) or an `Output` (one result of a recorded step). A step is a `Node`:
+an `Entry`, which knows how to go backward, and links to what its inputs had in `_tape`. There is no global list.
 """
 
 from __future__ import annotations
@@ -146,8 +146,9 @@ class Saved:
         """Raise AutogradError if the array was written to since."""
         if self.buffer.version != self.version:
             raise AutogradError(
-                f"the gradient of {self.user} needs {self.role}, a {self.view.dtype.name} array of shape {self.view.shape}, as it was "
-                "when it was recorded, but it has been written to since. Write to a copy (x.copy()), or after backward()"
+                f"the gradient of {self.user} needs {self.role}, a {self.view.dtype.name} array of shape "
+                f"{self.view.shape}, as it was when it was recorded, but it has been written to since. "
+                "Write to a copy (x.copy()), or after backward()"
             )
 
     def value(self) -> np.ndarray:
@@ -209,8 +210,8 @@ def _head_links(heads: Sequence[NDArray]) -> list[Any]:
         held = head._tape
         if held is None:
             raise AutogradError(
-                f"cannot differentiate an array of shape {head.shape} that is not in a computational graph: compute it under "
-                "autograd.record() from arrays with attach_grad() (or initialized Parameters)"
+                f"cannot differentiate an array of shape {head.shape} that is not in a computational graph: compute it "
+                "under autograd.record() from arrays with attach_grad() (or initialized Parameters)"
             )
         if type(held) is Output and held.node.entry is None:
             raise AutogradError(
@@ -323,7 +324,7 @@ def _use_up(node: Node) -> None:
 
 
 def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_graph: bool, train_mode: bool) -> None:
-    """Write (or add) the gradients of the heads into the `grad` of every leaf they depend on; zeros where none arrives."""
+    """Write (or add) the gradients of the heads into the `grad` of every leaf they depend on; zeros if none arrives."""
     if all(head._tape is None for head in heads):
         _head_links(heads)
     with Mode(False, train_mode):
@@ -355,8 +356,8 @@ def grad(
     for variable in variables:
         if variable._tape is None:
             raise AutogradError(
-                f"cannot differentiate with respect to an array of shape {variable.shape} that is not in a computational graph; "
-                "call attach_grad() on it before autograd.record()"
+                f"cannot differentiate with respect to an array of shape {variable.shape} that is not in a "
+                "computational graph; call attach_grad() on it before autograd.record()"
             )
         targets.append(variable._tape)
     with Mode(create_graph, train_mode):
@@ -451,6 +452,6 @@ def refuse_write(array: NDArray) -> None:
     if state.recording and link(array) is not None:
         kind = "has a gradient attached" if type(array._tape) is Leaf else "was computed under autograd.record()"
         raise AutogradError(
-            f"writing to an array of shape {array.shape} that {kind} would make its gradient wrong. Compute a new array "
-            "(y = y + 1 instead of y += 1), or write before autograd.record() or after backward()"
+            f"writing to an array of shape {array.shape} that {kind} would make its gradient wrong. "
+            "Compute a new array (y = y + 1 instead of y += 1), or write before autograd.record() or after backward()"
         )

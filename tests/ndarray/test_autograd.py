@@ -479,7 +479,7 @@ _OPERATORS = {
 
 @pytest.mark.parametrize("name", _OPERATORS)
 def test_second_derivatives_of(name):
-    """d/dx of |dy/dx|^2, against a numeric derivative in float64; the output is squared so that no derivative is constant."""
+    """d/dx of |dy/dx|^2 against a numeric derivative in float64; y is cubed so that no derivative is constant."""
     function, shapes = _OPERATORS[name]
     inputs = [leaf(_RANDOM.rand(*shape) + 0.5, dtype="float64") for shape in shapes]
     weights = nd.array(_RANDOM.rand(*function(*inputs).shape), dtype="float64")

@@ -147,7 +147,7 @@ def test_shape_and_dtype_errors_name_the_operator():
     with pytest.raises(DTypeError, match=r"nd.array\(x\)"):
         nd.ones((2,)) + np.ones(2)
     with pytest.raises(DTypeError, match="NoneType"):
-        nd.ones((2,)) == None  # noqa: E711
+        nd.ones((2,)) == None  # noqa: B015, E711
     with pytest.raises(DTypeError, match="at least one input must be an NDArray"):
         nd.relu(3)
     with pytest.raises(AttributeSpecError, match="the input weight is missing"):
@@ -155,7 +155,7 @@ def test_shape_and_dtype_errors_name_the_operator():
     with pytest.raises(AttributeSpecError, match="did you mean axis"):
         nd.softmax(nd.ones((2,)), axiss=1)
     with pytest.raises(AttributeError, match="no_such"):
-        nd.no_such_operator
+        nd.no_such_operator  # noqa: B018
     with pytest.raises(TypeError, match=r"nd.array\(values\)"):
         nd.NDArray([1, 2])
 

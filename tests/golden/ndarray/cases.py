@@ -1,8 +1,8 @@
-"""Small programs about arrays, run by the real MXNet (make_behaviour.py) and by this package (tests/ndarray/test_golden.py).
+"""Small programs about arrays, run by the real MXNet (make_behaviour.py) and by this package (test_golden.py).
 
 A case is a name and a program; the program leaves its answer in `result`: arrays, numbers, strings, and lists of them.
-`x` is a (2, 3, 4) array of 0 ... 23, `i` an int32 array [1, 2, 3], `v` a float32 array [1, 2, 3]. A case that MXNet refuses
-has the answer "error".
+`x` is a (2, 3, 4) array of 0 ... 23, `i` an int32 array [1, 2, 3], `v` a float32 array [1, 2, 3]. A case that MXNet
+refuses has the answer "error".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write behaviour.json: what the real MXNet answers to every case of cases.py. Run by the oracle's Python, oneDNN off."""
+"""Write behaviour.json: what the real MXNet answers to every case of cases.py. Run by the oracle, oneDNN off."""
 
 from __future__ import annotations
 
