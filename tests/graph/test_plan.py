@@ -7,6 +7,8 @@ import pytest
 
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.plan import Block, Plan, pack, peak, plan
+from hybrid_lab.graph.specialize import specialize
+from tests.engines.random_graphs import random_case
 from tests.graph.building import graph_of
 
 
@@ -114,3 +116,18 @@ def test_random_intervals_are_packed_without_overlap_and_near_the_ideal(seed):
 def test_empty_arrays_take_no_room():
     found = plan(graph_of(lambda F, x: F.exp(F.tanh(x)), (0, 3)))
     assert found.arena_bytes == 0
+
+
+def test_plans_of_random_graphs_hold_and_come_close_to_the_ideal():
+    arena = ideal = 0
+    for seed in range(60):
+        case = random_case(seed)
+        wrt = [index for index, value in enumerate(case.graph.inputs) if value.node.op.role != "aux"]
+        parts = specialize(case.graph, [a.shape for a in case.arrays], [a.dtype for a in case.arrays], True, wrt)
+        for part in (parts.forward, parts.backward):
+            found = plan(part)
+            assert not overlaps(list(found.blocks))
+            simulate(found)
+            arena += found.arena_bytes
+            ideal += found.ideal_bytes
+    assert ideal <= arena <= 1.05 * ideal
