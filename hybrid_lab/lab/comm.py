@@ -18,6 +18,14 @@ def envelope(identity: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
     return {"hybrid_lab": PROTOCOL, "id": identity, "type": kind, "body": finite(body)}
 
 
+def forget_route(comm: Any) -> None:
+    """Let the front end's next messages come on their own subshell again, after a send from the main thread.
+
+    ipykernel 7.4 delivers a comm's messages to the thread that last sent on it, so they would wait for the running cell.
+    """
+    comm.__dict__.pop("_reply_subshell_id", None)
+
+
 def finite(item: Any) -> Any:
     if isinstance(item, float):
         return item if math.isfinite(item) else None
@@ -73,6 +81,7 @@ class Comms:
         message = envelope("", "models", self._session.models())
         for comm in comms:
             comm.send(message)
+            forget_route(comm)
 
     def close(self) -> None:
         with self._lock:

@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import walk
-from hybrid_lab.lab.comm import finite, handle
+from hybrid_lab.lab.comm import finite, forget_route, handle
 from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.schema import PROTOCOL
 from hybrid_lab.lab.session import Session
@@ -51,6 +51,8 @@ class View(anywidget.AnyWidget):
         self.graph = finite(graph_view(self._net, first_hybrid(self._net), "neutral"))
         self.findings = {"findings": self._session.findings(entry)}
         self._revision = entry.revision
+        if self.comm is not None:
+            forget_route(self.comm)
 
     def _message(self, widget: Any, content: Any, buffers: Any) -> None:
         body = content.get("body") if isinstance(content, dict) else None
