@@ -27,7 +27,9 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
             for name, new in news.items():
                 target = inputs[op.names().index(name)]
                 assert isinstance(new, Expr)
-                updated[target] = new.value
+                # A state that was computed on the way is nobody's to update.
+                if isinstance(target, Value) and target.is_input:
+                    updated[target] = new.value
         return made.outputs
 
     bound = graph.map(rewrite)

@@ -56,3 +56,11 @@ def test_names_and_draws_survive():
     renamed = Graph(graph.inputs, graph.outputs[0].node.replace(name="act0").outputs, draws=3, name="net")
     bound = bind_mode(renamed, train=True)
     assert (bound.outputs[0].node.name, bound.draws, bound.name) == ("act0", 3, "net")
+
+
+def test_a_computed_state_is_not_updated():
+    def function(F, x, gamma, beta, mean, var):
+        return F.BatchNorm(x, gamma, beta, F.negative(mean), var)
+
+    graph = graph_of(function, (4, 3), (3,), (3,), (3,), (3,), roles="data param param aux aux")
+    assert [target for target, _ in bind_mode(graph, train=True).effects] == [graph.inputs[4]]
