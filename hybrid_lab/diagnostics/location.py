@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 if "\\" in _PACKAGE:  # co_filename uses the system's separator
@@ -80,7 +80,7 @@ class Location:
     _resolved: tuple[int, int, int, int]
 
     def __init__(self, code: CodeType, lasti: int) -> None:
-        self.code: CodeType | _Known = code
+        self.code = code
         self.lasti = lasti
 
     @classmethod
@@ -90,7 +90,7 @@ class Location:
     ) -> Location:  # fmt: skip
         """A place given in words, as a file or another process tells it."""
         place = cls.__new__(cls)
-        place.code = _Known(file, function, line)
+        place.code = cast(CodeType, _Known(file, function, line))
         place.lasti = -1
         place._resolved = (line, col, end_line or line, col if end_col is None else end_col)
         return place
@@ -108,7 +108,6 @@ class Location:
             return self._resolved
 
     def _resolve(self) -> tuple[int, int, int, int]:
-        assert isinstance(self.code, CodeType)
         positions = self.code.co_positions()
         line = end_line = col = end_col = None
         for index, span in enumerate(positions):

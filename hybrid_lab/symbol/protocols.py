@@ -37,13 +37,14 @@ REFUSED_ATTRIBUTES: dict[str, str] = {
 
 def _unpacks(location: Location | None) -> bool:
     """Whether the user's instruction is `a, b = x`."""
-    return location is not None and dis.opname[location.code.co_code[location.lasti]] == "UNPACK_SEQUENCE"
+    return location is not None and dis.opname[location.code.co_code[location.lasti]] in ("UNPACK_SEQUENCE", "UNPACK_EX")
 
 
 class Refusals:
     """Mixin: every protocol that would need the numbers raises the HybridizeError of its rule."""
 
     __slots__ = ()
+    __array_priority__ = 1000.0  # `np.float64(2) * x` is x's business
 
     @property
     def _label(self) -> str:

@@ -178,6 +178,9 @@ class Symbol(Refusals):
     def __abs__(self) -> Symbol:
         return compose(get("abs").bind(), [self], None)
 
+    def __invert__(self) -> Symbol:
+        return compose(get("logical_not").bind(), [self], None)
+
     def __eq__(self, other: Any) -> Any:
         return _binary("broadcast_equal", "_equal", self, other)
 
