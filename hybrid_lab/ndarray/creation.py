@@ -20,7 +20,7 @@ from hybrid_lab.ops.operator import get
 Shape = int | Sequence[int]
 
 symbol_creation: Callable[[str, dict[str, Any]], Any] | None = None
-"""Called as symbol_creation(function name, arguments) for arrays made in 2.x-style code that is being traced. Registered
+"""Called as symbol_creation(function name, arguments) for arrays made in traced code of the 2.x style. Registered
 by symbol/."""
 
 

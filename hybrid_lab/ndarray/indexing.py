@@ -44,8 +44,8 @@ def setitem(array: NDArray, key: Any, value: Any) -> None:
     recorded = tape.state.recording and tape.link(value) is not None
     if recorded and array.size != array._buffer.host.size:
         raise AutogradError(
-            f"writing a recorded value into a part of an array (shape {array.shape} of {array._buffer.host.shape}) would "
-            "lose its gradient. Write through the whole array: y[i, j] = value instead of y[i][j] = value"
+            f"writing a recorded value into a part of an array (shape {array.shape} of {array._buffer.host.shape}) "
+            "would lose its gradient. Write through the whole array: y[i, j] = value instead of y[i][j] = value"
         )
     target = array._data
     try:

@@ -265,7 +265,7 @@ class NDArray(Overloads):
         return calls.invoke(get("Cast").bind(dtype=np.dtype(dtype).name), (self,))
 
     def copyto(self, other: NDArray | Context) -> NDArray:
-        """Write into another array of the same shape (converting the dtype), or copy to a context. Returns the target."""
+        """Write into another array of the same shape (converting the dtype), or copy to a context; returns it."""
         if isinstance(other, Context):
             made = self.copy()
             made._buffer.context = resolve(other)

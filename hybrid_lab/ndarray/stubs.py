@@ -20,7 +20,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.attributes import Axis, DType, Shape
 from hybrid_lab.ops.operator import Operator, records
 from hybrid_lab.ops.pointwise import Binary
-from hybrid_lab.ops.surface import signature, type_name
+from hybrid_lab.ops.surface import make_function, signature, type_name
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _HEADER = (
@@ -179,8 +179,10 @@ def methods_stub() -> str:
         f"    def __{name}__(self, other: Any) -> NDArray: ...  # type: ignore[override]" for name in ("eq", "ne")
     ]
     lines += ["    def __hash__(self) -> int: ..."]
+    # What NDArray got from the records at run time is not its own.
+    own = {name for name, value in vars(NDArray).items() if getattr(value, "__module__", "") != make_function.__module__}
     for name, record in sorted(methods.records().items()):
-        if name not in NDArray.__dict__ and not keyword.iskeyword(name) and name.isidentifier():
+        if name not in own and not keyword.iskeyword(name) and name.isidentifier():
             lines += _definition(record, name, "NDArray", "    ", method=True)
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""Arrays behave as MXNet's: every case of tests/golden/ndarray gives the real MXNet's answer, or a listed difference."""
+"""Arrays behave as MXNet's: every case of tests/golden/ndarray gives MXNet's answer, or a listed difference."""
 
 from __future__ import annotations
 
