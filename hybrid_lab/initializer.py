@@ -1,9 +1,8 @@
 """Initializers: how a parameter gets its first values.
 
 Random initializers draw from a generator of their own per parameter (`drawing`), numbered when `initialize()` was
-called.
-The values therefore depend on the seed and on the parameter's place in `collect_params()` only, not on when its shape
-becomes known, and never shift the numbers of a Dropout.
+called. The values therefore depend on the seed and on the parameter's place in `collect_params()` only, not on when its
+shape becomes known, and never shift the numbers of a Dropout.
 """
 
 from __future__ import annotations
@@ -349,8 +348,9 @@ class MSRAPrelu(Xavier):
 
 @register
 class Orthogonal(Initializer):
-    """`scale` times a matrix with orthonormal rows or columns (arXiv 1312.6120), of the array seen as (first
-    dimension, rest).
+    """`scale` times a matrix with orthonormal rows or columns (arXiv 1312.6120).
+
+    An array of more dimensions is seen as the matrix (first dimension, rest).
     """
 
     def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:

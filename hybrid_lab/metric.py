@@ -1,6 +1,4 @@
-"""Metrics: how good predictions are, accumulated over batches. `metric.create("acc")`, `update(labels, preds)`,
-`get()`.
-"""
+"""Metrics: how good predictions are, accumulated over batches."""
 
 from __future__ import annotations
 
@@ -58,8 +56,9 @@ def alias(*names: str) -> Callable[[MetricClass], MetricClass]:
 
 
 def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
-    """A metric from its name, from a function of (label, pred), or from a list of both. Raises ValueError for an
-    unknown name.
+    """A metric from its name, from a function of (label, pred), or from a list of both.
+
+    Raises ValueError for an unknown name.
     """
     if isinstance(metric, EvalMetric):
         return metric

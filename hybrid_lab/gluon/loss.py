@@ -49,9 +49,8 @@ class Loss(HybridBlock):
     weight : a number the loss is multiplied by, or None
     batch_axis : the axis of the samples; the loss is averaged over the others
 
-    Subclasses define `hybrid_forward(F, pred, label, sample_weight=None)`; `sample_weight` must broadcast against the
-    loss,
-    (batch, 1) for example.
+    Subclasses define `hybrid_forward(F, pred, label, sample_weight=None)`; `sample_weight` must broadcast against
+    the loss, (batch, 1) for example.
     """
 
     def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any) -> None:
@@ -258,8 +257,9 @@ class LogisticLoss(Loss):
 
 @layer
 class TripletLoss(Loss):
-    """max(0, |pred - positive|^2 - |pred - negative|^2 + margin), squares summed per sample. Three inputs of one
-    shape.
+    """max(0, |pred - positive|^2 - |pred - negative|^2 + margin), squares summed per sample.
+
+    pred, positive, negative : (batch, ...) of one shape -> (batch,)
     """
 
     def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:

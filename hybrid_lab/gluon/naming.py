@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class NameScope:
-    """The name scope of one Block: `with net.name_scope():`. The Block keeps the counters, so scopes may be nested
-    and repeated.
+    """The name scope of one Block: `with net.name_scope():`.
+
+    The Block keeps the counters, so its scopes may be nested and repeated.
     """
 
     def __init__(self, block: Block) -> None:

@@ -1,6 +1,4 @@
-"""Parameter and Constant: a named array of a Block, with its initialization, its gradient and its copies per
-context.
-"""
+"""Parameter and Constant: a named array of a Block, its initialization, its gradient, its copies per context."""
 
 from __future__ import annotations
 
@@ -173,8 +171,8 @@ class Parameter:
         """
         if self._data is not None and not force_reinit:
             warnings.warn(
-                f"Parameter {self.name!r} is already initialized, nothing is done; force_reinit=True initializes it "
-                f"again",
+                f"Parameter {self.name!r} is already initialized, nothing is done; "
+                "force_reinit=True initializes it again",
                 stacklevel=2,
             )
             return
@@ -263,9 +261,9 @@ class Parameter:
     def _uninitialized(self) -> UninitializedError:
         if self._deferred_init is not None:
             return DeferredInitializationError(
-                f"Parameter {self.name!r} has no values yet: its shape {self.shape} is completed by the first forward "
-                f"pass. "
-                "Call the network once with data, or give the layer its input size (in_units, in_channels ...)"
+                f"Parameter {self.name!r} has no values yet: its shape {self.shape} is completed by the first "
+                "forward pass. Call the network once with data, or give the layer its input size "
+                "(in_units, in_channels ...)"
             )
         return UninitializedError(
             f"Parameter {self.name!r} has not been initialized: net.initialize() is missing. "

@@ -164,8 +164,9 @@ class ParameterDict:
     # -- files -------------------------------------------------------------------------------------------------
 
     def save(self, filename: str | PathLike[str], strip_prefix: str = "") -> None:
-        """Write a `.params` file with the parameters' names, less `strip_prefix`. Raises ValueError where one lacks
-        it.
+        """Write a `.params` file with the parameters' names, less `strip_prefix`.
+
+        Raises ValueError where a name does not start with it.
         """
         from hybrid_lab.formats.mxnet import write_params
 

@@ -71,7 +71,8 @@ class SymbolBlock(HybridBlock):
 
     def _make_parameter(self, value: Any, state: bool) -> Parameter:
         attrs = value.node.attrs or {}
-        options: dict[str, Any] = {"allow_deferred_init": True, "grad_req": "null" if state else "write"}
+        fixed = state or "__constant__" in attrs  # an array inside a graph that was exported as a parameter
+        options: dict[str, Any] = {"allow_deferred_init": True, "grad_req": "null" if fixed else "write"}
         if value.shape is not None:
             options["shape"] = value.shape
         if value.dtype is not None:

@@ -35,8 +35,7 @@ class Trainer:
         loss.backward()
         trainer.step(batch_size)
 
-    params : what `net.collect_params()` gives, or a list of Parameters; they must be initialized (shapes may be
-        deferred)
+    params : `net.collect_params()`, or a list of Parameters; they must be initialized (shapes may be deferred)
     optimizer : a name with `optimizer_params` (learning_rate, wd, momentum, lr_scheduler ...), or an Optimizer
     kvstore, compression_params, update_on_kvstore : accepted for MXNet's sake. Gradients of several contexts are summed
         in this process and every context is updated here.
@@ -109,8 +108,7 @@ class Trainer:
         """Update all parameters, gradients divided by `batch_size`. Call it after backward(), outside record().
 
         ignore_stale_grad : leave parameters alone whose gradient is from an earlier step.
-        Raises StaleGradientError for such a parameter otherwise; parameters before it in the list are not updated
-        either.
+        Raises StaleGradientError for such a parameter otherwise; then nothing is updated.
         """
         self._optimizer.rescale_grad = self._scale / batch_size
         self._check_fresh(ignore_stale_grad)
@@ -120,9 +118,7 @@ class Trainer:
         boundary.passed()
 
     def allreduce_grads(self) -> None:
-        """Sum the gradients of every parameter over its contexts. `step` does it; call it to change gradients before
-        `update`.
-        """
+        """Sum the gradients of every parameter over its contexts, as `step` does; `update` may follow."""
         self._allreduce_grads()
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
@@ -181,8 +177,9 @@ class Trainer:
     # -- saving ------------------------------------------------------------------------------------------------
 
     def get_states(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The optimizer's settings and counters as JSON-able data, and its states as arrays by `<parameter
-        index>.<place>`.
+        """The optimizer's settings and counters as JSON-able data, and its states as arrays.
+
+        Arrays are named `<number of the parameter>.<place>`: `0.0` is the first parameter's momentum.
         """
         optimizer = self._optimizer
         scheduler = optimizer.lr_scheduler
@@ -283,9 +280,7 @@ class Trainer:
         }
 
     def save_states(self, fname: str | PathLike[str]) -> None:
-        """Write the optimizer's settings, counters and states: a safetensors file with the settings as JSON in its
-        header.
-        """
+        """Write settings, counters and states: a safetensors file with the settings as JSON in its header."""
         from safetensors.numpy import save
 
         from hybrid_lab.formats.atomic import atomic_write
@@ -301,8 +296,8 @@ class Trainer:
     def load_states(self, fname: str | PathLike[str]) -> None:
         """Continue from a file that `save_states` wrote.
 
-        Raises ArchiveError for a damaged file, LoadMismatchError for one of another model or optimizer; then nothing
-        changes.
+        Raises ArchiveError for a damaged file, LoadMismatchError for one of another model or optimizer; nothing
+        changes then.
         """
         from safetensors import SafetensorError, safe_open
 

@@ -52,8 +52,9 @@ def split_and_load(
 
 
 def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite: bool = True) -> float:
-    """Scale all arrays in place so that the norm of all their elements together is at most `max_norm`. Returns the
-    norm before.
+    """Scale all arrays in place so that the norm of all their elements together is at most `max_norm`.
+
+    Returns the norm before.
 
     check_isfinite : warn where the norm is nan or infinite; the arrays stay as they are then
     """

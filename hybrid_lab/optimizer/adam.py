@@ -66,8 +66,7 @@ class Adam(Optimizer):
 
 @register
 class AdamW(Adam):
-    """Adam with the decay apart from the gradient (arXiv 1711.05101): w = w - lr * wd * w - (Adam's step without
-    decay).
+    """Adam with the decay apart from the gradient (arXiv 1711.05101): w = w - lr * wd * w - Adam's step.
 
     correct_bias : False leaves out the correction for the moments' start at zero
     """

@@ -74,8 +74,7 @@ class AdaDelta(Optimizer):
 
 @register
 class RMSProp(Optimizer):
-    """n = (1 - gamma1) * g^2 + gamma1 * n;  w = w - lr * g / sqrt(n + epsilon), with g = g + wd * w (Tieleman,
-    Hinton, 2012).
+    """g = g + wd * w;  n = (1 - gamma1) * g^2 + gamma1 * n;  w = w - lr * g / sqrt(n + epsilon)  (Hinton, 2012).
 
     centered : Graves' form (arXiv 1308.0850) with the mean subtracted from n and momentum gamma2
     clip_weights : limit the new weights to [-clip_weights, clip_weights]

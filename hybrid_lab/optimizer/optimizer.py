@@ -1,8 +1,7 @@
 """Optimizer: the base of all optimizers - learning rates, weight decay, update counts, and the loop over memory.
 
 An optimizer is one class: the names of its `states` and an `element_update`, which changes weights and states in
-place. It
-gets them in pieces that fit the processor's cache, so no memory is allocated in the steady state.
+place. It gets them in pieces that fit the processor's cache, so no memory is allocated in the steady state.
 """
 
 from __future__ import annotations
@@ -240,9 +239,12 @@ class Optimizer:
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
     ) -> None:
-        """Update a piece in place. `g` is rescaled and clipped and may be overwritten; `scratch(0)`, `scratch(1)` ...
-        are
-        temporaries of the same size. With `decay_in_gradient`, `g` contains wd * w."""
+        """Update a piece in place.
+
+        w, states : pieces of the weight and of its states
+        g : the gradient, rescaled and clipped, with wd * w in it if `decay_in_gradient`; may be overwritten
+        rates : what `rates()` gave; scratch : `scratch(0)`, `scratch(1)` ... are temporaries of the same size
+        """
         raise NotImplementedError(f"{type(self).__name__} defines neither element_update() nor update()")
 
     # -- saving ------------------------------------------------------------------------------------------------

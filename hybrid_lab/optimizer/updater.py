@@ -40,8 +40,9 @@ class Updater:
         return found
 
     def set_arrays(self, arrays: Mapping[str, np.ndarray], weights: Mapping[Any, Any]) -> None:
-        """Take over states that `get_arrays` gave, for the weights (NDArrays) by index. Raises KeyError for one
-        missing.
+        """Take over states that `get_arrays` gave, for the weights (NDArrays) by index.
+
+        Raises KeyError for one that is missing.
         """
         states = {}
         for index, weight in weights.items():

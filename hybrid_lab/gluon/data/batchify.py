@@ -15,8 +15,7 @@ from hybrid_lab.ndarray import array as nd_array
 def default_batchify_fn(data: Sequence[Any]) -> Any:
     """Stack samples along a new first axis: arrays to an NDArray, tuples part by part to a list of them.
 
-    NumPy arrays and numbers keep their dtype, float64 becomes float32 and int64 stays. Raises ShapeError where shapes
-    differ.
+    NumPy arrays and numbers keep their dtype. Raises ShapeError where shapes differ.
     """
     first = data[0]
     if isinstance(first, (tuple, list)):

@@ -24,9 +24,7 @@ class Dataset:
         return _Chosen(self, [index for index in range(len(self)) if fn(self[index])])
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Part number `index` of `num_shards` contiguous parts; the first ones are larger by one where it does not
-        divide.
-        """
+        """Part number `index` of `num_shards` contiguous parts; the first are larger by one where need be."""
         if not 0 <= index < num_shards:
             raise ValueError(f"the shard {index} is not one of 0 to {num_shards - 1}")
         size, rest = divmod(len(self), num_shards)
@@ -78,8 +76,8 @@ class ArrayDataset(Dataset):
         for place, data in enumerate(args):
             if len(data) != self._length:
                 raise ValueError(
-                    f"all arrays need the same length: the first has {self._length} samples, number {place} has "
-                    f"{len(data)}"
+                    "all arrays need the same length: "
+                    f"the first has {self._length} samples, number {place} has {len(data)}"
                 )
         # A vector's elements are read from the host without making an NDArray of each.
         self._data = [data.asnumpy() if isinstance(data, NDArray) and data.ndim == 1 else data for data in args]

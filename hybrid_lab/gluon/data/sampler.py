@@ -83,9 +83,8 @@ class IntervalSampler(Sampler):
 class BatchSampler(Sampler):
     """Lists of `batch_size` numbers of another sampler.
 
-    last_batch : what becomes of an incomplete last one: 'keep' gives it as it is, 'discard' drops it, 'rollover' puts
-        it
-        at the beginning of the next iteration
+    last_batch : what becomes of an incomplete last one: 'keep' gives it as it is, 'discard' drops it,
+        'rollover' puts it at the beginning of the next iteration
     """
 
     def __init__(self, sampler: Sampler, batch_size: int, last_batch: str = "keep") -> None:

@@ -56,8 +56,8 @@ class Sequential(_Stack):
         """Hybridize the blocks inside, each on its own."""
         if active and self._children and all(isinstance(child, HybridBlock) for child in self._children.values()):
             warnings.warn(
-                f"all blocks in the Sequential {self.name!r} are HybridBlocks: as a HybridSequential they would "
-                f"become one graph",
+                f"all blocks in the Sequential {self.name!r} are HybridBlocks: "
+                "as a HybridSequential they would become one graph",
                 stacklevel=2,
             )
         super().hybridize(active, **kwargs)

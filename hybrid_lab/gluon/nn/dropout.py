@@ -10,8 +10,7 @@ from .registry import layer
 
 @layer
 class Dropout(HybridBlock):
-    """In train mode each element is 0 with probability `rate`, the others are divided by 1 - rate. Else nothing
-    happens.
+    """In train mode each element is 0 with probability `rate`, the others are divided by 1 - rate.
 
     axes : axes along which one mask is shared
     x : any shape -> the same

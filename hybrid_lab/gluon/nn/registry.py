@@ -1,5 +1,4 @@
-"""The layers that can be rebuilt from data: class name -> class, and a layer's constructor arguments as JSON-able
-values.
+"""The layers that can be rebuilt from data: class name -> class, and constructor arguments as JSON-able values.
 
 An archive names a layer by its class and gives its arguments; `build` makes it again. Nothing is imported by name.
 """
@@ -67,8 +66,9 @@ def classes() -> Mapping[str, type]:
 
 
 def build(name: str, config: Mapping[str, Any], prefix: str | None = None) -> Any:
-    """The layer `name` with the arguments that `_config()` gave. Raises HybridLabError for an unknown name or
-    argument.
+    """The layer `name` with the arguments that `_config()` gave.
+
+    Raises HybridLabError for an unknown name or argument.
     """
     cls = _classes.get(name)
     if cls is None:

@@ -1,6 +1,4 @@
-"""Transforms of images, as Blocks: `dataset.transform_first(transforms.Compose([ToTensor(), Normalize(0.13,
-0.31)]))`.
-"""
+"""Transforms of images, as Blocks: `dataset.transform_first(Compose([ToTensor(), Normalize(0.13, 0.31)]))`."""
 
 from __future__ import annotations
 
@@ -48,16 +46,17 @@ class Cast(Block):
 
 
 class ToTensor(Block):
-    """An image (height, width, channels) of 0..255 to float32 (channels, height, width) in [0, 1); with a batch axis
-    in front too.
+    """An image (height, width, channels) of 0..255 to float32 (channels, height, width) in [0, 1].
+
+    There may be a batch axis in front.
     """
 
     def forward(self, x: Any) -> Any:
         values = _host(x)
         if values.ndim not in (3, 4):
             raise ShapeError(
-                f"ToTensor takes images of shape (height, width, channels), with or without a batch axis, not "
-                f"{values.shape}"
+                "ToTensor takes images of shape (height, width, channels), with or without a batch axis in front, "
+                f"not {values.shape}"
             )
         moved = np.moveaxis(values, -1, -3).astype("float32")
         moved /= 255.0
@@ -65,8 +64,10 @@ class ToTensor(Block):
 
 
 class Normalize(Block):
-    """(x - mean) / std per channel. x : (channels, height, width), with or without a batch axis; mean, std : a number
-    or one a channel.
+    """(x - mean) / std per channel.
+
+    mean, std : a number, or one per channel
+    x : (channels, height, width), with or without a batch axis in front -> the same
     """
 
     def __init__(self, mean: float | Sequence[float] = 0.0, std: float | Sequence[float] = 1.0) -> None:
