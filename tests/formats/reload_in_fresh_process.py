@@ -1,4 +1,4 @@
-"""Run by the tests in a new process: loads an archive, with or without the model's classes, and compares with an .npz."""
+"""Run by the tests in a new process: loads an archive, with or without the model's code, and compares with an .npz."""
 
 import sys
 

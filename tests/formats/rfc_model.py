@@ -106,5 +106,7 @@ def forward_and_gradients(net, x):
         y = net(x)
         loss = (y * mx.nd.array([[1.0, 2.0, -1.0]])).sum()
     loss.backward()
-    called = {key: p for key, p in net._collect_params_with_prefix().items() if p.grad_req != "null" and p._data is not None}
+    called = {
+        key: p for key, p in net._collect_params_with_prefix().items() if p.grad_req != "null" and p._data is not None
+    }
     return y.asnumpy(), {key: p.grad().asnumpy() for key, p in called.items() if not key.startswith("unused")}

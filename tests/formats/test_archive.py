@@ -32,7 +32,9 @@ def saved(net, tmp_path_factory):
 
 
 def values(net):
-    return {key: p.data().asnumpy().copy() for key, p in net._collect_params_with_prefix().items() if p._data is not None}
+    return {
+        key: p.data().asnumpy().copy() for key, p in net._collect_params_with_prefix().items() if p._data is not None
+    }
 
 
 def equal(one, two):
@@ -211,7 +213,9 @@ def test_a_different_sharing_is_a_difference(saved):
     other = rfc_model.Net()
     with other.head.name_scope():
         other.head.shared = nn.Dense(6)
-    with pytest.raises(LoadMismatchError, match="sharing: shared and head.shared are one block in the file, two in the model"):
+    with pytest.raises(
+        LoadMismatchError, match="sharing: shared and head.shared are one block in the file, two in the model"
+    ):
         other.load(saved)
 
 

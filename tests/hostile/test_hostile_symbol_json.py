@@ -94,7 +94,7 @@ HOSTILE = {
     "scalar inputs": node(2, op="_plus_scalar", attrs={"scalar": "1"}),
     "draw": node(2, op="Dropout", attrs={"__draw__": "-1"}, inputs=[[0, 0, 0]]),
     "immediates": node(2, op="where", attrs={"__immediates__": "[1]"}, inputs=[[0, 0, 0]]),
-    "constant without value": node(1, attrs={"__constant__": "1"}),
+    "constant without value": node(1, attrs={"__constant__": "1", "__init__": '["constant", {}]'}),
     "constant of another shape": node(
         1,
         attrs={"__constant__": "1", "__shape__": "(3,)", "__dtype__": "0", "__init__": '["constant", {"value": [1]}]'},

@@ -159,7 +159,7 @@ class GraphReader:
         shape = self._shape_hint(name, attributes.get("__shape__"))
         flag = attributes.get("__dtype__", "-1")
         dtype = DTYPES[int(flag)] if flag.isdecimal() and len(flag) < 3 and int(flag) < len(DTYPES) else None
-        if CONSTANT in attributes:
+        if CONSTANT in attributes and (name in self.constants or "__init__" in attributes):
             kept = {
                 key: value
                 for key, value in attributes.items()
