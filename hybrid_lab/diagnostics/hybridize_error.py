@@ -6,7 +6,7 @@ from typing import Any
 
 from . import rules
 from .errors import HybridLabError
-from .finding import Finding
+from .finding import Finding, Severity
 from .location import Location, capture
 
 
@@ -64,7 +64,7 @@ class HybridizeError(HybridLabError):
         return Finding(
             code=self.code,
             name=self.rule,
-            severity=rules.get(self.code).severity,
+            severity=Severity.ERROR,
             message=self.message,
             file=place.file if place else "<unknown>",
             line=place.line if place else 1,

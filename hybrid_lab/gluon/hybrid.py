@@ -222,18 +222,18 @@ class HybridBlock(Block):
     def _refuse_other_children(self) -> None:
         for name, child in self._children.items():
             if not isinstance(child, HybridBlock):
-                raise hybridize_error("HL181", block=f"{self.name}.{name}", tensor=None, child=type(child).__name__)
+                raise hybridize_error("HL181", block=self.name, child=f"self.{name}", type=type(child).__name__)
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Add a child; it must be a HybridBlock."""
         if not isinstance(block, HybridBlock):
-            raise hybridize_error("HL181", block=self.name, child=type(block).__name__)
+            raise hybridize_error("HL181", block=self.name, child=name or "new child", type=type(block).__name__)
         super().register_child(block, name)
         self._graphs.clear()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Symbol):
-            raise tracing.refuse("HL173", tensor=value._label, attribute=name)
+            raise tracing.refuse("HL173", tensor=value._label, target=f"self.{name}")
         super().__setattr__(name, value)
 
     def cast(self, dtype: Any) -> None:

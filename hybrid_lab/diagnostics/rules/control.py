@@ -109,6 +109,7 @@ class TensorIteration(Rule):
 
     message = "{tensor} cannot be iterated over: its length is not known while a graph is made."
     rewrite = "F.contrib.foreach(body, {x}, init_states)      or      F.split({x}, num_outputs=n, axis=0)"
+    softer_in_forward = True
 
     def at(
         self,
@@ -152,5 +153,7 @@ class TensorRange(Rule):
         for bound in node.args:
             value = checking.value(bound)
             if value.kind in (Kind.HOST, Kind.LENGTH) or value.is_one_tensor:
-                yield checking.mark(node, value.name or checking.root_name(bound))
+                guarded = value.kind is Kind.LENGTH and checking.style == "forward"
+                severity = Severity.WARNING if guarded else None
+                yield checking.mark(node, value.name or checking.root_name(bound), severity=severity)
                 return

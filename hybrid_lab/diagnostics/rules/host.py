@@ -157,6 +157,7 @@ class TensorLength(Rule):
 
     message = "`len()` of {tensor} is not known while a graph is made (MXNet would answer 1)."
     rewrite = "a size passed to the constructor      or      F.shape_array({x})"
+    softer_in_forward = True
 
     def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
         if checking.dotted(node.func) == "builtins.len" and len(node.args) == 1:

@@ -168,6 +168,8 @@ class LayoutRead(Rule):
         if (owner := attribute_read(node, ("T", "stype"), checking)) is None:
             return
         attribute = attribute_of(node)
+        if attribute == "T" and checking.style == "forward":
+            return  # arrays of a 2.x trace have it
         transposed = f"{checking.operators}.transpose({checking.text(owner)})" if checking.operators else None
         fix = None
         if attribute == "T" and transposed and isinstance(node, ast.Attribute):
@@ -192,6 +194,7 @@ class UnpackTensor(Rule):
     message = "{tensor} cannot be unpacked into {count} names: its length is not known while a graph is made."
     rewrite = "F.split({x}, num_outputs={count}, axis=0, squeeze_axis=True)"
     defaults = {"count": "several"}
+    softer_in_forward = True
 
     def at(self, node: ast.Assign, checking: Checking) -> Iterator[Mark]:
         if not checking.value(node.value).is_one_tensor:
