@@ -65,6 +65,7 @@ class GraphCache:
         self._pinned_tree: list[weakref.ref[Block]] = []
         self.programs: dict[Any, Program] = {}
         self.compilations: list[Compilation] = []
+        self.called: tuple[Spec, tuple[Any, ...]] | None = None
         self.failure: HybridizeError | None = None
         self._reported = False
         self._warned: set[Any] = set()
@@ -98,6 +99,12 @@ class GraphCache:
         with self._lock:
             self.programs.clear()
             self.compilations.clear()
+
+    def note_call(self, args: tuple[Any, ...]) -> None:
+        """Remember structure and types of the first eager call: a block that was never hybridized is traced when saved."""
+        leaves, spec = flatten(args, f"the input of {self._block.name}")
+        if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
+            self.called = spec, tuple((leaf.shape, leaf._data.dtype.name) for leaf in leaves)
 
     def has(self, spec: Spec) -> bool:
         """Whether there is a graph for this input structure."""
@@ -358,23 +365,13 @@ class CompiledEntry(tape.Entry):
         """Differentiate the graph's eager replay, so that gradients of gradients work; the same draws give the same masks."""
         from hybrid_lab.ndarray.interpret import interpret
 
-        graph = self.program.neutral.graph
-        with tape.Mode(True, self.program.training):
-            outputs = interpret(graph, self.all_inputs, self.rng, update=False)
-        pairs = [(output, dout) for output, dout in zip(outputs, douts, strict=True) if dout is not None]
-        wanted = [index for index, want in enumerate(needed) if want]
-        found = tape.grad(
-            [output for output, _ in pairs],
-            [self.all_inputs[index] for index in wanted],
-            [dout for _, dout in pairs],
-            retain_graph=True,
-            create_graph=True,
-            train_mode=self.program.training,
-        )
-        gradients: list[Any] = [None] * len(needed)
-        for index, gradient in zip(wanted, found, strict=True):
-            gradients[index] = gradient
-        return gradients
+        program = self.program
+
+        def run(inputs: list[Any]) -> Sequence[NDArray]:
+            with tape.Mode(True, program.training):
+                return interpret(program.neutral.graph, inputs, self.rng, update=False)
+
+        return tape.replay(run, self.all_inputs, douts, needed)
 
     def release(self) -> None:
         self.saved, self.inputs, self.outputs, self.all_inputs = (), {}, {}, []

@@ -518,3 +518,29 @@ def _loss(x):
     with autograd.record():
         y = nd.LayerNorm(x, x.mean(axis=0), nd.zeros(3, dtype="float64"))
         return (y * y).sum()
+
+
+def test_second_derivatives_of_a_hybridized_block():
+    from hybrid_lab.gluon import HybridBlock
+
+    class Product(HybridBlock):
+        def hybrid_forward(self, F, x, y):
+            return F.tanh(x * y) * y
+
+    def second_order(block):
+        x = leaf([0.5, 1.0])
+        with autograd.record():
+            z = block(x, x * x)  # one input depends on the other
+            (dx,) = autograd.grad(z, [x], create_graph=True)
+            penalty = (dx * dx).sum()
+        penalty.backward()
+        return dx.asnumpy(), x.grad.asnumpy()
+
+    block = Product()
+    eager = second_order(block)
+    block.hybridize()
+    hybrid = second_order(block)
+    assert np.allclose(eager[0], hybrid[0]) and np.allclose(eager[1], hybrid[1])
+    a = np.array([0.5, 1.0])
+    first = 2 * a * np.tanh(a**3) + 3 * a**4 / np.cosh(a**3) ** 2
+    assert np.allclose(eager[0], first, rtol=1e-5)
