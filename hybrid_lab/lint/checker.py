@@ -42,7 +42,7 @@ class Checker(Taint):
         self.quiet = 0
         self.constructing: SourceClass | None = None
         self.classes: list[SourceClass] = []
-        self.budget = 400_000
+        self.budget = 200_000
         self.summaries: dict[Any, Value] = {}
         self.values: dict[int, Value] = {}
         self.handlers: dict[type, Callable[[Any], Value]] = {}

@@ -32,8 +32,22 @@ def _conditions(node: ast.AST, checking: Checking) -> Iterator[tuple[str, ast.ex
             yield "chained comparison", node
     elif isinstance(node, ast.comprehension):
         yield from (("if", condition) for condition in node.ifs)
+    elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+        # A list is searched with `==`, whose truth is asked for.
+        if checking.value(node.comparators[0]).kind is Kind.SEQUENCE:
+            yield "in", node.left
     elif isinstance(node, ast.Call) and checking.dotted(node.func) == "builtins.bool":
         yield from (("bool", argument) for argument in node.args[:1])
+    elif isinstance(node, ast.Call) and checking.dotted(node.func) in ("builtins.any", "builtins.all"):
+        word = (checking.dotted(node.func) or "").removeprefix("builtins.")
+        yield from ((word, argument) for argument in node.args[:1] if _holds_tensors(argument, checking))
+    elif isinstance(node, ast.Match):
+        yield "match", node.subject
+
+
+def _holds_tensors(node: ast.expr, checking: Checking) -> bool:
+    value = checking.value(node)
+    return value.kind is Kind.SEQUENCE and any(member.is_one_tensor for member in value.members)
 
 
 def _is_elif(node: ast.If, checking: Checking) -> bool:
@@ -59,11 +73,19 @@ class TensorCondition(Rule):
 
     def at(
         self,
-        node: ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp | ast.Compare | ast.comprehension | ast.Call,
+        node: ast.If
+        | ast.IfExp
+        | ast.Assert
+        | ast.BoolOp
+        | ast.UnaryOp
+        | ast.Compare
+        | ast.comprehension
+        | ast.Call
+        | ast.Match,
         checking: Checking,
     ) -> Iterator[Mark]:
         for construct, condition in _conditions(node, checking):
-            if checking.value(condition).is_one_tensor:
+            if checking.value(condition).is_one_tensor or construct in ("any", "all"):
                 tensor = checking.root_name(condition) or checking.tensor_name(condition)
                 text = " ".join(checking.text(condition).split())
                 yield checking.mark(condition, tensor, construct=construct, condition=text)
