@@ -122,6 +122,8 @@ class HybridBlock(Block):
         if not leaves and any(isinstance(leaf, Symbol) for leaf in args):
             return self._compose(args)
         result = self.forward(*args)
+        if self._graphs.called is None:
+            self._graphs.note_call(args)
         self._note_outputs(result)
         return result
 

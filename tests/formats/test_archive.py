@@ -284,6 +284,33 @@ def test_inputs_make_the_graphs_of_a_model_that_was_never_hybridized(tmp_path):
     np.testing.assert_allclose(loaded.head((features, features * 2), None)["scores"].asnumpy(), y.asnumpy(), rtol=1e-5)
 
 
+def test_a_model_that_only_ran_eagerly_is_saved_with_its_graphs_and_keeps_none(tmp_path):
+    net = rfc_model.Net()
+    net.initialize()
+    net(rfc_model.images())
+    path = net.save(tmp_path / "eager")
+    assert sum(name.startswith("graphs/") for name in zipfile.ZipFile(path).namelist()) == 9
+    assert net.body._graphs.graphs() == []
+
+
+def test_code_that_does_not_trace_is_saved_without_its_graph(tmp_path, caplog):
+    class Counting(gluon.HybridBlock):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.dense = nn.Dense(2)
+
+        def hybrid_forward(self, F, x):
+            return self.dense(x) if x.shape[0] else x
+
+    net = Counting()
+    net.initialize()
+    net(mx.nd.ones((1, 2)))
+    path = net.save(tmp_path / "m")
+    assert "graphs/dense.json" in zipfile.ZipFile(path).namelist()
+    assert "graphs/__root__.json" not in zipfile.ZipFile(path).namelist()
+    assert "no graph was saved of" in caplog.text and "HL101" in caplog.text
+
+
 def test_a_hybrid_root_runs_whole_without_code(tmp_path):
     net = nn.HybridSequential()
     net.add(nn.Dense(4, activation="relu"), nn.BatchNorm(), nn.HybridLambda(lambda F, x: F.tanh(x) * 2), nn.Dense(2))

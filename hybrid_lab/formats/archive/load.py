@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.structure import describe
 from hybrid_lab.gluon.symbol_block import SymbolBlock
@@ -24,6 +23,7 @@ from .archive import Archive
 from .compare import Match, match
 from .graphs import SavedGraph
 from .report import LoadReport, TrainerStates
+from .traces import passing, trace
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block, Trainer
@@ -157,11 +157,12 @@ class _Loading:
         for block, _ in pinned:
             block._graphs.pinned = {}
         try:
-            for place, block, saved_graphs in self.pairs:
-                for saved in saved_graphs:
-                    problem = self._compare_graph(block, saved)
-                    if problem:
-                        self.differences.append(f"graph: {place or block.name}: {problem}")
+            with passing(self.net):
+                for place, block, saved_graphs in self.pairs:
+                    for saved in saved_graphs:
+                        problem = self._compare_graph(block, saved)
+                        if problem:
+                            self.differences.append(f"graph: {place or block.name}: {problem}")
         finally:
             for block, graphs_before in pinned:
                 block._graphs.pinned = graphs_before
@@ -199,9 +200,4 @@ class _Loading:
             if block._style == "2.x":
                 return None
             types = tuple(((), "float32") for _ in range(saved.num_data))
-        pairs = [(shape, np.dtype(dtype)) for shape, dtype in types]
-        training = bool(saved.guard.training)
-        with autograd.pause(train_mode=training):
-            traced = trace_block(block, saved.in_spec, pairs, training)
-        cache.note(traced)
-        return traced
+        return trace(block, saved.in_spec, types, bool(saved.guard.training))

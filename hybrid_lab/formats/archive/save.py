@@ -24,6 +24,7 @@ from ..atomic import atomic_write
 from . import graphs, layout, tree, values
 from .container import ContainerWriter
 from .examples import Examples
+from .traces import passing, trace_called
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block, HybridBlock, Trainer
@@ -38,7 +39,7 @@ def save_cached_graphs(
 ) -> str:
     """Write the whole model to one `.hlab` archive, atomically; returns the file's absolute path.
 
-    net : any Block; every HybridBlock below it that was called after hybridize() brings its graphs
+    net : any Block; every HybridBlock below it that was called brings its graphs
     path : by default `<block name>.hlab`; the suffix is appended where there is none
     inputs : an array or a tuple of arrays to call `net` on once, in predict mode, so that every HybridBlock it reaches
         has a graph
@@ -51,8 +52,9 @@ def save_cached_graphs(
     if tracing.current() is not None:
         raise HybridLabError("a model cannot be saved from inside its own trace; save it after the call")
     file_name = layout.archive_path(path, net.name)
-    with boundary.lock:
-        given = _call(net, inputs) if inputs is not None else {}
+    with boundary.lock, passing(net) as blocks:
+        given = _call(net, inputs, blocks) if inputs is not None else {}
+        problems = trace_called(blocks)
         contents = _Contents(net, given, trainer, aux)
         try:
             with atomic_write(file_name) as file:
@@ -61,7 +63,9 @@ def save_cached_graphs(
             raise ArchiveError(str(error), path=file_name) from None
     absolute = os.path.abspath(file_name)
     logger.info(f"{net.name}: saved {contents.summary} to {absolute}")
-    if contents.hybrid and not contents.graphs:
+    for problem in problems:
+        logger.warning(f"no graph was saved of {problem}")
+    if blocks and not contents.graphs and not problems:
         logger.warning(
             f"{net.name}: no graph was saved, because no HybridBlock was called since hybridize(); "
             "call the model once, or pass inputs="
@@ -80,7 +84,6 @@ class _Contents:
             if parameter._data is not None
         }
         self.graphs = self._name_graphs()
-        self.hybrid = any(block.kind != "plain" for block in self.tree.blocks)
         self.trainer = None if trainer is None else trainer.get_states()
         self.random = None if trainer is None else random_state.get_state()
         self.aux_tensors: dict[str, np.ndarray] = {}
@@ -145,10 +148,8 @@ def _as_json(data: Any, what: str) -> Any:
 # -- calling the model on `inputs` ---------------------------------------------------------------------------------
 
 
-def _call(net: Block, inputs: Any) -> dict[int, Sequence[np.ndarray]]:
+def _call(net: Block, inputs: Any, blocks: Sequence[HybridBlock]) -> dict[int, Sequence[np.ndarray]]:
     """Call `net` once in predict mode, so that all it reaches has graphs; the arrays that each graph was given."""
-    from hybrid_lab.gluon import HybridBlock
-
     arguments = inputs if isinstance(inputs, tuple) else (inputs,)
     given: dict[int, Sequence[np.ndarray]] = {}
     _complete(net, arguments)
@@ -159,10 +160,8 @@ def _call(net: Block, inputs: Any) -> dict[int, Sequence[np.ndarray]]:
             if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
                 given[id(block._graphs.neutral(spec, leaves))] = [leaf.asnumpy() for leaf in leaves]
 
-    blocks: list[HybridBlock] = []
-    net.apply(lambda block: blocks.append(block) if isinstance(block, HybridBlock) else None)
-    with contextlib.ExitStack() as hooks, autograd.pause(), random_state.preserved():
-        for block in dict.fromkeys(blocks):
+    with contextlib.ExitStack() as hooks, autograd.pause():
+        for block in blocks:
             hooks.callback(block.register_forward_pre_hook(note).detach)
         net(*arguments)
     return given
@@ -171,5 +170,5 @@ def _call(net: Block, inputs: Any) -> dict[int, Sequence[np.ndarray]]:
 def _complete(net: Block, arguments: tuple[Any, ...]) -> None:
     """A first call where shapes are still open: a hook sees the arguments before the parameters are complete."""
     if any(parameter._data is None for parameter in net.collect_params().values()):
-        with autograd.pause(), random_state.preserved():
+        with autograd.pause():
             net(*arguments)

@@ -1,0 +1,66 @@
+"""Graphs traced for one save or load only: blocks that run eagerly, and may change any time, keep none of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hybrid_lab import autograd
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.structure import Spec
+from hybrid_lab.ndarray.random_state import state as random_state
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon import Block
+
+
+def hybrid_blocks(net: Block) -> list[HybridBlock]:
+    """Every HybridBlock of a model once, parents first."""
+    found: dict[int, Block] = {}
+    stack: list[Block] = [net]
+    while stack:
+        block = stack.pop()
+        if id(block) not in found:
+            found[id(block)] = block
+            stack.extend(reversed(block._children.values()))
+    return [block for block in found.values() if isinstance(block, HybridBlock)]
+
+
+@contextlib.contextmanager
+def passing(net: Block) -> Iterator[list[HybridBlock]]:
+    """The HybridBlocks of `net`; those that are not hybridized and had no graph have none again at the end."""
+    blocks = hybrid_blocks(net)
+    without = [block for block in blocks if not block._active and not block._graphs.graphs()]
+    try:
+        with random_state.preserved():
+            yield blocks
+    finally:
+        for block in without:
+            block._graphs.clear()
+
+
+def trace(block: HybridBlock, spec: Spec, types: tuple, training: bool) -> NeutralGraph:
+    """Trace the block's code and keep the graph with the block. Raises what the code raises."""
+    pairs = [(tuple(shape), np.dtype(dtype)) for shape, dtype in types]
+    with autograd.pause(train_mode=training):
+        found = trace_block(block, spec, pairs, training)
+    block._graphs.note(found)
+    return found
+
+
+def trace_called(blocks: list[HybridBlock]) -> list[str]:
+    """Trace blocks that ran eagerly only, outer ones first; returns why some could not be traced."""
+    problems = []
+    for block in blocks:
+        cache = block._graphs
+        if not block._active and not cache.graphs() and cache.called is not None:
+            try:
+                trace(block, *cache.called, False)
+            except (HybridLabError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+                problems.append(f"{block.name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    return problems
