@@ -88,10 +88,10 @@ class Buffer:
             return held
         self.pull()
         source = torch.from_numpy(self.host.reshape(-1))
-        if held is not None and held.device == torch.device(device):
-            held.copy_(source)
-        else:
-            self.device = source.to(device)
+        if held is None or held.device != torch.device(device):
+            self.device = torch.empty_like(source, device=device)
+        # Memory that is there already keeps its address: captured launches hold on to it.
+        self.device.copy_(source)
         self.device_stale = False
         copies.to_device += 1
         copies.to_device_bytes += self.host.nbytes

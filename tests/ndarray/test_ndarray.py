@@ -198,6 +198,10 @@ def test_module_functions():
     assert nd.softmax is nd.softmax and nd.op.softmax(nd.zeros((2,))).tolist() == [0.5, 0.5]
     assert nd.add(nd.ones((2,)), 1, out=nd.zeros((2,))).tolist() == [2, 2]
     assert mx.ndarray.NDArray is nd.NDArray
+    assert nd._mul_scalar(nd.ones((2,)), scalar=3).tolist() == [3, 3]
+    assert (
+        nd._internal._rminus_scalar(nd.ones((2,)), 3).tolist() == nd._RMinusScalar(nd.ones((2,)), 3).tolist() == [2, 2]
+    )
     nd.waitall()
 
 
