@@ -65,7 +65,7 @@ sigmoid = unary(
     "sigmoid",
     _sigmoid,
     lambda F, x, y, dy: dy * (y * (1.0 - y)),
-    "tl.sigmoid({0})",
+    "1.0 / (1.0 + tl.exp(-({0})))",
     "Sigmoid",
     "1 / (1 + exp(-data)).",
     samples=_WIDE,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 #: Patches gathered at a time, in numbers.
-PIECE = 1 << 20
+PIECE = 1 << 18
 
 
 class Geometry(NamedTuple):
@@ -60,13 +60,27 @@ def _pieces(batch: int, patch: int) -> Iterator[slice]:
         yield slice(start, min(start + step, batch))
 
 
-def _batch_last(x: np.ndarray, pad: tuple[int, ...], scratch: Any) -> np.ndarray:
+class _Slots:
+    """Temporary memory by name, the same for every piece: the first piece is the largest."""
+
+    def __init__(self, scratch: Any):
+        self._scratch = scratch
+        self._memory: dict[str, np.ndarray] = {}
+
+    def __call__(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        count = prod(shape)
+        if name not in self._memory:
+            self._memory[name] = self._scratch((count,), dtype)
+        return self._memory[name][:count].reshape(shape)
+
+
+def _batch_last(x: np.ndarray, pad: tuple[int, ...], slots: _Slots, name: str = "x") -> np.ndarray:
     """(n, c, *spatial) -> (c, *padded spatial, n), contiguous."""
     turned = np.moveaxis(x, 0, -1)
     if not any(pad) and turned.flags.c_contiguous:
         return turned
     shape = (x.shape[1], *(size + 2 * border for size, border in zip(x.shape[2:], pad, strict=True)), x.shape[0])
-    padded = scratch(shape, x.dtype)
+    padded = slots(name, shape, x.dtype)
     if any(pad):
         padded.fill(0)
     np.copyto(padded[_inside(x.shape[2:], pad)], turned)
@@ -77,7 +91,7 @@ def _inside(spatial: tuple[int, ...], pad: tuple[int, ...]) -> tuple[slice, ...]
     return (slice(None), *(slice(border, border + size) for size, border in zip(spatial, pad, strict=True)))
 
 
-def _gather(x: np.ndarray, geometry: Geometry, output: tuple[int, ...], scratch: Any) -> np.ndarray:
+def _gather(x: np.ndarray, geometry: Geometry, output: tuple[int, ...], slots: _Slots) -> np.ndarray:
     """Patches of (c, *spatial, n) as a matrix per group: (groups, c/groups * kernel, output * n)."""
     rank = len(output)
     kernel_strides = tuple(
@@ -86,7 +100,7 @@ def _gather(x: np.ndarray, geometry: Geometry, output: tuple[int, ...], scratch:
     output_strides = tuple(stride * step for stride, step in zip(x.strides[1 : rank + 1], geometry.stride, strict=True))
     shape = (x.shape[0], *geometry.kernel, *output, x.shape[-1])
     view = as_strided(x, shape, (x.strides[0], *kernel_strides, *output_strides, x.strides[-1]), writeable=False)
-    patches = scratch(shape, x.dtype)
+    patches = slots("patches", shape, x.dtype)
     np.copyto(patches, view)
     return patches.reshape(geometry.groups, -1, prod(output) * x.shape[-1])
 
@@ -116,14 +130,17 @@ def forward(
         if bias is not None:
             out += bias.reshape(-1, *(1,) * len(output))
         return out
+    slots = _Slots(scratch)
     for piece in _pieces(x.shape[0], x.shape[1] * prod(geometry.kernel) * prod(output)):
-        part = _batch_last(x[piece], geometry.pad, scratch)
-        patches = _gather(part, geometry, output, scratch)
+        part = _batch_last(x[piece], geometry.pad, slots)
+        patches = _gather(part, geometry, output, slots)
         count = part.shape[-1]
         if count == 1:
             product_ = np.matmul(matrix, patches, out=out[piece].reshape(groups, filters // groups, -1))
         else:
-            product_ = np.matmul(matrix, patches, out=scratch((groups, filters // groups, patches.shape[-1]), x.dtype))
+            product_ = np.matmul(
+                matrix, patches, out=slots("y", (groups, filters // groups, patches.shape[-1]), x.dtype)
+            )
         turned = np.moveaxis(product_.reshape(filters, *output, count), -1, 0)
         if bias is not None:
             np.add(turned, bias.reshape(-1, *(1,) * len(output)), out=out[piece])
@@ -146,12 +163,13 @@ def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: n
         return out
     spatial, pad = out.shape[2:], geometry.pad
     padded = tuple(size + 2 * border for size, border in zip(spatial, pad, strict=True))
+    slots = _Slots(scratch)
     for piece in _pieces(dy.shape[0], channels * prod(geometry.kernel) * prod(output)):
         count = dy[piece].shape[0]
-        part = _batch_last(dy[piece], (0,) * len(output), scratch).reshape(groups, filters // groups, -1)
-        patches = np.matmul(matrix, part, out=scratch((groups, matrix.shape[1], part.shape[-1]), dy.dtype))
+        part = _batch_last(dy[piece], (0,) * len(output), slots, "dy").reshape(groups, filters // groups, -1)
+        patches = np.matmul(matrix, part, out=slots("patches", (groups, matrix.shape[1], part.shape[-1]), dy.dtype))
         patches = patches.reshape(channels, *geometry.kernel, *output, count)
-        total = scratch((channels, *padded, count), dy.dtype)
+        total = slots("dx", (channels, *padded, count), dy.dtype)
         total.fill(0)
         for place, where in geometry.places(output):
             total[(slice(None), *where)] += patches[(slice(None), *place)]
@@ -177,15 +195,16 @@ def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.n
         np.add.reduce(products, axis=0, out=target)
         return out
     first = True
+    slots = _Slots(scratch)
     for piece in _pieces(dy.shape[0], channels * prod(geometry.kernel) * prod(output)):
-        part = _batch_last(x[piece], geometry.pad, scratch)
-        patches = _gather(part, geometry, output, scratch).swapaxes(1, 2)
-        left = _batch_last(dy[piece], (0,) * len(output), scratch).reshape(groups, filters // groups, -1)
+        part = _batch_last(x[piece], geometry.pad, slots)
+        patches = _gather(part, geometry, output, slots).swapaxes(1, 2)
+        left = _batch_last(dy[piece], (0,) * len(output), slots, "dy").reshape(groups, filters // groups, -1)
         if first:
             np.matmul(left, patches, out=target)
             first = False
         else:
-            target += np.matmul(left, patches, out=scratch(target.shape, dy.dtype))
+            target += np.matmul(left, patches, out=slots("dw", target.shape, dy.dtype))
     if first:
         out.fill(0)
     return out

@@ -357,6 +357,9 @@ class Where(Operator, name="where"):
     ]
     triton = "tl.where({0} != 0, {1}, {2})"
 
+    def is_pointwise(self, condition: Any, x: Any, y: Any) -> bool:
+        return len(condition) == max(len(x), len(y)) or not (len(x) or len(y))
+
     def complete(self, condition: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
         known = x if x else y
         return condition or known, x if x is not None else known, y if y is not None else known

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,15 +66,15 @@ class Operator:
         cls.name = name
         cls.family = cls.__module__.rsplit(".", 1)[-1]
         cls.fields = dict(_read_fields(cls))
-        cls.input_names, cls.variadic = _read_inputs(cls)
+        cls.input_names, cls.variadic = _parameters(cls.infer_shape)
         if "mxnet" not in cls.__dict__:
             # None is inherited from a family's abstract base, a name is not.
             families = [base for base in cls.__mro__ if base not in (cls, Operator) and not getattr(base, "name", "")]
             cls.mxnet = None if any(base.__dict__.get("mxnet", name) is None for base in families) else name
         cls.differentiable = cls.grad is not Operator.grad
-        cls.grad_wants = "wanted" in inspect.signature(cls.grad).parameters
+        cls.grad_wants = "wanted" in _parameters(cls.grad)[0]
         cls.has_lowering = cls.lower is not Operator.lower or cls.triton is not None
-        cls.run_keywords = frozenset(inspect.signature(cls.numpy).parameters) & frozenset(_RUN_KEYWORDS)
+        cls.run_keywords = frozenset(_parameters(cls.numpy)[0]) & frozenset(_RUN_KEYWORDS)
         cls._interned, cls._bound = {}, {}
         for key in (name, *cls.aliases):
             if key in _REGISTRY:
@@ -204,6 +206,13 @@ class Operator:
         """The reference kernel."""
         raise NotImplementedError(f"{self.name} has no NumPy kernel")
 
+    def is_pointwise(self, *shapes: tuple[int, ...]) -> bool:
+        """Whether, for these input shapes, element i of the output depends on element i of the broadcast inputs only.
+
+        Asked of operators with a `triton` expression.
+        """
+        return True
+
     def bind_mode(self, train: bool) -> Operator:
         """The operator to run in training or prediction; only mode_dependent records override it."""
         return self
@@ -238,7 +247,8 @@ def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
     for base in reversed(cls.__mro__):
         if base is object or base is Operator or not issubclass(base, Operator):
             continue
-        for name, annotation in inspect.get_annotations(base, eval_str=True).items():
+        for name, annotation in inspect.get_annotations(base).items():
+            annotation = _evaluated(base.__module__, annotation)
             if typing.get_origin(annotation) is ClassVar or annotation is ClassVar:
                 continue
             seen.pop(name, None)  # a field declared again takes the place of the new declaration
@@ -249,10 +259,17 @@ def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
         yield name, Field(name, annotation, default, required)
 
 
-def _read_inputs(cls: type[Operator]) -> tuple[tuple[str, ...], bool]:
-    parameters = list(inspect.signature(cls.infer_shape).parameters.values())[1:]
-    variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
-    return tuple(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL), variadic
+@cache
+def _evaluated(module: str, annotation: Any) -> Any:
+    """An annotation as an object; records postpone theirs, so that most are strings."""
+    return eval(annotation, vars(sys.modules[module])) if isinstance(annotation, str) else annotation
+
+
+def _parameters(method: Any) -> tuple[tuple[str, ...], bool]:
+    """The named parameters of a method behind `self`, and whether it takes any number more. Much faster than inspect."""
+    code = method.__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    return code.co_varnames[1:count], bool(code.co_flags & inspect.CO_VARARGS)
 
 
 def unknown_attribute(cls: type[Operator], key: str) -> str:

@@ -16,6 +16,7 @@ Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -23,17 +24,17 @@ _M0, _M1 = 0xD2511F53, 0xCD9E8D57
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _MASK = 0xFFFFFFFF
 #: Blocks computed at a time: everything stays in the cache.
-_PIECE = 8192
+_PIECE = 16384
 
 
-def words(seed: int, draw: int, count: int, out: np.ndarray | None = None) -> np.ndarray:
-    """The first `count` words (uint32) of a draw. out : uint32 memory to fill, (count,)."""
-    result = np.empty(count, np.uint32) if out is None else out
+def words(seed: int, draw: int, count: int, scratch: Any = np.empty) -> np.ndarray:
+    """The first `count` words of a draw, uint32. scratch(shape, dtype) gives the memory, that of the result too."""
+    result = scratch((count,), np.uint32)
     blocks = -(-count // 4)
     size = min(_PIECE, blocks)
-    counters = [np.empty(size, np.uint64) for _ in range(4)]
-    wide = [np.empty(size, np.uint64) for _ in range(2)]
-    block_words = np.empty((size, 4), np.uint32)
+    *counters, low, high = scratch((6, size), np.uint64)
+    wide = [low, high]
+    block_words = scratch((size, 4), np.uint32)
     for start in range(0, blocks, _PIECE):
         length = min(_PIECE, blocks - start)
         made = _blocks(seed, draw, start, [part[:length] for part in counters], [part[:length] for part in wide])
@@ -92,9 +93,11 @@ def keep_threshold(probability: float) -> int:
     return min(max(math.ceil(probability * 2**24), 0), 2**24)
 
 
-def keep_mask(seed: int, draw: int, count: int, probability: float, out: np.ndarray | None = None) -> np.ndarray:
+def keep_mask(
+    seed: int, draw: int, count: int, probability: float, out: np.ndarray | None = None, scratch: Any = np.empty
+) -> np.ndarray:
     """`count` bools, True with that probability. out : bool memory to fill, (count,)."""
-    bits = words(seed, draw, count)
+    bits = words(seed, draw, count, scratch)
     bits >>= np.uint32(8)
     return np.less(bits, np.uint32(keep_threshold(probability)), out=out)
 

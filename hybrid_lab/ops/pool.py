@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmapp
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import LAYOUTS
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.sample import Derived, sample
 
 
 class _Pooled(Operator):
@@ -274,6 +274,26 @@ def emit_windows(windows: Windows) -> dict[str, Any]:
     return {"kernel_shape": list(windows.kernel), "strides": list(windows.stride), "pads": [*windows.pad, *after]}
 
 
+def _gradient_samples(*like: str) -> list[Any]:
+    """Samples of a gradient operator from those of Pooling, its inputs by role: dy and d random, data, y the output."""
+    made = []
+    for item in _POOLS:
+        if item.attributes["pool_type"] not in _SAMPLED[like[-1]]:
+            continue
+        data = item.inputs[0]
+        op: Any = Pooling.bind(**item.attributes)
+        shape = op.infer_shape(data if isinstance(data, tuple) else data.shape)
+        place = like.index("data")
+        roles = {"data": data, "d": data if isinstance(data, tuple) else data.shape, "dy": shape}
+        roles["y"] = Derived(lambda arrays, op=op, place=place: op.numpy(arrays[place]))
+        made.append(sample(*(roles[role] for role in like), gradient=False, **item.attributes))
+    return made
+
+
+#: Pooling types with which a gradient operator is tried, by its last input.
+_SAMPLED = {"y": ("max",), "data": ("avg", "sum")}
+
+
 class MaxPoolGrad(_Pooled, name="_max_pool_grad"):
     """The gradient of max pooling: dy goes to the first maximum of each window.
 
@@ -281,7 +301,7 @@ class MaxPoolGrad(_Pooled, name="_max_pool_grad"):
     """
 
     mxnet = None
-    samples = []
+    samples = _gradient_samples("dy", "data", "y")
 
     def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
         return data
@@ -339,7 +359,7 @@ class MaxPoolPick(_Pooled, name="_max_pool_pick"):
     """
 
     mxnet = None
-    samples = []
+    samples = _gradient_samples("d", "data", "y")
 
     def infer_shape(self, d: tuple[int, ...], data: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
         return y
@@ -369,7 +389,7 @@ class SpreadPoolGrad(_Pooled, name="_spread_pool_grad"):
 
     mxnet = None
     shape_only = ("data",)
-    samples = []
+    samples = _gradient_samples("dy", "data")
 
     def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
         return data
@@ -425,24 +445,3 @@ class SpreadPoolGrad(_Pooled, name="_spread_pool_grad"):
             lead = [0] * len(shape)
             spread = g.Pad(spread, g.const([*lead, 0, 0, *missing], "int64"), g.const(0, dtype))
         return spread
-
-
-def _gradient_samples(pool_types: tuple[str, ...], with_output: bool) -> list[Any]:
-    """dy, data (and the pooling's own output) for the poolings of the samples above."""
-    made = []
-    for item in _POOLS:
-        if item.attributes["pool_type"] in pool_types:
-            data = item.arrays("Pooling")[0]
-            op = Pooling.bind(**item.attributes)
-            y = op.numpy(data)
-            dy = np.linspace(-1, 1, y.size, dtype=y.dtype).reshape(y.shape)
-            made.append(sample(*((dy, data, y) if with_output else (dy, data)), gradient=False, **item.attributes))
-    return made
-
-
-MaxPoolGrad.samples = _gradient_samples(("max",), True)
-SpreadPoolGrad.samples = _gradient_samples(("avg", "sum"), False)
-MaxPoolPick.samples = [
-    sample(item.inputs[1], item.inputs[1], item.inputs[2], gradient=False, **item.attributes)
-    for item in MaxPoolGrad.samples
-]

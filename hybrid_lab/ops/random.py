@@ -176,7 +176,7 @@ class Dropout(Operator, name="Dropout"):
 
     def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None, scratch: Any = np.empty) -> Any:
         y, mask = out if out is not None else (None, None)
-        mask = get("_dropout_mask").bind(p=self.p, axes=self.axes).numpy(data, out=mask, rng=rng)
+        mask = get("_dropout_mask").bind(p=self.p, axes=self.axes).numpy(data, out=mask, rng=rng, scratch=scratch)
         return MaskedScale.bind(scale=self.scale).numpy(data, mask, out=y), mask
 
     def grad(self, F: Any, data: Any, y: Any, mask: Any, dy: Any) -> Any:
@@ -197,17 +197,21 @@ class DropoutMask(Operator, name="_dropout_mask"):
     shape_only = ("data",)
     samples = [sample((4, 5), gradient=False), sample((2, 3, 4), axes=(1,), p=0.2, gradient=False)]
 
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        return f"(philox_word({{seed}}, {{draw}}, {{element}}) >> 8) < {philox.keep_threshold(1.0 - self.p)}"
+
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return _mask_shape("Dropout", data, self.axes)
 
     def infer_type(self, *dtypes: Any) -> Any:
         return np.dtype("bool")
 
-    def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+    def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None, scratch: Any = np.empty) -> Any:
         shape = self.infer_shape(data.shape)
         if out is None or not out.flags.c_contiguous:
-            return into(philox.keep_mask(*_key(rng), prod(shape), 1.0 - self.p).reshape(shape), out)
-        philox.keep_mask(*_key(rng), prod(shape), 1.0 - self.p, out=out.reshape(-1))
+            return into(philox.keep_mask(*_key(rng), prod(shape), 1.0 - self.p, scratch=scratch).reshape(shape), out)
+        philox.keep_mask(*_key(rng), prod(shape), 1.0 - self.p, out.reshape(-1), scratch)
         return out
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.workspace import WORKSPACE
 
 Scratch = Callable[[tuple[int, ...], Any], np.ndarray]
 
@@ -18,12 +19,13 @@ def run_kernel(
     out: Any = None,
     rng: tuple[int, int] | None = None,
     need: tuple[bool, ...] | None = None,
-    scratch: Scratch = np.empty,
+    scratch: Scratch | None = None,
 ) -> tuple[Any, ...]:
     """All outputs of `op` as a tuple (None for a hidden output that `need` leaves out).
 
     out : None, or one array (or None) per output, to be filled
     rng : (seed, draw) for random operators
+    scratch : where kernels take temporary memory from; None means the thread's workspace
     """
     keywords: dict[str, Any] = {}
     wanted = op.run_keywords
@@ -35,8 +37,17 @@ def run_kernel(
         if "need" in wanted:
             keywords["need"] = need if need is not None else (True,) * op.num_outputs
         if "scratch" in wanted:
+            if scratch is None:
+                mark = WORKSPACE.mark()
+                try:
+                    return _as_tuple(op.numpy(*inputs, **keywords, scratch=WORKSPACE))
+                finally:
+                    WORKSPACE.release(mark)
             keywords["scratch"] = scratch
-    result = op.numpy(*inputs, **keywords)
+    return _as_tuple(op.numpy(*inputs, **keywords))
+
+
+def _as_tuple(result: Any) -> tuple[Any, ...]:
     if type(result) is not tuple:
         result = tuple(result) if isinstance(result, list) else (result,)
     return result

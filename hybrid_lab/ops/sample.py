@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +21,20 @@ class Ints:
 
 
 @dataclass(frozen=True)
+class Derived:
+    """An array computed from the sample's other arrays: an output that a gradient operator takes as input."""
+
+    function: Callable[[list[Any]], np.ndarray]
+
+    def __repr__(self) -> str:
+        return "Derived()"
+
+
+@dataclass(frozen=True)
 class Sample:
     """Inputs and attributes for one call of an operator.
 
-    inputs : shapes (random distinct numbers in [low, high)), Ints, NumPy arrays, or Python scalars (immediates)
+    inputs : shapes (random distinct numbers in [low, high)), Ints, Derived, arrays, or Python scalars (immediates)
     gradient : whether the gradient is compared too (False for integer inputs)
     smooth : whether a derivative exists there (False for ties, where the gradient is a convention)
     """
@@ -43,7 +54,8 @@ class Sample:
         """
         seed = zlib.crc32(f"{name}{self.inputs!r}{sorted(self.attributes.items())!r}{self.dtype}".encode())
         generator = np.random.RandomState(seed)
-        return [self._array(item, generator, dtype) for item in self.inputs]
+        made = [self._array(item, generator, dtype) for item in self.inputs]
+        return [item.function(made) if isinstance(item, Derived) else item for item in made]
 
     def _array(self, item: Any, generator: np.random.RandomState, dtype: str | None) -> Any:
         wanted = dtype if dtype and np.dtype(self.dtype).kind == "f" else self.dtype

@@ -35,7 +35,9 @@ class Case:
         return run_kernel(self.op, self.inputs() if inputs is None else inputs, rng=RNG)
 
 
-CASES = [Case(record, sample, number) for record in ops.records() for number, sample in enumerate(record.samples)]
+#: The records of this room; other rooms register a few of their own.
+RECORDS = [record for record in ops.records() if record.__module__.startswith("hybrid_lab.ops.")]
+CASES = [Case(record, sample, number) for record in RECORDS for number, sample in enumerate(record.samples)]
 
 
 def each_sample(condition: Any = lambda case: True) -> Any:

@@ -1,4 +1,4 @@
-"""Every sample gives the outputs, gradients and auxiliary states that the real MXNet 1.9.1 gave, or is a listed difference."""
+"""Every sample gives the outputs, gradients and auxiliary states of the real MXNet 1.9.1, or is a listed difference."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from hybrid_lab import ops
 from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
 from hybrid_lab.ops.namespace import F
 from hybrid_lab.ops.run import infer, run_gradient, run_kernel
-from tests.ops.cases import CASES, RNG, Case, close, each_sample
+from tests.ops.cases import CASES, RECORDS, RNG, Case, close, each_sample
 from tests.ops.onnx_model import NotImplementedByRuntime, run_model
 
 
-@pytest.mark.parametrize("record", ops.records(), ids=lambda record: record.name)
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
 def test_every_record_is_documented_and_sampled(record):
     assert record.__doc__ and record.samples
     assert record.family
@@ -60,6 +60,19 @@ def test_out_need_not_be_contiguous(case: Case):
     run_kernel(case.op, case.inputs(), out=memory, rng=RNG)
     for target, wanted in zip(memory, expected):
         np.testing.assert_array_equal(target, wanted)
+
+
+@each_sample(lambda case: "scratch" in case.record.run_keywords)
+def test_outputs_do_not_lie_in_temporary_memory(case: Case):
+    lent = []
+
+    def scratch(shape, dtype):
+        lent.append(np.empty(shape, dtype))
+        return lent[-1]
+
+    outputs = run_kernel(case.op, case.inputs(), rng=RNG, scratch=scratch)
+    for memory in lent:
+        assert not any(np.shares_memory(memory, y) for y in outputs)
 
 
 @each_sample(lambda case: case.record.alias_safe)
@@ -171,13 +184,13 @@ def test_onnx_equals_numpy(case: Case):
         close(y, wanted)
 
 
-@pytest.mark.parametrize("record", ops.records(), ids=lambda record: record.name)
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
 def test_unknown_attributes_are_refused(record):
     with pytest.raises(AttributeSpecError, match=f"{record.name}: unknown attribute no_such"):
         record.bind(no_such=1)
 
 
-@pytest.mark.parametrize("record", [r for r in ops.records() if r.fields], ids=lambda record: record.name)
+@pytest.mark.parametrize("record", [r for r in RECORDS if r.fields], ids=lambda record: record.name)
 def test_attributes_that_cannot_be_read_are_refused(record):
     for name in (name for name in record.fields if not name.startswith("_")):
         if name == "layout":
@@ -202,6 +215,6 @@ def test_instances_are_interned_and_survive_a_copy(case: Case):
 
 
 def test_samples_differ_from_one_another():
-    for record in ops.records():
+    for record in RECORDS:
         texts = [repr(case.sample) for case in CASES if case.record is record]
         assert len(set(texts)) == len(texts), record.name

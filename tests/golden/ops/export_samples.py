@@ -1,6 +1,9 @@
-"""Write the records' samples to samples.npz, for make_ops.py to run in the real MXNet. Needs this project's environment.
+"""Write the records' samples to samples.npz, for make_ops.py to run in the real MXNet.
 
-python tests/golden/ops/export_samples.py && MXNET_MKLDNN_ENABLED=0 .oracle/bin/python tests/golden/ops/make_ops.py
+This half needs the project's environment, that one the oracle's:
+
+    python tests/golden/ops/export_samples.py
+    MXNET_MKLDNN_ENABLED=0 .oracle/bin/python tests/golden/ops/make_ops.py
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ def comparable(case: Case) -> bool:
 
 
 def mxnet_call(case: Case) -> tuple[str, dict[str, str], list[np.ndarray]]:
-    """The name, attributes and arrays with which MXNet computes the case; a number among the inputs becomes an attribute."""
+    """Name, attributes and arrays with which MXNet computes the case; a number among the inputs becomes an attribute."""
     name, inputs = case.record.mxnet, case.inputs()
     attributes = {key: str(case.op.attributes[key]) for key in case.sample.attributes}
     for position, item in enumerate(inputs):

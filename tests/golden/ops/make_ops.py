@@ -1,8 +1,10 @@
-"""Run samples.npz through the real MXNet 1.9.1 and write what it answers, one file per family. Needs the oracle's environment.
+"""Run samples.npz through the real MXNet 1.9.1 and write what it answers, one file per family.
+
+Needs the oracle's environment:
 
     MXNET_MKLDNN_ENABLED=0 .oracle/bin/python tests/golden/ops/make_ops.py
 
-Keys: <case>/y<i> outputs, <case>/dx<i> gradients for the head gradients of `heads`, <case>/aux<i> auxiliary states afterwards,
+Keys: <case>/y<i> outputs, <case>/dx<i> gradients for the head gradients of `heads`, <case>/aux<i> auxiliary states,
 <case>/error the text where MXNet refused.
 """
 
@@ -66,7 +68,7 @@ def main():
         families[call["family"]].update({"{}/{}".format(call["id"], key): value for key, value in answer.items()})
     for family, answers in families.items():
         np.savez_compressed(FOLDER / (family + ".npz"), **answers)
-    print(", ".join("{} {}".format(family, len(answers)) for family, answers in sorted(families.items())))
+    print(", ".join(f"{family} {len(answers)}" for family, answers in sorted(families.items())))
     print("refused by MXNet:", ", ".join(refused) or "none")
 
 

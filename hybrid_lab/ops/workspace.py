@@ -1,0 +1,51 @@
+"""Workspace: temporary memory of eager kernels, one per thread and used again by the next kernel.
+
+Fresh memory costs more than what many kernels compute: the system hands it out page by page.
+"""
+
+from __future__ import annotations
+
+import threading
+from math import prod
+from typing import Any
+
+import numpy as np
+
+_ALIGNMENT = 64
+#: A thread keeps at most this much; what a kernel needs beyond it is allocated for that call.
+KEEP_BYTES = 1 << 26
+
+
+class Workspace(threading.local):
+    """`workspace(shape, dtype)` gives uninitialized memory until the enclosing `release(mark)`."""
+
+    def __init__(self) -> None:
+        self.memory = np.empty(0, np.uint8)
+        self.used = self.wanted = 0
+
+    def mark(self) -> int:
+        """The place to release to; the memory grows here, while nothing is lent."""
+        if self.used == 0 and self.wanted > self.memory.nbytes:
+            self.memory = np.empty(min(self.wanted, KEEP_BYTES), np.uint8)
+        return self.used
+
+    def release(self, mark: int) -> None:
+        """Take back what was lent since `mark`."""
+        self.used = mark
+        if mark == 0:
+            self.wanted = min(self.wanted, KEEP_BYTES)
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        kind = np.dtype(dtype)
+        nbytes = prod(shape) * kind.itemsize
+        start, stop = self.used, self.used + -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        if stop > self.memory.nbytes:
+            self.wanted = max(self.wanted, stop)
+            self.used = stop if stop <= KEEP_BYTES else start
+            return np.empty(shape, kind)
+        self.used = stop
+        return self.memory[start : start + nbytes].view(kind).reshape(shape)
+
+
+WORKSPACE = Workspace()
+"""The workspace of the calling thread."""
