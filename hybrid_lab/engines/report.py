@@ -38,8 +38,8 @@ class RegionReport:
             f" and {len(self.operators) - 8} more" if len(self.operators) > 8 else ""
         )
         size_in, size_out = format_bytes(self.bytes_in), format_bytes(self.bytes_out)
-        borders = f"{self.inputs} inputs of {size_in}, {self.outputs} outputs of {size_out}"
-        return f"{self.engine}, {len(self.operators)} operators ({names}); {borders}"
+        borders = f"{_count(self.inputs, 'input')} of {size_in}, {_count(self.outputs, 'output')} of {size_out}"
+        return f"{self.engine}, {_count(len(self.operators), 'operator')} ({names}); {borders}"
 
 
 @dataclass
@@ -103,3 +103,7 @@ def format_bytes(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError("unreachable")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,105 @@
+"""Kernel: a compiled pointwise kernel and its launch on NumPy arrays."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import linecache
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines.triton.availability import device
+from hybrid_lab.engines.triton.source import KernelSource
+
+#: Elements per program on a GPU, and at most in the interpreter, where a program takes milliseconds however large it is.
+GPU_BLOCK, INTERPRETER_BLOCK = 1024, 65536
+
+
+class Transfers:
+    """Host copies that launches have made, for reports: on a GPU each input goes there and each output comes back."""
+
+    to_device = to_host = bytes = 0
+
+
+transfers = Transfers()
+
+
+class Kernel:
+    """source : the generated text and its arguments; block : elements per program"""
+
+    def __init__(self, source: KernelSource):
+        self.source = source
+        where = device()
+        self.block = block_size(source.elements, where.interpreted)
+        self._function = load_function(source.name, source.text)
+
+    def __call__(self, inputs: list[Any], outputs: list[np.ndarray], rng: tuple[int, int]) -> None:
+        """Run the kernel: inputs and outputs are contiguous arrays in the order of the source's arguments."""
+        import torch
+
+        where, source = device(), self.source
+        numbers = [_signed(rng[0])] * bool(source.draws) + [_signed(rng[1] + draw) for draw in source.draws]
+        tensors = [_tensor(array) for array in inputs]
+        grid = (-(-source.elements // self.block),)
+        if where.interpreted:
+            targets = [torch.from_numpy(array) for array in outputs]
+            self._function[grid](*tensors, *targets, *numbers, source.elements, BLOCK=self.block)
+            return
+        tensors = [tensor.to(where.torch) for tensor in tensors]
+        targets = [torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, device=where.torch) for array in outputs]
+        self._function[grid](*tensors, *targets, *numbers, source.elements, BLOCK=self.block)
+        for array, target in zip(outputs, targets, strict=True):
+            torch.from_numpy(array).copy_(target)
+        transfers.to_device += len(tensors)
+        transfers.to_host += len(targets)
+        transfers.bytes += sum(array.nbytes for array in (*inputs, *outputs))
+
+    def __repr__(self) -> str:
+        return self.source.text
+
+
+def _tensor(array: np.ndarray) -> Any:
+    """The array as a torch tensor without copying, where it is contiguous and writable."""
+    import torch
+
+    if not array.flags.c_contiguous or not array.flags.writeable:
+        array = np.array(array, order="C")
+    return torch.from_numpy(array)
+
+
+def _signed(number: int) -> int:
+    """A 64-bit pattern as Triton's int64 takes it."""
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def block_size(elements: int, interpreted: bool) -> int:
+    """A power of two."""
+    limit = INTERPRETER_BLOCK if interpreted else GPU_BLOCK
+    block = 16
+    while block < min(elements, limit):
+        block *= 2
+    return block
+
+
+@functools.lru_cache(maxsize=1024)
+def load_function(name: str, text: str) -> Any:
+    """The jit function in generated source. The text is kept in a file too, for tracebacks and for people."""
+    device()
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    folder = Path(os.environ.get("HYBRID_LAB_CACHE", Path(tempfile.gettempdir()) / f"hybrid_lab_kernels_{os.getuid()}"))
+    file = str(folder / f"{name[:60]}_{digest}.py")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = f"{file}.{os.getpid()}"
+        Path(partial).write_text(text, encoding="utf-8")
+        os.replace(partial, file)
+    except OSError:
+        pass  # the text in linecache is enough
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    scope: dict[str, Any] = {"__name__": f"hybrid_lab_kernel_{digest}", "__file__": file}
+    exec(compile(text, file, "exec"), scope)
+    return scope[name]

@@ -1,0 +1,177 @@
+"""The Triton engine in Triton's interpreter: every pointwise record, fusion, broadcasting, tiles, random masks, and compiling for GPUs."""
+
+import os
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, engines, gluon
+from hybrid_lab.diagnostics import EngineError, EngineUnavailable
+from hybrid_lab.engines.triton import availability, kernel
+from hybrid_lab.engines.triton.aot import compile_for
+from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.engines.triton.source import broadcast_index, refusal
+from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import input_node
+from hybrid_lab.graph.simplify import is_identity
+from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.run import run_kernel
+from tests.ops.cases import CASES, RNG, close
+from tests.tutorial_nets import Net, TrainingNet
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch):
+    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+
+
+def one_node(case):
+    """A graph of one operator on its sample's inputs."""
+    inputs, arrays = [], []
+    for index, item in enumerate(case.inputs()):
+        if isinstance(item, np.ndarray):
+            inputs.append(input_node(f"x{index}", shape=item.shape, dtype=item.dtype))
+            arrays.append(item)
+        else:
+            inputs.append(item)
+    node = make_node(case.op, inputs, draw=0 if case.op.random else None)
+    return Graph([item for item in inputs if not isinstance(item, (int, float))], node.outputs, draws=1), arrays, node
+
+
+POINTWISE = [
+    case for case in CASES if case.op.triton is not None and not is_identity(one_node(case)[2]) and refusal(one_node(case)[2]) is None
+]
+
+
+@pytest.mark.parametrize("case", POINTWISE, ids=[case.id for case in POINTWISE])
+def test_kernel_equals_numpy(case):
+    graph, arrays, node = one_node(case)
+    executable = engines.get("triton").compile(graph)
+    assert executable.report.operators["triton"] == 1
+    (result,) = executable(arrays, RNG)
+    (expected, *_) = run_kernel(case.op, case.inputs(), rng=RNG)
+    assert result.dtype == expected.dtype
+    if node.outputs[0].dtype == bool:
+        assert np.array_equal(result, expected)
+    close(result, expected)
+
+
+def chain():
+    """x (2, 3, 40, 7), b (3, 1, 1), r (7): tanh(x * b + r) and its exp."""
+    x = input_node("x", shape=(2, 3, 40, 7), dtype="float32")
+    b = input_node("b", shape=(3, 1, 1), dtype="float32")
+    r = input_node("r", shape=(7,), dtype="float32")
+    product = make_node(get("broadcast_mul").bind(), [x, b]).outputs[0]
+    total = make_node(get("broadcast_add").bind(), [product, r]).outputs[0]
+    y = make_node(get("tanh").bind(), [total]).outputs[0]
+    z = make_node(get("exp").bind(), [y]).outputs[0]
+    return Graph([x, b, r], [y, z])
+
+
+@pytest.mark.parametrize("block", [64, 256, 2048])
+def test_a_fused_chain_with_broadcasts_and_ragged_tiles(block, monkeypatch):
+    monkeypatch.setattr(kernel, "INTERPRETER_BLOCK", block)
+    graph = chain()
+    executable = engines.get("triton").compile(graph)
+    assert len(executable.report.regions) == 1
+    x, b, r = (np.random.RandomState(0).randn(*value.shape).astype("float32") for value in graph.inputs)
+    y, z = executable([x, b, r])
+    close(y, np.tanh(x * b + r))
+    close(z, np.exp(np.tanh(x * b + r)))
+
+
+def test_the_kernel_reads_like_one_a_person_wrote():
+    (source,) = kernels_of(chain())[2]
+    assert source.name == "mul_add_tanh_exp"
+    assert "tl.load(b_ptr + ((offsets // 280) % 3), mask=inside)" in source.text
+    assert re.search(r"tanh = .*# tanh\(\)", source.text)
+
+
+def test_another_batch_size_gives_the_same_kernel():
+    def text(batch):
+        x = input_node("x", shape=(batch, 4, 5), dtype="float32")
+        b = input_node("b", shape=(4, 1), dtype="float32")
+        y = make_node(get("broadcast_add").bind(), [x, b]).outputs[0]
+        source = kernels_of(Graph([x, b], [y]))[2][0].text
+        return re.sub(r'""".*?"""|#.*', "", source)
+
+    assert text(2) == text(7)
+
+
+@pytest.mark.parametrize("shape, space", [((3, 1, 5), (3, 4, 5)), ((1,), (2, 3)), ((4, 1, 1, 2), (4, 3, 5, 2)), ((2, 1, 3, 1), (2, 6, 3, 4)), ((), (3,))])
+def test_broadcast_index_names_the_right_element(shape, space):
+    offsets = np.arange(np.prod(space))
+    index = eval(broadcast_index(shape, space), {"offsets": offsets})
+    data = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    assert np.array_equal(data.ravel()[index].reshape(space), np.broadcast_to(data, space))
+
+
+def test_dropout_masks_are_bit_equal():
+    x = mx.nd.ones((37, 53))
+
+    def run(engine):
+        net = gluon.nn.Dropout(0.4)
+        if engine:
+            net.hybridize(engine=engine)
+        mx.random.seed(11)
+        with autograd.record():
+            return [net(x).asnumpy() for _ in range(3)]
+
+    eager, hybrid = run(None), run("triton")
+    assert all(np.array_equal(a, b) for a, b in zip(eager, hybrid, strict=True))
+
+
+def test_the_interpreter_counts_as_a_gpu(capsys):
+    net = Net()
+    net.initialize()
+    net.hybridize()
+    net(mx.nd.ones((1, 1, 28, 28)))
+    assert "Triton in the interpreter" in capsys.readouterr().err
+    assert engines.default().name == "triton"
+    fallbacks = mx.explain(net).fallbacks
+    assert any("Convolution on numpy: no kernel kind for it yet" in item for item in fallbacks)
+
+
+def test_strict_refuses_operators_without_a_kernel():
+    net = Net()
+    net.initialize()
+    net.hybridize(engine="triton", strict=True)
+    with pytest.raises(EngineError, match="Convolution"):
+        net(mx.nd.ones((1, 1, 28, 28)))
+
+
+def test_without_a_gpu_the_error_says_what_is_missing(monkeypatch):
+    monkeypatch.delenv("HYBRID_LAB_TRITON")
+    if availability.missing() is None:
+        pytest.skip("this machine has a usable GPU")
+    with pytest.raises(EngineUnavailable, match="HYBRID_LAB_TRITON=interpret"):
+        gluon.nn.Dense(2).hybridize(engine="triton")
+
+
+@pytest.mark.parametrize("target, marker", [("gfx942", "amdgcn"), ("sm90", ".target sm_90")])
+def test_kernels_compile_for_gpus_that_are_not_here(target, marker):
+    """Forward and backward of the training network: every pointwise kernel gives assembly and a binary."""
+    net = TrainingNet()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    x = mx.nd.ones((2, 1, 28, 28))
+    with autograd.record():
+        net(x)
+    special = net._graphs.compilations[-1].program.special
+    sources = kernels_of(special.forward)[2] + kernels_of(special.backward)[2]
+    assert len(sources) >= 8
+    binaries = compile_for(sources, target)
+    assert len(binaries) == len(sources)
+    assert all(marker in item.assembly and item.binary_bytes > 500 for item in binaries)
+    assert "TRITON_INTERPRET" not in os.environ or os.environ["TRITON_INTERPRET"] == "1"
+
+
+def test_an_unknown_target_names_the_known_ones():
+    with pytest.raises(EngineError, match="gfx942"):
+        compile_for([], "gfx1")
