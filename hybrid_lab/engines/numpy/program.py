@@ -6,6 +6,7 @@ import itertools
 import keyword
 import linecache
 import re
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -118,8 +119,11 @@ class _Writer:
         self.bound["explain"] = _Explain(file, at_line)
         source = "\n".join(head + body + tail) + "\n"
         exec(compile(source, file, "exec"), self.bound)
+        run = self.bound.pop("program")
+        # Tracebacks show the program's lines for as long as it lives.
         linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-        return Compiled(self.bound.pop("program"), source)
+        weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
+        return Compiled(run, source)
 
     def _layout(self, memory: np.ndarray) -> Frame:
         made: dict[str, Any] = dict(self.bound)

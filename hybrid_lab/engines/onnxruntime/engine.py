@@ -17,7 +17,7 @@ from hybrid_lab.engines.report import RegionReport, Report
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
-from hybrid_lab.graph.node import Node
+from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Partition, Region, contract, partition
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.simplify import simplify
@@ -94,10 +94,13 @@ class OnnxRuntimeEngine(Engine):
     def _sessions(self, graph: Graph) -> tuple[Partition, dict[Region, BoundSession]]:
         """The final partition with a session per region. Operators that onnxruntime turns down are taken out."""
         turned_down: dict[Node, str] = {}
+        refusals: dict[Node, str | None] = {}
         sessions: dict[tuple[Node, ...], BoundSession] = {}
 
         def supported(node: Node) -> str | None:
-            return turned_down.get(node) or refusal(node)
+            if node not in refusals:
+                refusals[node] = _turned_down.get(_signature(node)) or refusal(node)
+            return turned_down.get(node) or refusals[node]
 
         while True:
             found = partition(graph, supported, self.worth)
@@ -124,16 +127,28 @@ def _try(region: Region, name: str) -> BoundSession | str:
 
 
 def _culprits(region: Region) -> dict[Node, str]:
-    """The nodes of a failing region that fail alone too, with the reason."""
-    found = {}
+    """The nodes of a failing region that fail alone too, with the reason; remembered, as every node costs a session."""
+    found: dict[Node, str] = {}
+    tried: dict[Any, str] = {}
     for node in region.nodes:
-        alone = Region(
-            (node,), tuple(dict.fromkeys(v for v in node.values_in if v.node.inputs or v.is_input)), node.outputs
-        )
-        result = _try(alone, node.op.name)
-        if isinstance(result, str):
-            found[node] = result
+        key = _signature(node)
+        if key not in tried:
+            given = dict.fromkeys(v for v in node.values_in if not isinstance(v.node.op, Constant))
+            result = _try(Region((node,), tuple(given), node.outputs), node.op.name)
+            tried[key] = result if isinstance(result, str) else ""
+        if tried[key]:
+            found[node] = _turned_down[key] = tried[key]
     return found
+
+
+#: What onnxruntime turned down in this process, so that the next compile knows.
+_turned_down: dict[Any, str] = {}
+
+
+def _signature(node: Node) -> Any:
+    """What decides whether onnxruntime takes an operator: itself, and shapes, dtypes or numbers of its inputs."""
+    given = tuple((v.shape, v.dtype) if isinstance(v, Value) else (type(v), repr(v)) for v in node.inputs)
+    return node.op, given
 
 
 def _describe(region: Region) -> RegionReport:
