@@ -191,7 +191,7 @@ class Container:
         return self._data[entry.start : entry.stop]
 
     def _digests(self, name: str) -> dict[str, str]:
-        digests = self._records[name].get("tensors")
+        digests = self._records[name].get("tensors") if name in self._records else None
         if not isinstance(digests, dict):
             raise self.error("damaged archive: the manifest lists no tensors for it", name)
         return digests

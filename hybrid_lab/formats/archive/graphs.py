@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 STRUCTURE = "hybrid_lab"
 """Key of the structure among the graph's attributes, where MXNet's reader takes any text."""
 
+DEPTH_LIMIT = 100
+
 
 @dataclass
 class SavedGraph:
@@ -116,6 +118,8 @@ def parse(
     if kind != "str" or not isinstance(text, str):
         raise error("the graph comes without its structure")
     structure = strict_json.parse(text.encode("utf-8"), path=path, member=member)
+    if _depth(structure) > DEPTH_LIMIT:
+        raise error(f"the graph's structure is nested more than {DEPTH_LIMIT} deep")
     try:
         in_spec, out_spec = from_json(structure["in"]), from_json(structure["out"])
         names, owners, draws = structure["inputs"], structure["parameters"], structure["draws"]
@@ -142,6 +146,19 @@ def parse(
         raise error(f"the graph reads the parameter {str(unknown[0])[:80]!r}, which is not in the tree")
     whole = Graph(ordered, graph.outputs, draws=draws, name=member)
     return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), guard, types)
+
+
+def _depth(data: Any) -> int:
+    depth, level = 0, [data]
+    while level:
+        depth += 1
+        level = [
+            inner
+            for item in level
+            if isinstance(item, (list, dict))
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    return depth
 
 
 def _guard(types: tuple[Any, ...] | None, training: bool | None) -> Guard:

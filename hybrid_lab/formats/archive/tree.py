@@ -166,6 +166,8 @@ def _parameter_id(parameter: Parameter, wanted: str, tree: Tree, owned: dict[int
 def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
     from hybrid_lab.gluon import Constant
 
+    if parameter.shape_is_known:
+        parameter._finish_deferred_init()  # its shape was completed since initialize(); the values follow from that
     state = (
         "initialized" if parameter._data is not None else "deferred" if parameter._deferred_init else "uninitialized"
     )
@@ -376,6 +378,8 @@ def _read_parameter(key: str, data: Any, path: str | None) -> ParameterRecord:
     ):
         if fields.take(name, str) not in allowed:
             raise fields.error(f"has {name}={data[name][:60]!r}")
+    if data["state"] == "deferred" and shape is not None and None not in shape:
+        raise fields.error("waits for its shape, which is known")
     return ParameterRecord(
         key,
         fields.take("name", str),
