@@ -1,0 +1,70 @@
+"""Fixtures of the browser tests: one server and one Chromium for all, a fresh page and notebook for each."""
+
+import shutil
+
+import pytest
+from playwright.sync_api import Error, sync_playwright
+
+from tests.browser.jupyter import ROOT, NotebookPage, launch, serve, write_notebook
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "tests/browser" in item.path.as_posix():
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    if not (ROOT / "hybrid_lab" / "labextension" / "package.json").exists():
+        pytest.skip("the front end is not built: make build")
+    with serve(tmp_path_factory.mktemp("jupyter")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with sync_playwright() as playwright:
+        try:
+            started = launch(playwright)
+        except Error as error:
+            pytest.skip(f"no Chromium: apt-get install chromium, or set CHROMIUM to its path ({error.message.splitlines()[0]})")
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser):
+    """An empty page; a script error on it fails the test."""
+    context = browser.new_context(viewport={"width": 1500, "height": 1000})
+    page = context.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert not errors, errors
+
+
+@pytest.fixture(params=["lab", "notebook"])
+def front_end(request):
+    return request.param
+
+
+@pytest.fixture
+def open_cells(server, page, front_end, request):
+    """open_cells(cells) -> NotebookPage: a new notebook of these code cells, in the front end of the test."""
+
+    def open_notebook(cells):
+        name = f"{request.node.name.replace('[', '_').replace(']', '')}.ipynb"
+        write_notebook(server.folder / name, cells)
+        return NotebookPage(page, server, front_end, name)
+
+    return open_notebook
+
+
+@pytest.fixture
+def tutorial(server, page, front_end):
+    """The shipped tutorial, a copy of it."""
+    name = f"tutorial_{front_end}.ipynb"
+    shutil.copy(ROOT / "notebooks" / "01_tutorial.ipynb", server.folder / name)
+    return NotebookPage(page, server, front_end, name)

@@ -1,0 +1,283 @@
+"""A Jupyter server for the browser tests, and a driver for one notebook in JupyterLab or Notebook 7."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+from playwright.sync_api import Browser, Locator, Page, Playwright, expect
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CHROMIUM_FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+).split()
+
+#: Seconds a whole notebook may take.
+PATIENCE = 240
+
+
+def find_chromium() -> str | None:
+    """Path of the Chromium to use; None leaves the choice to Playwright. `$CHROMIUM` wins."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return os.environ.get("CHROMIUM") or next((path for name in names if (path := shutil.which(name))), None)
+
+
+def launch(playwright: Playwright) -> Browser:
+    return playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_FLAGS)
+
+
+class Server:
+    """A running Jupyter server: `url` with its token, `folder` with the notebooks. It serves both front ends."""
+
+    def __init__(self, url: str, token: str, folder: Path, log: Path) -> None:
+        self.url, self.token, self.folder, self.log = url, token, folder, log
+
+    def address(self, front_end: str, notebook: str) -> str:
+        place = {"lab": f"lab/tree/{notebook}?reset&", "notebook": f"notebooks/{notebook}?"}[front_end]
+        return f"{self.url}/{place}token={self.token}"
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Settings of its own, and the extension of this checkout where it is not installed."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "IPYTHON", "HYBRID_LAB"))}
+    data = home / "share"
+    installed = Path(sys.prefix, "share/jupyter/labextensions/hybrid-lab/package.json").exists()
+    if not installed:
+        (data / "labextensions").mkdir(parents=True)
+        (data / "labextensions" / "hybrid-lab").symlink_to(ROOT / "hybrid_lab" / "labextension")
+        variables["JUPYTER_PATH"] = str(data)
+        variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), variables.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    config = home / "config"
+    config.mkdir()
+    extensions = {"ServerApp": {"jpserver_extensions": {"hybrid_lab.lab.server": True}}}
+    (config / "jupyter_server_config.json").write_text(json.dumps(extensions))
+    own = {
+        "HOME": home,
+        "JUPYTER_CONFIG_DIR": config,
+        "JUPYTER_RUNTIME_DIR": home / "runtime",
+        "JUPYTERLAB_SETTINGS_DIR": home / "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": home / "workspaces",
+        "IPYTHONDIR": home / "ipython",
+    }
+    return variables | {name: str(path) for name, path in own.items()} | {"OPENBLAS_NUM_THREADS": "2"}
+
+
+@contextmanager
+def serve(home: Path) -> Iterator[Server]:
+    """Start a server in `home`, and end it afterwards."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    token, folder, log = secrets.token_hex(8), home / "notebooks", home / "server.log"
+    folder.mkdir()
+    environment = _environment(home)
+    settings = home / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    quiet = {"fetchNews": "false", "checkForUpdates": False}  # no question about news on top of the page
+    (settings / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0"),
+        *(f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True"),
+        "--JupyterNotebookApp.expose_app_in_browser=True",
+    ]
+    with log.open("w") as out:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out)
+    server = Server(f"http://127.0.0.1:{port}", token, folder, log)
+    try:
+        _wait_for(server, process)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _wait_for(server: Server, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(240):
+        if process.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(f"{server.url}/api?token={server.token}", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.25)
+    raise RuntimeError(f"Jupyter did not start:\n{server.log.read_text()[-4000:]}")
+
+
+def write_notebook(path: Path, cells: Sequence[str]) -> None:
+    """A Python notebook of code cells."""
+    notebook = nbformat.v4.new_notebook()
+    notebook.metadata = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
+        "language_info": {"name": "python"},
+    }
+    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(notebook, path)
+
+
+_IN_KERNEL = """async code => {
+  const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
+  const future = kernel.requestExecute({ code, store_history: false });
+  let text = '';
+  future.onIOPub = message => {
+    if (message.header.msg_type === 'stream') text += message.content.text;
+    if (message.header.msg_type === 'error') text += message.content.traceback.join('\\n');
+  };
+  const reply = await future.done;
+  return [reply.content.status, text];
+}"""
+
+_CELLS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
+  .filter(cell => cell.cell_type === 'code')"""
+
+
+class NotebookPage:
+    """One notebook in one front end ("lab" or "notebook")."""
+
+    def __init__(self, page: Page, server: Server, front_end: str, notebook: str) -> None:
+        self.page, self.server, self.front_end = page, server, front_end
+        page.goto(server.address(front_end, notebook))
+        page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
+        page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel", timeout=60_000)
+        page.wait_for_function(
+            "() => ['idle', 'busy'].includes(window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status)",
+            timeout=60_000,
+        )
+
+    # -- the panel ---------------------------------------------------------------------------------------------------
+
+    @property
+    def panel(self) -> Locator:
+        return self.page.locator("#hybrid-lab-panel")
+
+    def show_panel(self) -> Locator:
+        self.command("hybrid-lab:show-panel")
+        expect(self.panel).to_be_visible()
+        return self.panel
+
+    def row(self, name: str) -> Locator:
+        """A line of the panel's tree."""
+        return self.panel.get_by_role("treeitem").filter(has=self.page.locator(".hl-row-name", has_text=exactly(name)))
+
+    def click(self, button: str) -> None:
+        self.panel.get_by_role("button", name=button, exact=True).click()
+
+    def result(self, text: str) -> Locator:
+        """Wait for a message of the panel's buttons."""
+        place = self.panel.locator(".hl-results", has_text=text).first
+        expect(place).to_be_visible(timeout=30_000)
+        return place
+
+    # -- the notebook ------------------------------------------------------------------------------------------------
+
+    def command(self, name: str) -> None:
+        self.page.evaluate("name => void window.jupyterapp.commands.execute(name)", name)
+
+    def cells(self) -> list[dict]:
+        """The code cells as they would be saved."""
+        return self.page.evaluate(_CELLS)
+
+    def run_all(self, wait: bool = True) -> None:
+        self.command("notebook:run-all-cells")
+        if wait:
+            self.wait_run()
+
+    def run_cell(self, index: int, wait: bool = True) -> None:
+        """Run the code cell at this position among all cells."""
+        self.show_cell(index)
+        self.page.evaluate("index => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = index; }", index)
+        self.command("notebook:run-cell")
+        if wait:
+            self.wait_idle()
+
+    def wait_run(self) -> None:
+        """Until every code cell ran; fails with the first error output."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            cells = [cell for cell in self.cells() if "".join(cell["source"]).strip()]
+            for cell in cells:
+                for output in cell["outputs"]:
+                    if output["output_type"] == "error":
+                        raise AssertionError("\n".join(output["traceback"]))
+            if all(cell["execution_count"] for cell in cells):
+                break
+            assert time.monotonic() < until, "the notebook runs too long"
+            self.page.wait_for_timeout(300)
+        self.wait_idle()
+
+    def wait_idle(self) -> None:
+        self.page.wait_for_timeout(200)
+        self.page.wait_for_function(
+            "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'",
+            timeout=PATIENCE * 1000,
+        )
+
+    def kernel(self, code: str) -> str:
+        """Run code in the kernel, unseen; what it prints."""
+        status, text = self.page.evaluate(_IN_KERNEL, code)
+        assert status == "ok", text
+        return text.strip()
+
+    def show_cell(self, index: int) -> Locator:
+        """Scroll a cell (counted among all cells) into view."""
+        self.page.evaluate(
+            "index => window.jupyterapp.shell.currentWidget.content.scrollToItem(index, 'center')", index
+        )
+        cell = self.page.locator(f'.jp-Notebook .jp-Cell[data-windowed-list-index="{index}"]')
+        expect(cell).to_be_visible()
+        return cell
+
+    def marks(self, index: int) -> list[str]:
+        """The underlined pieces of a cell, in order; a piece may run over several highlighted tokens."""
+        cell = self.show_cell(index)
+        return cell.evaluate(
+            """cell => {
+              const marks = [];
+              for (const line of cell.querySelectorAll('.cm-line')) {
+                const walker = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
+                let open = false;
+                while (walker.nextNode()) {
+                  const text = walker.currentNode;
+                  const marked = text.parentElement.closest('.cm-lintRange.hl-lint') !== null;
+                  if (marked && open) marks[marks.length - 1] += text.data;
+                  else if (marked) marks.push(text.data);
+                  open = marked;
+                }
+              }
+              return marks;
+            }"""
+        )
+
+    def expect_marks(self, index: int, expected: list[str]) -> None:
+        """Wait until exactly these pieces of the cell are underlined."""
+        until = time.monotonic() + 15
+        while (found := self.marks(index)) != expected:
+            assert time.monotonic() < until, f"marked are {found}, expected {expected}"
+            self.page.wait_for_timeout(200)
+
+    def set_source(self, index: int, source: str) -> None:
+        """Replace a cell's text, as typing does."""
+        self.page.evaluate(
+            "([index, source]) => window.jupyterapp.shell.currentWidget.content.model.cells.get(index).sharedModel.setSource(source)",
+            [index, source],
+        )
+
+
+def exactly(text: str):
+    import re
+
+    return re.compile(f"^{re.escape(text)}$")
