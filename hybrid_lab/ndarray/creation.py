@@ -70,7 +70,10 @@ def _dense(stype: str | None) -> None:
 
 
 def _shape(shape: Shape) -> tuple[int, ...]:
-    found = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(map(operator.index, shape))
+    try:
+        found = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
+    except TypeError:
+        raise ShapeError(f"a shape is an int or a tuple of ints, not {shape!r}") from None
     if any(size < 0 for size in found):
         raise ShapeError(f"a shape has no negative sizes: {found}")
     return found

@@ -260,9 +260,10 @@ class NDArray(Overloads):
 
     def astype(self, dtype: Any, copy: bool = True) -> NDArray:
         """The array with another dtype; recorded. `copy=False` returns the array itself where it has that dtype."""
-        if not copy and np.dtype(dtype) == self._view.dtype:
+        wanted = check_dtype(dtype)
+        if not copy and wanted == self._view.dtype:
             return self
-        return calls.invoke(get("Cast").bind(dtype=np.dtype(dtype).name), (self,))
+        return calls.invoke(get("Cast").bind(dtype=wanted.name), (self,))
 
     def copyto(self, other: NDArray | Context) -> NDArray:
         """Write into another array of the same shape (converting the dtype), or copy to a context; returns it."""
@@ -279,7 +280,8 @@ class NDArray(Overloads):
         return other
 
     def as_in_context(self, context: Context) -> NDArray:
-        """The array itself if it is on `context`, else a copy there."""
+        """The array itself if it is on `context`, else a copy there. Raises EngineUnavailable."""
+        context = resolve(context)
         return self if context == self.context else self.copyto(context)
 
     as_in_ctx = as_in_context
@@ -427,6 +429,8 @@ def _check_req(grad_req: str) -> None:
 def check_dtype(dtype: Any) -> np.dtype:
     """The NumPy dtype of a dtype argument. Raises DTypeError for what arrays cannot hold."""
     try:
+        if dtype is None:  # NumPy's float64
+            raise TypeError
         found = np.dtype(dtype)
     except TypeError:
         raise DTypeError(f"{dtype!r} is not a dtype") from None

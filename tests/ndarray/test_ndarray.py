@@ -182,8 +182,12 @@ def test_out_may_overlap_an_input():
 def test_new_arrays_check_their_arguments():
     with pytest.raises(ShapeError, match="negative"):
         nd.zeros((2, -1))
+    with pytest.raises(ShapeError, match="'ab'"):
+        nd.zeros("ab")
     with pytest.raises(DTypeError, match="complex64"):
         nd.zeros((2,), dtype="complex64")
+    with pytest.raises(DTypeError, match="None is not a dtype"):
+        nd.ones((2,)).astype(None)
     with pytest.raises(DTypeError, match="row_sparse"):
         nd.zeros((2,), stype="row_sparse")
     with pytest.raises(DTypeError, match="equal lengths"):
