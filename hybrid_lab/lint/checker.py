@@ -206,7 +206,7 @@ class Checker(Taint):
             env[arguments.vararg.arg] = sequence(element=tensor(arguments.vararg.arg, single=False))
         if arguments.kwarg:
             env[arguments.kwarg.arg] = Value(Kind.MAPPING, element=tensor(arguments.kwarg.arg, depends=False))
-        self.frames.append(Frame(method, method.module, method.source, env, owner=cls))
+        self.frames.append(Frame(method, method.module, method.source, env, closure=method.closure, owner=cls))
         self.run(getattr(method.node, "body", ()))
         self.look(method.node)
         self.frames.pop()
@@ -230,9 +230,7 @@ class Checker(Taint):
             inner = Frame(Function(function, module.source, module), module, module.source, {})
             inner.env.update({argument.arg: OTHER for argument in ast.walk(function) if isinstance(argument, ast.arg)})
             self.frames.append(inner)
-            for statement in function.body:
-                if isinstance(statement, (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.If, ast.Try)):
-                    self.run([statement])
+            self.run(function.body)
             self.frames.pop()
         self.quiet -= 1
         return self.classes

@@ -156,9 +156,8 @@ def test_children_in_a_real_list():
 def test_a_module(tmp_path):
     module = types.ModuleType("nets")
     file = tmp_path / "nets.py"
-    file.write_text(
-        "from hybrid_lab import gluon\nclass Net(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return x.T\n"
-    )
+    net = "class Net(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return x.T\n"
+    file.write_text(f"from hybrid_lab import gluon\n{net}")
     module.__file__ = str(file)
     assert [(finding.code, finding.file) for finding in lint.check(module)] == [("HL105", str(file))]
 
@@ -194,6 +193,34 @@ def test_a_class_without_source_is_said_not_to_be_checked():
     exec("class Net(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return x.shape\n", namespace)
     (finding,) = lint.check(namespace["Net"])
     assert (finding.code, finding.severity) == ("HL199", "note")
+
+
+def test_classes_inside_a_function():
+    shift = mx.nd.array([1.0])
+
+    def double(t):
+        return t * t.ndim
+
+    class Base(gluon.HybridBlock):
+        def helper(self, F, t):
+            return F.relu(t).size
+
+    class Local(Base):
+        def __init__(self):
+            super().__init__()
+            self.part = Inner()
+
+        def hybrid_forward(self, F, x):
+            a, b = self.part(x)
+            return double(x) + shift + self.helper(F, x)
+
+    class Inner(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return x * 2
+
+    expected = ["HL102", "HL102", "HL106", "HL164"]
+    assert [finding.code for finding in lint.check(Local)] == expected
+    assert [finding.code for finding in lint.check(Local())] == expected
 
 
 class Silenced(gluon.HybridBlock):

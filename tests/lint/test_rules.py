@@ -201,7 +201,7 @@ GOOD = [
     "return x.astype('float32').sum(axis=1).mean()",
     "return F.concat(*[x * i for i in range(3)], dim=1)",
     "outs, states = F.contrib.foreach(lambda d, s: (d + s, d), x, y)\nreturn outs",
-    "outs, (z,) = F.contrib.while_loop(lambda z: F.sum(z) > 1, lambda z: (z, [z / 2]), [x], max_iterations=3)\nreturn z",
+    "outs, (z,) = F.contrib.while_loop(lambda z: F.sum(z) > 1, lambda z: (z, [z / 2]), [x], 3)\nreturn z",
     "return F.contrib.cond(F.sum(x) > 0, lambda: x, lambda: y)",
     "fn = F.relu if self.units else F.tanh\nreturn fn(x)",
     "return getattr(F, 'relu')(x)",
