@@ -1,0 +1,98 @@
+"""What every benchmark shares: interleaved medians, peers in processes of their own, and the table with machine and versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+def median_ms(function: Callable[[], Any], repeats: int) -> float:
+    """Median of single runs, in milliseconds."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times)
+
+
+class Peer:
+    """A peer's benchmark in its own Python; `median_ms(case, repeats)` runs one there while this process waits."""
+
+    def __init__(self, python: Path, script: str):
+        self.process = subprocess.Popen(
+            [str(python), str(HERE / "peers" / script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def ask(self, **request: Any) -> Any:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("the peer's process ended")
+        return json.loads(line)
+
+    def median_ms(self, case: str, repeats: int) -> float:
+        return self.ask(case=case, repeats=repeats)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def oracle() -> Path | None:
+    """The Python of the environment with the real MXNet, if `make oracle` has made it."""
+    path = Path(os.environ.get("ORACLE", HERE.parent / ".oracle")) / "bin" / "python"
+    return path if path.exists() else None
+
+
+def interleaved(cases: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
+    """Each case's median over rounds; in a round every case runs once, so that a busy machine slows all alike."""
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, measure in cases.items():
+            found[name].append(measure())
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def machine() -> str:
+    """Processor, cores, system and versions in one line."""
+    import numpy
+
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    versions = [f"Python {platform.python_version()}", f"numpy {numpy.__version__}"]
+    for module in ("onnxruntime", "torch", "triton"):
+        if module in sys.modules:
+            versions.append(f"{module} {sys.modules[module].__version__}")
+    return f"{model}, {os.cpu_count()} cores, {platform.system()}; {', '.join(versions)}"
+
+
+def write_table(name: str, title: str, header: list[str], rows: list[list[str]], notes: str = "") -> None:
+    """Print the table and write it to results/<name>.md."""
+    lines = [f"# {title}", "", machine(), "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    if notes:
+        lines += ["", notes]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    (HERE / "results").mkdir(exist_ok=True)
+    (HERE / "results" / f"{name}.md").write_text(text, encoding="utf-8")
