@@ -38,17 +38,21 @@ def _draw(
     return made
 
 
+def _is_array(value: Any) -> bool:
+    return isinstance(value, NDArray) or getattr(value, "_is_symbol", False)
+
+
 def _per_element(
     name: str, first: Any, second: Any, shape: Any, dtype: Any, ctx: Context | None, out: NDArray | None
 ) -> NDArray:
     """shift + scale * standard numbers, one (shape)-sized block for each element of the parameters."""
-    arrays = [item for item in (first, second) if isinstance(item, NDArray)]
+    arrays = [item for item in (first, second) if _is_array(item)]
     lead = arrays[0].shape
     if any(item.shape != lead for item in arrays):
         raise ShapeError(f"the parameters have different shapes: {' and '.join(str(item.shape) for item in arrays)}")
     block = _shape(shape)
     numbers = _draw(name, lead + block, dtype or arrays[0].dtype, ctx, None)
-    spread = [item.reshape(lead + (1,) * len(block)) if isinstance(item, NDArray) else item for item in (first, second)]
+    spread = [item.reshape(lead + (1,) * len(block)) if _is_array(item) else item for item in (first, second)]
     made = spread[0] + numbers * spread[1]
     if out is None:
         return made
@@ -68,7 +72,7 @@ def uniform(
 
     low, high : numbers, or NDArrays of one shape: then a block of `shape` for each of their elements
     """
-    if isinstance(low, NDArray) or isinstance(high, NDArray):
+    if _is_array(low) or _is_array(high):
         return _per_element("_random_uniform", low, high - low, shape, dtype, ctx, out)
     shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
     return _draw("_random_uniform", shape, dtype, ctx, out, low=float(low), high=float(high))
@@ -83,7 +87,7 @@ def normal(
     out: NDArray | None = None,
 ) -> NDArray:
     """Normally distributed numbers with mean `loc` and standard deviation `scale`; parameters as for `uniform`."""
-    if isinstance(loc, NDArray) or isinstance(scale, NDArray):
+    if _is_array(loc) or _is_array(scale):
         return _per_element("_random_normal", loc, scale, shape, dtype, ctx, out)
     shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
     return _draw("_random_normal", shape, dtype, ctx, out, loc=float(loc), scale=float(scale))

@@ -1,4 +1,4 @@
-"""Buffers with a host side and a device side, synchronized when read. A second piece of CPU memory stands in for a GPU."""
+"""Buffers with a host side and a device side, synchronized when read. More CPU memory stands in for a GPU's."""
 
 from __future__ import annotations
 
