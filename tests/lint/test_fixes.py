@@ -22,6 +22,7 @@ SAFE = [
     ("if self.units:\n    x.wait_to_read()\nreturn x", "if self.units:\n    pass\nreturn x"),
     ("return x.copy() + y.detach()", "return F.identity(x) + F.BlockGrad(y)"),
     ("return max(x, y) + min(x, 0)", "return F.maximum(x, y) + F.minimum(x, 0)"),
+    ("return round(x)", "return F.round(x)"),
     ("z = F.relu(x)\nz += y\nreturn z", "z = F.relu(x)\nz = z + y\nreturn z"),
     ("z = x * 2\nz *= y - 1\nreturn z", "z = x * 2\nz = z * (y - 1)\nreturn z"),
     ("return np.exp(x)", "return F.exp(x)"),
@@ -35,7 +36,6 @@ UNSAFE = [
     ("z = F.relu(x)\nw = z\nz += y\nreturn w", "z = F.relu(x)\nw = z\nz = z + y\nreturn w"),
     ("z = x.reshape((0, -1))\nz += y\nreturn x", "z = x.reshape((0, -1))\nz = z + y\nreturn x"),  # a view of x
     ("z = F.relu(x)\nout = [z]\nz += y\nreturn out", "z = F.relu(x)\nout = [z]\nz = z + y\nreturn out"),
-    ("return round(x)", "return F.round(x)"),  # Python rounds halves to even
     ("return np.concatenate(x)", "return F.concat(x)"),
 ]
 

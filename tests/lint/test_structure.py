@@ -148,7 +148,7 @@ def test_children_hidden_in_a_container(init):
     "init",
     [
         "self.layers = []\nfor i in [1, 2]:\n    d = nn.Dense(3)\n    self.register_child(d)\n    self.layers += [d]",
-        "self.layers = []\nfor i in [1, 2]:\n    d = nn.Dense(3)\n    setattr(self, f'd{i}', d)\n    self.layers.append(d)",
+        "self.layers = []\nfor i in '12':\n    d = nn.Dense(3)\n    setattr(self, f'd{i}', d)\n    self.layers += [d]",
         "self.a = nn.Dense(3)\nself.b = nn.Dense(3)\nself.layers = [self.a, self.b]",
         "layers = [nn.Dense(3), nn.Dense(3)]\nself.body = nn.HybridSequential()\nself.body.add(*layers)",
         "self.sizes = [1, 2, 3]\nself.names = {'a': 'b'}",

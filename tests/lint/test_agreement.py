@@ -1,0 +1,105 @@
+"""The linter and the trace tell the same: what lint calls an error raises that rule, what is clean runs."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import textwrap
+from collections.abc import Callable
+
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import lint
+from hybrid_lab.diagnostics import HybridizeError
+
+SOURCE = """\
+import numpy as np
+import hybrid_lab as mx
+from hybrid_lab import gluon, nd
+from hybrid_lab.gluon import nn
+
+class Net(gluon.HybridBlock):
+    def __init__(self, units=4, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.fc = nn.Dense(units)
+        self.body = nn.HybridSequential()
+        self.body.add(nn.Dense(4), nn.Dense(4))
+
+    def hybrid_forward(self, F, x, y):
+{body}
+"""
+_numbers = itertools.count(1)
+
+RAISING = [
+    "return x.reshape((x.shape[0], -1))",
+    "return self.fc(x).size * y",
+    "return y.astype(x.dtype)",
+    "return F.zeros((1,), ctx=x.context) + y",
+    "return F.dot(x.T, y)",
+    "a, b = x\nreturn a + b + y",
+    "return x * y.asnumpy()",
+    "y.wait_to_read()\nreturn x * y",
+    "return x.detach() + y",
+    "if x.max() > 0.5:\n    return x\nreturn y",
+    "return x if not F.sum(y) else y",
+    "assert F.sum(x) > 0\nreturn y",
+    "if x in [y]:\n    return x\nreturn y",
+    "for row in x:\n    y = y + row\nreturn y",
+    "return F.concat(*x, y)",
+    "return F.sum(x) / len(y)",
+    "return x * float(F.sum(y))",
+    "return x[y > 0]",
+    "x[0] = y\nreturn x",
+    "x += y\nreturn x",
+    "return np.exp(x) + y",
+    "return mx.nd.relu(x) + y",
+    "self.last = x\nreturn y",
+]
+
+RUNNING = [
+    "return F.relu(x) + y",
+    "n = np.zeros((2, 3)).shape[0]\nreturn x * n + y",
+    "for layer in self.body:\n    x = layer(x)\nreturn x + y",
+    "if self.units > 3 and x is not None:\n    x = self.fc(x)\nreturn x * y",
+    "a, b = F.split(x, num_outputs=2)\nreturn F.concat(a, b, y)",
+    "parts = [x * i for i in range(3)]\nreturn F.concat(*parts, y)",
+    "z = None\nfor part in (x, y):\n    z = part if z is None else z + part\nreturn z",
+    "return F.where(x > y, x, y)",
+    "return x[0] + y[:, 1:2] - (x @ y) // 2",
+    "return np.sqrt(self.units) * x + y",
+    "def twice(t):\n    return t * 2\nreturn twice(x) + twice(y)",
+    "return ~(x > y) & (x > 0)",
+    "return getattr(self, 'fc')(x) + getattr(F, 'relu')(y)",
+]
+
+
+def hybrid_call(body: str) -> tuple[str, Callable[[], mx.nd.NDArray]]:
+    """The source of a block with this body, and its first hybrid call, on two 4x4 arrays."""
+    source = SOURCE.format(body=textwrap.indent(body, " " * 8))
+    file = f"<ipython-input-{next(_numbers)}-agreement>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    namespace: dict = {"__name__": "agreement"}
+    exec(compile(source, file, "exec"), namespace)
+    net = namespace["Net"]()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    return source, lambda: net(mx.nd.ones((4, 4)), mx.nd.ones((4, 4)))
+
+
+@pytest.mark.parametrize("body", RAISING)
+def test_what_lint_calls_an_error_raises_it(body):
+    source, call = hybrid_call(body)
+    (finding,) = [finding for finding in lint.check(source) if finding.severity == "error"]
+    with pytest.raises(HybridizeError) as raised:
+        call()
+    assert raised.value.code == finding.code
+    assert raised.value.location.line == finding.line
+
+
+@pytest.mark.parametrize("body", RUNNING)
+def test_what_is_clean_runs(body):
+    source, call = hybrid_call(body)
+    assert lint.check(source) == []
+    assert call().shape[0] == 4
