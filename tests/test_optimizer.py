@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from hybrid_lab import nd, optimizer
+from hybrid_lab import lr_scheduler, nd, optimizer
 
 GOLDEN = np.load(pathlib.Path(__file__).parent / "golden" / "gluon" / "optimizers.npz")
 CASES = json.loads(GOLDEN["cases"].tobytes())
@@ -20,3 +20,62 @@ def test_six_steps_equal_mxnet(number):
     for grad, expected in zip(GOLDEN["grads"], GOLDEN[f"case{number}"], strict=True):
         updater(0, nd.array(grad), weight)
         np.testing.assert_allclose(weight.asnumpy(), expected, rtol=2e-6, atol=2e-6)
+
+
+def test_names_and_arguments_are_checked():
+    assert isinstance(optimizer.create("SGD", momentum=0.9, wd=0.1), optimizer.SGD)
+    with pytest.raises(ValueError, match="no optimizer named 'adm'; did you mean 'adam'"):
+        optimizer.create("adm")
+    with pytest.raises(TypeError, match="the optimizer 'sgd' takes no argument momentm; did you mean momentum"):
+        optimizer.create("sgd", momentm=0.9)
+
+
+def test_multipliers_by_index_and_name():
+    sgd = optimizer.create("sgd", learning_rate=1.0, wd=1.0, param_idx2name={0: "fc_weight", 1: "fc_bias"})
+    sgd.set_lr_mult({"fc_bias": 2.0})
+    assert [sgd._get_lr(index) for index in (0, 1)] == [1.0, 2.0]
+    assert [sgd._get_wd(index) for index in (0, 1)] == [1.0, 0.0]  # only weights and gammas decay
+
+
+def test_float16_weights_in_float32_copies():
+    updater = optimizer.get_updater(optimizer.create("sgd", learning_rate=1.0, momentum=0.9, multi_precision=True))
+    weight = nd.ones((1,), dtype="float16")
+    for _ in range(10):
+        updater(0, nd.full((1,), 1e-5, dtype="float16"), weight)
+    copy, momentum = updater.states[0]
+    assert copy.dtype == momentum.dtype == np.float32
+    assert copy.asscalar() < 0.9997 < 1.0
+    with pytest.warns(UserWarning, match="multi_precision=True updates float32 copies"):
+        optimizer.get_updater(optimizer.create("sgd"))(0, weight, weight)
+
+
+def test_a_users_optimizer():
+    @optimizer.register
+    class Fixed(optimizer.Optimizer):
+        def update(self, index, weight, grad, state):
+            weight[:] = weight - self._get_lr(index) * (grad > 0)
+
+    weight = nd.array([1.0, 1.0])
+    optimizer.get_updater(optimizer.create("fixed", learning_rate=0.5))(0, nd.array([3.0, -3.0]), weight)
+    assert weight.asnumpy().tolist() == [0.5, 1.0]
+
+
+def test_a_weight_larger_than_one_piece():
+    """Elements are updated in pieces: each must see its own states."""
+    size = 70_001
+    rng = np.random.default_rng(0)
+    start, grads = rng.normal(size=size).astype("float32"), rng.normal(size=(3, size)).astype("float32")
+    whole, parts = nd.array(start), [nd.array(start[:40_000]), nd.array(start[40_000:])]
+    one, two = (optimizer.get_updater(optimizer.create("adam", wd=0.1)) for _ in range(2))
+    for grad in grads:
+        one(0, nd.array(grad), whole)
+        two([0, 1], [nd.array(grad[:40_000]), nd.array(grad[40_000:])], parts)
+    assert np.array_equal(whole.asnumpy(), np.concatenate([part.asnumpy() for part in parts]))
+
+
+def test_rates_of_a_schedule_with_an_own_learning_rate():
+    schedule = lr_scheduler.CosineScheduler(max_update=10, base_lr=5.0, warmup_steps=2)
+    sgd = optimizer.create("sgd", learning_rate=1.0, lr_scheduler=schedule)
+    sgd.num_update = 1
+    assert sgd.learning_rate == 0.5
+    assert optimizer.create("adam", lr_scheduler=lr_scheduler.FactorScheduler(1, base_lr=0.3)).learning_rate == 0.3

@@ -107,7 +107,8 @@ class Parameter:
             return
         if req == "null":
             self._grad = None
-            self._set_arrays([array.detach() for array in self._data])
+            for array in self._data:
+                array.attach_grad("null")
         else:
             self._init_grad()
 
@@ -304,8 +305,10 @@ class Parameter:
     def set_data(self, data: Any) -> None:
         """Overwrite the values on every context, in place.
 
-        data : NDArray or NumPy array of the parameter's shape. Raises ShapeError, UninitializedError.
+        data : NDArray, NumPy array or nested lists of the parameter's shape. Raises ShapeError, UninitializedError.
         """
+        if not hasattr(data, "shape"):
+            data = np.asarray(data)
         self.shape = data.shape
         if self._data is not None:
             with autograd.pause():

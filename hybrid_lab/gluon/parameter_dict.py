@@ -226,6 +226,8 @@ def _plain(name: str, restore_prefix: str) -> str:
 
 def _agree(parameter: Parameter, key: str, wanted: Any) -> None:
     """Check one wanted attribute against an existing parameter, completing what it leaves open."""
+    if key in ("allow_deferred_init", "differentiable", "stype", "grad_stype"):
+        return  # decided when the parameter was made
     existing = getattr(parameter, key, None)
     if existing is None:
         setattr(parameter, key, wanted)

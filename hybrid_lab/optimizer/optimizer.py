@@ -7,6 +7,7 @@ place. It gets them in pieces that fit the processor's cache, so no memory is al
 from __future__ import annotations
 
 import difflib
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -271,7 +272,26 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
         near = difflib.get_close_matches(name.lower(), _registry, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_registry))}"
         raise ValueError(f"there is no optimizer named {name!r}; {hint}")
+    known = _arguments(klass)
+    for key in kwargs:
+        if known is not None and key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(sorted(known))}"
+            raise TypeError(f"the optimizer {name!r} takes no argument {key}; {hint}")
     return klass(**kwargs)
+
+
+def _arguments(klass: type[Optimizer]) -> set[str] | None:
+    """The names of all constructor arguments, those that are passed on to the base class too."""
+    found: set[str] = set()
+    for base in klass.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        found |= {each.name for each in parameters if each.kind is not each.VAR_KEYWORD} - {"self"}
+        if all(each.kind is not each.VAR_KEYWORD for each in parameters):
+            return found
+    return None
 
 
 register = Optimizer.register
