@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -115,7 +116,7 @@ class Activation(Pointwise, name="Activation"):
         for name in ("relu", "sigmoid", "softrelu", "softsign", "tanh")
     ]
 
-    @property
+    @cached_property
     def plain(self) -> Operator:
         """The operator this one stands for."""
         from hybrid_lab.ops.operator import get

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class _Convolving(Operator):
                 f"use {LAYOUTS[rank]!r} and F.transpose the data"
             )
 
-    @property
+    @cached_property
     def geometry(self) -> Geometry:
         rank = len(self.kernel)
         ones, zeros = (1,) * rank, (0,) * rank

@@ -13,7 +13,6 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 #: Patches gathered at a time, in numbers.
 PIECE = 1 << 18
@@ -99,7 +98,7 @@ def _gather(x: np.ndarray, geometry: Geometry, output: tuple[int, ...], slots: _
     )
     output_strides = tuple(stride * step for stride, step in zip(x.strides[1 : rank + 1], geometry.stride, strict=True))
     shape = (x.shape[0], *geometry.kernel, *output, x.shape[-1])
-    view = as_strided(x, shape, (x.strides[0], *kernel_strides, *output_strides, x.strides[-1]), writeable=False)
+    view: np.ndarray = np.ndarray(shape, x.dtype, x, 0, (x.strides[0], *kernel_strides, *output_strides, x.strides[-1]))
     patches = slots("patches", shape, x.dtype)
     np.copyto(patches, view)
     return patches.reshape(geometry.groups, -1, prod(output) * x.shape[-1])

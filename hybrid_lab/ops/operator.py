@@ -266,7 +266,7 @@ def _evaluated(module: str, annotation: Any) -> Any:
 
 
 def _parameters(method: Any) -> tuple[tuple[str, ...], bool]:
-    """The named parameters of a method behind `self`, and whether it takes any number more. Much faster than inspect."""
+    """The named parameters of a method behind `self`, and whether it takes any number more; faster than inspect."""
     code = method.__code__
     count = code.co_argcount + code.co_kwonlyargcount
     return code.co_varnames[1:count], bool(code.co_flags & inspect.CO_VARARGS)

@@ -16,62 +16,59 @@ Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
 
-_M0, _M1 = 0xD2511F53, 0xCD9E8D57
+_MULTIPLIERS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _MASK = 0xFFFFFFFF
+_LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
 #: Blocks computed at a time: everything stays in the cache.
 _PIECE = 16384
 
 
 def words(seed: int, draw: int, count: int, scratch: Any = np.empty) -> np.ndarray:
     """The first `count` words of a draw, uint32. scratch(shape, dtype) gives the memory, that of the result too."""
-    result = scratch((count,), np.uint32)
     blocks = -(-count // 4)
+    result = scratch((blocks, 4), np.uint32)
     size = min(_PIECE, blocks)
-    *counters, low, high = scratch((6, size), np.uint64)
-    wide = [low, high]
-    block_words = scratch((size, 4), np.uint32)
+    even = scratch((2, size), np.uint32)
+    products = scratch((2, 2, size), np.uint64)
+    keys = _round_keys(seed)
     for start in range(0, blocks, _PIECE):
         length = min(_PIECE, blocks - start)
-        made = _blocks(seed, draw, start, [part[:length] for part in counters], [part[:length] for part in wide])
-        target = block_words[:length]
-        for index, part in enumerate(made):
-            target[:, index] = part
-        first = 4 * start
-        flat = target.reshape(-1)[: min(4 * length, count - first)]
-        result[first : first + len(flat)] = flat
-    return result
+        _fill(result[start : start + length], start, draw, keys, even[:, :length], products[..., :length])
+    return result.reshape(-1)[:count]
 
 
-def _blocks(seed: int, draw: int, start: int, counters: list[np.ndarray], wide: list[np.ndarray]) -> list[np.ndarray]:
-    """Ten rounds on `len(counters[0])` blocks from number `start`; words are kept in the low halves of uint64."""
-    c0, c1, c2, c3 = counters
-    length = len(c0)
-    c0[:] = np.arange(start, start + length, dtype=np.uint64)
-    np.right_shift(c0, 32, out=c1)
-    c0 &= _MASK
-    c2.fill(draw & _MASK)
-    c3.fill((draw >> 32) & _MASK)
+def _round_keys(seed: int) -> list[np.ndarray]:
     k0, k1 = seed & _MASK, (seed >> 32) & _MASK
-    w0, w1 = wide
+    keys = []
     for _ in range(10):
-        np.multiply(c0, np.uint64(_M0), out=w0)
-        np.multiply(c2, np.uint64(_M1), out=w1)
-        # c0, c2 <- high halves of the products mixed with c1, c3 and the key; c1, c3 <- the low halves.
-        np.right_shift(w1, 32, out=c0)
-        c0 ^= c1
-        c0 ^= np.uint64(k0)
-        np.right_shift(w0, 32, out=c2)
-        c2 ^= c3
-        c2 ^= np.uint64(k1)
-        np.bitwise_and(w1, _MASK, out=c1)
-        np.bitwise_and(w0, _MASK, out=c3)
+        keys.append(np.array([[k0], [k1]], np.uint32))
         k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
-    return [c0, c1, c2, c3]
+    return keys
+
+
+def _fill(
+    out: np.ndarray, start: int, draw: int, keys: list[np.ndarray], even: np.ndarray, products: np.ndarray
+) -> None:
+    """Ten rounds on the blocks from number `start`, a word a row: `even` holds counters 0 and 2, `odd` 1 and 3."""
+    length = len(out)
+    even[0] = np.arange(start, start + length, dtype=np.uint64) & _MASK
+    even[1] = draw & _MASK
+    odd: np.ndarray = np.array([[start >> 32], [(draw >> 32) & _MASK]], np.uint32)
+    for number, key in enumerate(keys):
+        product = products[number % 2]
+        np.multiply(even, _MULTIPLIERS, out=product)
+        # Counter 0 goes on with the product of counter 2 and the other way round: high halves mix, low halves follow.
+        halves = product.view(np.uint32)[::-1]
+        np.bitwise_xor(halves[:, _HIGH::2], odd, out=even)
+        even ^= key
+        odd = halves[:, _LOW::2]
+    out[:, 0], out[:, 1], out[:, 2], out[:, 3] = even[0], odd[0], even[1], odd[1]
 
 
 def uniform(seed: int, draw: int, count: int, dtype: np.dtype | str = "float32") -> np.ndarray:

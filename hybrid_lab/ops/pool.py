@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from math import ceil, prod
 from typing import Any, Literal
@@ -59,6 +60,7 @@ class _Pooled(Operator):
         """The attributes of this pooling, for its gradients."""
         return {key: value for key, value in self.attributes.items() if key != "layout"}
 
+    @lru_cache(1024)  # noqa: B019 - operators are interned and live for ever
     def windows(self, spatial: tuple[int, ...]) -> Windows:
         """The geometry for that input size. Raises ShapeError."""
         if self.global_pool:

@@ -102,9 +102,11 @@ def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch
         wide = np.add.reduce(data, axis=axes, keepdims=True, dtype=dtype, out=scratch(out.shape, dtype))
         np.copyto(out, wide, casting="unsafe")
         return out
+    if len(axes) == 1 or not data.flags.c_contiguous:
+        return np.add.reduce(data, axis=axes, keepdims=True, dtype=dtype, out=out)
     first_kept = next((index for index in range(data.ndim) if index not in axes), None)
     last_kept = next((index for index in reversed(range(data.ndim)) if index not in axes), -1)
-    if first_kept and 0 < last_kept < data.ndim - 1 and data.flags.c_contiguous:
+    if first_kept and 0 < last_kept < data.ndim - 1:
         # Sums over trailing axes are pairwise and fast; the leading ones are few numbers then.
         inner = data.shape[: last_kept + 1]
         partial = np.add.reduce(data.reshape(*inner, -1), axis=-1, out=scratch(inner, dtype))

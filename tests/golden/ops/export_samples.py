@@ -28,7 +28,7 @@ def comparable(case: Case) -> bool:
 
 
 def mxnet_call(case: Case) -> tuple[str, dict[str, str], list[np.ndarray]]:
-    """Name, attributes and arrays with which MXNet computes the case; a number among the inputs becomes an attribute."""
+    """Name, attributes and arrays with which MXNet computes the case; a number as input becomes an attribute."""
     name, inputs = case.record.mxnet, case.inputs()
     attributes = {key: str(case.op.attributes[key]) for key in case.sample.attributes}
     for position, item in enumerate(inputs):
