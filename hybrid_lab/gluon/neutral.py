@@ -52,7 +52,7 @@ class NeutralGraph:
     in_spec, out_spec : structure of the arguments and of the result
     source : "code" (a trace) or "file" (loaded; wins over the code)
     types : (shape, dtype name) of the input tensors at the trace, or None
-    origin : for a graph recorded inside an outer trace, the Values of that trace that it was called on
+    origin : for a graph recorded inside an outer trace, the Values of that trace that it was called on (empty from a file)
     """
 
     graph: Graph

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from .graphs import SavedGraph
 
 SIZE_LIMIT = 1 << 20
-"""Largest example of one graph in bytes; a larger one is left out."""
+"""Largest example in bytes of a graph that was called from outside; a larger one is left out."""
+NESTED_LIMIT = 1 << 16
+"""The same for graphs inside of another one, which the outer example runs too."""
 TOLERANCE = 1e-4
 """Largest difference between stored and computed outputs, relative to the largest stored value."""
 
@@ -42,6 +45,7 @@ class Examples:
         self.values = values
         self.given = given
         self.inputs: dict[int, list[np.ndarray]] = {}
+        self.results: dict[int, list[np.ndarray]] = {}
 
     def collect(self, members: Mapping[str, NeutralGraph]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Tensors `<member>:in0`, `<member>:out0`, and per member the types of its inputs where they are known."""
@@ -51,6 +55,12 @@ class Examples:
         for neutral in members.values():
             if neutral.origin is None:
                 self._run_outer(neutral, nested)
+        for neutral in nested:
+            # From a file, where the outer graph's values are not known any more, or where the outer one could not run.
+            if id(neutral) not in self.inputs:
+                for inputs in self._candidates(neutral, NESTED_LIMIT):
+                    self.inputs[id(neutral)] = inputs
+                    break
         for member, neutral in members.items():
             inputs = self.inputs.get(id(neutral))
             types[member] = neutral.types
@@ -58,8 +68,11 @@ class Examples:
                 continue
             if neutral.types is None:
                 types[member] = tuple((array.shape, array.dtype.name) for array in inputs)
-            outputs = self._outputs(neutral, inputs, neutral.graph.outputs)
-            if outputs is not None and sum(array.nbytes for array in [*inputs, *outputs]) <= SIZE_LIMIT:
+            limit = SIZE_LIMIT if neutral.origin is None else NESTED_LIMIT
+            if _bytes(inputs) > limit:
+                continue
+            outputs = self.results.get(id(neutral)) or self._outputs(neutral, inputs, neutral.graph.outputs)
+            if outputs is not None and _bytes([*inputs, *outputs]) <= limit:
                 tensors |= {f"{member}:in{index}": array for index, array in enumerate(inputs)}
                 tensors |= {f"{member}:out{index}": array for index, array in enumerate(outputs)}
         return tensors, types
@@ -71,27 +84,29 @@ class Examples:
             item for item in nested if item.origin and id(item) not in self.inputs and inside.issuperset(item.origin)
         ]
         wanted: list[Value] = list(dict.fromkeys(value for item in within for value in item.origin or ()))
-        for inputs in self._candidates(neutral):
-            if sum(array.nbytes for array in inputs) > 16 * SIZE_LIMIT:
-                continue
-            found = self._outputs(neutral, inputs, wanted)
+        for inputs in self._candidates(neutral, 16 * SIZE_LIMIT):
+            found = self._outputs(neutral, inputs, [*neutral.graph.outputs, *wanted])
             if found is not None:
+                count = len(neutral.graph.outputs)
                 self.inputs[id(neutral)] = inputs
-                known = dict(zip(wanted, found, strict=True))
+                self.results[id(neutral)] = found[:count]
+                known = dict(zip(wanted, found[count:], strict=True))
                 for item in within:
                     self.inputs[id(item)] = [known[value] for value in item.origin or ()]
                 return
 
-    def _candidates(self, neutral: NeutralGraph) -> list[list[np.ndarray]]:
-        """Inputs to try: the user's, else numbers of one row each, else of the whole shape seen last."""
+    def _candidates(self, neutral: NeutralGraph, limit: int) -> Iterator[list[np.ndarray]]:
+        """Inputs to try, up to `limit` bytes: the user's, else numbers of one row each, else of the shape seen last."""
         if id(neutral) in self.given:
-            return [list(self.given[id(neutral)])]
-        if neutral.types is None:
-            return []
-        whole = [_numbers(shape, dtype) for shape, dtype in neutral.types]
-        if neutral.guard.types is not None or not all(array.ndim for array in whole):
-            return [whole]
-        return [[_numbers((1, *shape[1:]), dtype) for shape, dtype in neutral.types], whole]
+            yield list(self.given[id(neutral)])
+            return
+        whole = list(neutral.types or ())
+        tries = [whole]
+        if neutral.guard.types is None and all(shape for shape, _ in whole):
+            tries = [[((1, *shape[1:]), dtype) for shape, dtype in whole], whole]
+        for types in tries:
+            if types and sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in types) <= limit:
+                yield [_numbers(shape, dtype) for shape, dtype in types]
 
     def _outputs(
         self, neutral: NeutralGraph, inputs: Sequence[np.ndarray], outputs: Sequence[Value]
@@ -104,6 +119,10 @@ class Examples:
             return run(graph, [*inputs, *(array for array in owners if array is not None)], neutral.guard.training)
         except (HybridLabError, ValueError, IndexError, ArithmeticError):
             return None  # such inputs do not suit the model; there is no example then
+
+
+def _bytes(arrays: Sequence[np.ndarray]) -> int:
+    return sum(array.nbytes for array in arrays)
 
 
 def _numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -38,6 +38,7 @@ class SavedGraph:
     graph : inputs are the data tensors, then a variable per entry of `parameters`
     parameters : ids in the tree
     types : (shape, dtype name) of each data tensor, where known
+    nested : whether it was recorded inside an outer graph's trace
     """
 
     member: str
@@ -47,6 +48,7 @@ class SavedGraph:
     parameters: list[str]
     guard: Guard = field(default_factory=Guard)
     types: tuple[Any, ...] | None = None
+    nested: bool = False
 
     @property
     def num_data(self) -> int:
@@ -55,7 +57,8 @@ class SavedGraph:
     def attach(self, parameters: Mapping[str, Parameter]) -> NeutralGraph:
         """The graph on live parameters, by id, as a graph that wins over the code."""
         owners = tuple(parameters[key] for key in self.parameters)
-        return NeutralGraph(self.graph, self.in_spec, self.out_spec, owners, self.guard, "file", self.types)
+        origin = () if self.nested else None
+        return NeutralGraph(self.graph, self.in_spec, self.out_spec, owners, self.guard, "file", self.types, origin)
 
 
 def write(
@@ -81,6 +84,8 @@ def write(
         "parameters": dict(zip(variables, owners, strict=True)),
         "draws": neutral.graph.draws,
     }
+    if neutral.origin is not None:
+        structure["nested"] = True
     if types is not None:
         structure["types"] = [[list(shape), dtype] for shape, dtype in types]
     guard = neutral.guard
@@ -145,7 +150,8 @@ def parse(
     if unknown:
         raise error(f"the graph reads the parameter {str(unknown[0])[:80]!r}, which is not in the tree")
     whole = Graph(ordered, graph.outputs, draws=draws, name=member)
-    return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), guard, types)
+    nested = structure.get("nested") is True
+    return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), guard, types, nested)
 
 
 def _depth(data: Any) -> int:
