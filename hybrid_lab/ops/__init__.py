@@ -3,6 +3,7 @@
 from hybrid_lab.ops import (
     activation,
     arithmetic,
+    cast,
     comparison,
     conv,
     creation,
@@ -11,33 +12,18 @@ from hybrid_lab.ops import (
     linalg,
     movement,
     norm,
+    piecewise,
     pool,
     random,
     reduce,
+    reshape,
+    select,
     slicing,
     softmax,
+    special,
 )
 from hybrid_lab.ops.namespace import F
 from hybrid_lab.ops.operator import Operator, find, get, records, registered_names
 from hybrid_lab.ops.sample import ints, sample
 
 __all__ = ["F", "Operator", "find", "get", "ints", "records", "registered_names", "sample"]
-
-#: The families in the order of the documentation.
-FAMILIES = (
-    arithmetic,
-    comparison,
-    elementwise,
-    activation,
-    reduce,
-    movement,
-    slicing,
-    index,
-    linalg,
-    conv,
-    pool,
-    norm,
-    softmax,
-    random,
-    creation,
-)

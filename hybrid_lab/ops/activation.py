@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.elementwise import error_function
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Pointwise, unary
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.special import error_function
 
 _WIDE = [sample((3, 4), low=-3.0, high=3.0), sample((2, 3, 4), low=-8.0, high=8.0)]
 
@@ -74,7 +74,7 @@ sigmoid = unary(
 
 
 def _softsign(x: Any, out: np.ndarray | None = None) -> Any:
-    size = np.abs(x)
+    size = np.abs(x, out=None if out is None or np.may_share_memory(x, out) else out)
     size += size.dtype.type(1)
     return np.divide(x, size, out=out)
 
@@ -188,25 +188,28 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             )
         return data
 
-    def numpy(self, data: Any, gamma: Any = None, out: Any = None) -> Any:
+    def numpy(self, data: Any, gamma: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
         if out is None:
             out = np.empty_like(data)
         if self.act_type == "gelu":
-            error_function(data * data.dtype.type(math.sqrt(0.5)), out=out)
+            scaled = np.multiply(data, data.dtype.type(math.sqrt(0.5)), out=scratch(data.shape, data.dtype))
+            error_function(scaled, out, scratch)
             out += out.dtype.type(1)
             out *= data
             out *= out.dtype.type(0.5)
             return out
+        above = np.greater(data, 0, out=scratch(data.shape, np.bool_))
         if self.act_type in ("elu", "selu"):
             slope, scale = (_SELU_ALPHA, _SELU_LAMBDA) if self.act_type == "selu" else (self.slope, 1.0)
-            np.expm1(np.minimum(data, data.dtype.type(0)), out=out)
+            np.minimum(data, data.dtype.type(0), out=out)
+            np.expm1(out, out=out)
             out *= out.dtype.type(slope)
-            np.copyto(out, data, where=data > 0)
+            np.copyto(out, data, where=above)
             if scale != 1.0:
                 out *= out.dtype.type(scale)
             return out
         np.multiply(data, self._slope(data, gamma), out=out)
-        np.copyto(out, data, where=data > 0)
+        np.copyto(out, data, where=above)
         return out
 
     def _slope(self, data: Any, gamma: Any) -> Any:

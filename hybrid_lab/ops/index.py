@@ -1,4 +1,4 @@
-"""Reading and writing by index: Embedding, take, pick, one_hot, where, gather_nd, scatter_nd, SequenceMask."""
+"""Reading and writing by index: Embedding, take, pick, one_hot, gather_nd, scatter_nd."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError, Unmappable
+from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError
 from hybrid_lab.ops.attributes import DType, Shape
-from hybrid_lab.ops.movement import into
+from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import broadcast_shapes, is_scalar
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.slicing import axis_of
 
@@ -344,71 +343,6 @@ class OneHot(Operator, name="one_hot"):
         return g.Where(hit, g.const(self.on_value, self.dtype), g.const(self.off_value, self.dtype))
 
 
-class Where(Operator, name="where"):
-    """x where condition is not 0, else y.
-
-    condition : the shape of x and y, or (n,) to choose whole rows; x, y : one dtype, one of them may be a number
-    """
-
-    samples = [
-        sample(ints((3, 4), 0, 2), (3, 4), (3, 4)),
-        sample(ints((3,), 0, 2), (3, 4), (3, 4)),
-        sample(ints((3, 4), 0, 2, "int32"), (3, 4), (3, 4)),
-    ]
-    triton = "tl.where({0} != 0, {1}, {2})"
-
-    def is_pointwise(self, condition: Any, x: Any, y: Any) -> bool:
-        return len(condition) == max(len(x), len(y)) or not (len(x) or len(y))
-
-    def complete(self, condition: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
-        known = x if x else y
-        return condition or known, x if x is not None else known, y if y is not None else known
-
-    def infer_shape(self, condition: tuple[int, ...], x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
-        shape = broadcast_shapes("where", x, y)
-        if condition != shape and len(condition) == 1 and shape and condition[0] == shape[0]:
-            return shape
-        if not shape:
-            return condition
-        return broadcast_shapes("where", condition, shape)
-
-    def infer_type(self, *dtypes: Any) -> Any:
-        return super().infer_type(*dtypes[1:]) if any(dtypes[1:]) else (dtypes[0] or np.dtype("float32"))
-
-    @staticmethod
-    def _by_row(condition: Any, shape: tuple[int, ...]) -> bool:
-        return len(condition) == 1 and len(shape) > 1 and condition[0] == shape[0]
-
-    def numpy(self, condition: Any, x: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
-        shape = np.broadcast_shapes(np.shape(x), np.shape(y))
-        hit = (
-            condition if condition.dtype == bool else np.not_equal(condition, 0, out=scratch(condition.shape, np.bool_))
-        )
-        if self._by_row(condition.shape, shape):
-            hit = hit.reshape(-1, *(1,) * (len(shape) - 1))
-        dtype = next((item.dtype for item in (x, y) if not is_scalar(item)), condition.dtype)
-        if out is None:
-            out = np.empty(np.broadcast_shapes(hit.shape, shape), dtype)
-        elif not is_scalar(x) and np.may_share_memory(out, x):
-            np.copyto(out, y, where=~hit)
-            return out
-        np.copyto(out, y, casting="unsafe" if is_scalar(y) else "same_kind")
-        np.copyto(out, x, where=hit, casting="unsafe" if is_scalar(x) else "same_kind")
-        return out
-
-    def grad(self, F: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, Any, Any]:
-        dx = None if is_scalar(x) else F._sum_like(F.where(condition, dz, 0.0), x)
-        dy = None if is_scalar(y) else F._sum_like(F.where(condition, 0.0, dz), y)
-        return F.zeros_like(condition), dx, dy
-
-    def onnx(self, g: Any, condition: Any, x: Any, y: Any) -> Any:
-        hit = g.cast(condition, "bool")
-        shape = np.broadcast_shapes(g.shape(x), g.shape(y))
-        if self._by_row(g.shape(condition), shape):
-            hit = g.Reshape(hit, g.const([-1, *(1,) * (len(shape) - 1)], "int64"))
-        return g.Where(hit, x, y)
-
-
 class GatherND(Operator, name="gather_nd"):
     """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...].
 
@@ -496,65 +430,3 @@ class ScatterND(Operator, name="scatter_nd"):
         rank = len(g.shape(indices))
         places = g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0])
         return g.ScatterND(g.Expand(g.const(0, g.dtype(data)), g.const(list(self.shape), "int64")), places, data)
-
-
-class SequenceMask(Operator, name="SequenceMask", aliases=("sequence_mask",)):
-    """data with `value` written behind the end of each sequence; without use_sequence_length a copy.
-
-    data : (steps, batch, ...), or (batch, steps, ...) with axis=1; sequence_length : (batch,)
-    """
-
-    use_sequence_length: bool = False
-    value: float = 0.0
-    axis: int = 0
-    samples = [
-        sample((4, 3, 2), ints((3,), 1, 5), use_sequence_length=True, value=-1.0),
-        sample((3, 4), ints((3,), 1, 5), use_sequence_length=True, axis=1),
-        sample((4, 3)),
-    ]
-
-    def check(self) -> None:
-        if self.axis not in (0, 1):
-            raise AttributeSpecError(f"SequenceMask: axis={self.axis}; the steps are on axis 0 or 1")
-
-    def names(self) -> tuple[str, ...]:
-        return ("data", "sequence_length") if self.use_sequence_length else ("data",)
-
-    def infer_shape(self, data: tuple[int, ...], sequence_length: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        if sequence_length is not None and sequence_length != (data[1 - self.axis],):
-            raise ShapeError(
-                f"SequenceMask: sequence_length has shape {sequence_length}; data {data} needs {(data[1 - self.axis],)}"
-            )
-        return data
-
-    def infer_type(self, *dtypes: Any) -> Any:
-        return dtypes[0]
-
-    def _behind(self, shape: tuple[int, ...], length: np.ndarray) -> np.ndarray:
-        steps = np.arange(shape[self.axis])
-        grid = steps[:, None] >= length[None, :] if self.axis == 0 else steps[None, :] >= length[:, None]
-        return grid.reshape(*grid.shape, *(1,) * (len(shape) - 2))
-
-    def numpy(self, data: Any, sequence_length: Any = None, out: Any = None) -> Any:
-        result = data.copy() if out is None else into(data, out)
-        if self.use_sequence_length:
-            np.copyto(result, result.dtype.type(self.value), where=self._behind(data.shape, sequence_length))
-        return result
-
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
-        dy = rest[-1]
-        if not self.use_sequence_length:
-            return dy
-        return F.SequenceMask(dy, rest[0], use_sequence_length=True, axis=self.axis), F.zeros_like(rest[0])
-
-    def onnx(self, g: Any, data: Any, sequence_length: Any = None) -> Any:
-        if not self.use_sequence_length:
-            return g.Identity(data)
-        shape = g.shape(data)
-        if None in shape:
-            raise Unmappable("SequenceMask: the number of steps must be known")
-        steps = np.arange(shape[self.axis]).reshape((-1, 1) if self.axis == 0 else (1, -1))
-        length = g.Reshape(g.cast(sequence_length, "int64"), g.const([1, -1] if self.axis == 0 else [-1, 1], "int64"))
-        behind = g.GreaterOrEqual(g.const(steps, "int64"), length)
-        behind = g.Unsqueeze(behind, g.const(list(range(2, len(shape))), "int64")) if len(shape) > 2 else behind
-        return g.Where(behind, g.const(self.value, g.dtype(data)), data)

@@ -27,6 +27,7 @@ _MASK = 0xFFFFFFFF
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
 #: Blocks computed at a time: everything stays in the cache.
 _PIECE = 16384
+_NUMBERS = np.arange(_PIECE, dtype=np.uint32)
 
 
 def words(seed: int, draw: int, count: int, scratch: Any = np.empty) -> np.ndarray:
@@ -57,7 +58,7 @@ def _fill(
 ) -> None:
     """Ten rounds on the blocks from number `start`, a word a row: `even` holds counters 0 and 2, `odd` 1 and 3."""
     length = len(out)
-    even[0] = np.arange(start, start + length, dtype=np.uint64) & _MASK
+    np.add(_NUMBERS[:length], np.uint32(start & _MASK), out=even[0])
     even[1] = draw & _MASK
     odd: np.ndarray = np.array([[start >> 32], [(draw >> 32) & _MASK]], np.uint32)
     for number, key in enumerate(keys):

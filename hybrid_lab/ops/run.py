@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ops.memory import WORKSPACE
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.workspace import WORKSPACE
 
 Scratch = Callable[[tuple[int, ...], Any], np.ndarray]
 

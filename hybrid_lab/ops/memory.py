@@ -1,7 +1,4 @@
-"""Workspace: temporary memory of eager kernels, one per thread and used again by the next kernel.
-
-Fresh memory costs more than what many kernels compute: the system hands it out page by page.
-"""
+"""Memory of kernels: results delivered into `out`, and a workspace per thread for temporaries of eager calls."""
 
 from __future__ import annotations
 
@@ -16,8 +13,19 @@ _ALIGNMENT = 64
 KEEP_BYTES = 1 << 26
 
 
+def into(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    """`result` itself, or copied into `out`."""
+    if out is None:
+        return result
+    np.copyto(out, result)
+    return out
+
+
 class Workspace(threading.local):
-    """`workspace(shape, dtype)` gives uninitialized memory until the enclosing `release(mark)`."""
+    """`workspace(shape, dtype)` gives uninitialized memory until the enclosing `release(mark)`.
+
+    The next kernel uses the same memory. Fresh memory costs more than what many kernels compute: the system hands it out page by page.
+    """
 
     def __init__(self) -> None:
         self.memory = np.empty(0, np.uint8)

@@ -1,0 +1,231 @@
+"""The same elements in another shape: Reshape with MXNet's codes, Flatten, expand_dims, squeeze, reshape_like."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.memory import into
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.sample import sample
+
+
+def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse: bool) -> tuple[int, ...]:
+    """The shape that MXNet's codes make of `shape`.
+
+    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
+    the two numbers that
+    follow (one may be -1). `reverse` reads both from the right. Raises ShapeError.
+    """
+    source, wanted = (shape[::-1], codes[::-1]) if reverse else (shape, codes)
+    made: list[int] = []
+    unknown = position = index = 0
+    inferred: int | None = None
+
+    def take(code: int) -> int:
+        nonlocal position
+        if position >= len(source):
+            raise ShapeError(f"{name}: the code {code} in {codes} finds no dimension left in the input's shape {shape}")
+        position += 1
+        return source[position - 1]
+
+    while index < len(wanted):
+        code = wanted[index]
+        if code == 0:
+            made.append(take(0))
+        elif code == -1:
+            if inferred is not None:
+                raise ShapeError(f"{name}: {codes} has more than one -1")
+            inferred = len(made)
+            made.append(1)
+            position += 1
+        elif code == -2:
+            made.extend(source[position:])
+            position = len(source)
+        elif code == -3:
+            made.append(take(-3) * take(-3))
+        elif code == -4:
+            if index + 2 >= len(wanted):
+                raise ShapeError(f"{name}: -4 in {codes} needs two numbers behind it")
+            whole, first, second = take(-4), wanted[index + 1], wanted[index + 2]
+            index += 2
+            if first == -1 and second == -1:
+                raise ShapeError(f"{name}: only one number behind -4 in {codes} may be -1")
+            first = whole // second if first == -1 else first
+            second = whole // first if second == -1 else second
+            if first * second != whole:
+                raise ShapeError(f"{name}: -4 in {codes} cannot split a dimension of {whole} into {first} and {second}")
+            made.extend((first, second))
+        elif code > 0:
+            made.append(code)
+            position += 1
+        else:
+            raise ShapeError(f"{name}: {code} in {codes} is no code; known are 0, -1, -2, -3, -4")
+        index += 1
+    unknown = prod(made)
+    total = prod(shape)
+    if inferred is not None:
+        if unknown == 0 or total % unknown:
+            raise ShapeError(f"{name}: {shape} has {total} elements, which {codes} cannot hold")
+        made[inferred] = total // unknown
+    result = tuple(made[::-1] if reverse else made)
+    if prod(result) != total:
+        raise ShapeError(f"{name}: {shape} has {total} elements, {result} (from {codes}) has {prod(result)}")
+    return result
+
+
+class _Reshaping(Operator):
+    """Base: the elements in their order, another shape."""
+
+    view = True
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return into(data.reshape(self.infer_shape(data.shape)), out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F.reshape_like(dy, data)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return g.reshape_batched(data, self.infer_shape(g.shape(data)))
+
+
+class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
+    """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give.
+
+    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
+    the two numbers that
+    follow (one may be -1); with reverse=True the codes are read from the right.
+    """
+
+    shape: Shape
+    reverse: bool = False
+    samples = [
+        sample((2, 3, 4), shape=(6, 4)),
+        sample((2, 3, 4), shape=(0, -1)),
+        sample((2, 3, 4), shape=(-1, 2)),
+        sample((2, 3, 4), shape=(0, -3)),
+        sample((2, 3, 4), shape=(-3, -2)),
+        sample((2, 3, 4), shape=(-4, 1, -1, -2)),
+        sample((2, 3, 4), shape=(0, 0, -4, 2, -1)),
+        sample((8, 3, 2), shape=(-1, 0), reverse=True),
+        sample((2, 3), shape=(-1,)),
+    ]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return reshaped("reshape", data, self.shape, self.reverse)
+
+
+class Flatten(_Reshaping, name="Flatten", aliases=("flatten",)):
+    """(n, a, b, ...) -> (n, a*b*...)."""
+
+    samples = [sample((2, 3, 4)), sample((2, 3)), sample((4,))]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        if not data:
+            raise ShapeError("Flatten: the input has no dimensions")
+        return data[0], prod(data[1:])
+
+
+class ExpandDims(_Reshaping, name="expand_dims"):
+    """data with a new dimension of 1 at `axis`."""
+
+    axis: int
+    samples = [sample((2, 3), axis=0), sample((2, 3), axis=1), sample((2, 3), axis=-1)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        rank = len(data)
+        if not -rank - 1 <= self.axis <= rank:
+            raise ShapeError(f"expand_dims: axis {self.axis} is outside of a shape with {rank} dimensions")
+        axis = self.axis % (rank + 1)
+        return (*data[:axis], 1, *data[axis:])
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return g.Unsqueeze(data, g.const([self.axis], "int64"))
+
+
+class Squeeze(_Reshaping, name="squeeze"):
+    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
+
+    axis: Shape | None = None
+    samples = [sample((1, 3, 1)), sample((1, 3, 1), axis=0), sample((1, 3, 1), axis=(0, 2)), sample((1, 1))]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        rank = len(data)
+        if self.axis is None:
+            return tuple(size for size in data if size != 1) or (1,)
+        dropped = set()
+        for axis in self.axis:
+            if not -rank <= axis < rank or data[axis] != 1:
+                raise ShapeError(f"squeeze: axis {axis} of the shape {data} is not 1")
+            dropped.add(axis % rank)
+        return tuple(size for index, size in enumerate(data) if index not in dropped) or (1,)
+
+
+class ReshapeLike(Operator, name="reshape_like"):
+    """The elements of lhs in the shape of rhs, of which only the shape is read.
+
+    lhs_begin, lhs_end, rhs_begin, rhs_end choose the range of dimensions that is exchanged.
+    """
+
+    lhs_begin: int | None = None
+    lhs_end: int | None = None
+    rhs_begin: int | None = None
+    rhs_end: int | None = None
+    view = True
+    shape_only = ("rhs",)
+    samples = [sample((6, 2), (3, 4)), sample((2, 3, 4), (6, 5), lhs_begin=0, lhs_end=2, rhs_begin=0, rhs_end=1)]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+        left, right = slice(self.lhs_begin, self.lhs_end), slice(self.rhs_begin, self.rhs_end)
+        start, stop, _ = left.indices(len(lhs))
+        result = (*lhs[:start], *rhs[right], *lhs[stop:])
+        if prod(result) != prod(lhs):
+            raise ShapeError(f"reshape_like: {lhs} does not have the number of elements of {result}")
+        return result
+
+    def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
+        return into(lhs.reshape(self.infer_shape(lhs.shape, rhs.shape)), out)
+
+    def grad(self, F: Any, lhs: Any, rhs: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F.reshape_like(dy, lhs), None
+
+    def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
+        return g.reshape_batched(lhs, self.infer_shape(g.shape(lhs), g.shape(rhs)))
+
+
+class ChannelLike(Operator, name="_channel_like"):
+    """A vector of one number per channel shaped to broadcast against `like`: (c,) or (1,) -> (1, c, 1, 1).
+
+    axis : the channels of `like`, of which only the shape is read
+    """
+
+    axis: int = 1
+    mxnet = None
+    view = True
+    shape_only = ("like",)
+    samples = [sample((3,), (2, 3, 4)), sample((4,), (2, 3, 4), axis=-1), sample((1,), (2, 3))]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        rank = len(like)
+        axis = self.axis % rank if -rank <= self.axis < rank else rank - 1
+        return tuple(prod(data) if index == axis else 1 for index in range(rank))
+
+    def numpy(self, data: Any, like: Any, out: Any = None) -> Any:
+        return into(data.reshape(self.infer_shape(data.shape, like.shape)), out)
+
+    def grad(self, F: Any, data: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F.reshape_like(dy, data), None
+
+    def onnx(self, g: Any, data: Any, like: Any) -> Any:
+        return g.Reshape(data, g.const(list(self.infer_shape(g.shape(data), g.shape(like))), "int64"))
