@@ -192,7 +192,7 @@ class Overloads:
     def equal(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where lhs == rhs, else 0."""
     def erf(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """The error function 2/sqrt(pi) * integral of exp(-t^2) from 0 to data."""
+        """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
     def exp(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """e^data."""
     def expand_dims(self, axis: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -24,8 +24,8 @@ def into(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
 class Workspace(threading.local):
     """`workspace(shape, dtype)` gives uninitialized memory until the enclosing `release(mark)`.
 
-    The next kernel uses the same memory: the system hands fresh memory out page by page, which costs more than what many
-    kernels compute.
+    The next kernel uses the same memory: the system hands fresh memory out page by page, which costs more than many
+    kernels do.
     """
 
     def __init__(self) -> None:

@@ -27,6 +27,109 @@ _DType = str | type[np.generic] | np.dtype[Any]
 contrib: Any
 linalg: Any
 random: Any
+def erf(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
+def relu(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """max(data, 0); the gradient at 0 is 0."""
+def sigmoid(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 / (1 + exp(-data))."""
+def softsign(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data / (1 + |data|)."""
+def softrelu(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """log(1 + exp(data))."""
+softplus = softrelu
+def Activation(data: Symbol, act_type: Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'], *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The activation named by `act_type`. data : any shape, floating; returns : as data."""
+def LeakyReLU(data: Symbol, gamma: Symbol | None = ..., act_type: Literal['leaky', 'prelu', 'elu', 'selu', 'gelu', 'rrelu'] = 'leaky', slope: float = 0.25, lower_bound: float = 0.125, upper_bound: float = 0.334, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Rectifiers with something left below zero, chosen by `act_type`."""
+def broadcast_add(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lhs + rhs, with broadcasting. lhs, rhs : tensors or one of them a number, of one dtype; returns : that dtype."""
+elemwise_add = broadcast_add
+broadcast_plus = broadcast_add
+add = broadcast_add
+def broadcast_sub(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lhs - rhs, with broadcasting."""
+elemwise_sub = broadcast_sub
+broadcast_minus = broadcast_sub
+subtract = broadcast_sub
+def broadcast_mul(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lhs * rhs, with broadcasting."""
+elemwise_mul = broadcast_mul
+multiply = broadcast_mul
+def broadcast_div(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lhs / rhs, with broadcasting. Integers divide as in C, towards zero."""
+elemwise_div = broadcast_div
+divide = broadcast_div
+def broadcast_mod(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lhs modulo rhs with the sign of rhs, and 0 where rhs is 0 (as MXNet)."""
+modulo = broadcast_mod
+def broadcast_power(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lhs to the power of rhs, with broadcasting."""
+power = broadcast_power
+def broadcast_maximum(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The larger of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs."""
+maximum = broadcast_maximum
+def broadcast_minimum(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The smaller of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs."""
+minimum = broadcast_minimum
+def broadcast_hypot(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
+hypot = broadcast_hypot
+def Cast(data: Symbol, dtype: _DType, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
+cast = Cast
+def broadcast_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where lhs == rhs, else 0."""
+equal = broadcast_equal
+def broadcast_not_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where lhs != rhs, else 0."""
+not_equal = broadcast_not_equal
+def broadcast_greater(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where lhs > rhs, else 0."""
+greater = broadcast_greater
+def broadcast_greater_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where lhs >= rhs, else 0."""
+greater_equal = broadcast_greater_equal
+def broadcast_lesser(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where lhs < rhs, else 0."""
+lesser = broadcast_lesser
+def broadcast_lesser_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where lhs <= rhs, else 0."""
+lesser_equal = broadcast_lesser_equal
+def broadcast_logical_and(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where both are not 0, else 0."""
+logical_and = broadcast_logical_and
+def broadcast_logical_or(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where one of both is not 0, else 0."""
+logical_or = broadcast_logical_or
+def broadcast_logical_xor(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where exactly one is not 0, else 0."""
+logical_xor = broadcast_logical_xor
+def logical_not(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
+def Convolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
+def eye(N: int, M: int = 0, k: int = 0, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Ones on diagonal number k of an (N, M) matrix of zeros; M = 0 means N."""
+def linspace(start: float, stop: float, num: int, endpoint: bool = True, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """`num` numbers at equal distances from start to stop (without stop where endpoint is False)."""
+def zeros_like(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Zeros of the shape and dtype of data."""
+def ones_like(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Ones of the shape and dtype of data."""
+def full_like(data: Symbol, fill_value: float, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """`fill_value` everywhere, in the shape and dtype of data."""
+def identity(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A copy of data."""
+def BlockGrad(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A copy of data through which no gradient flows."""
+stop_gradient = BlockGrad
+def make_loss(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""
+def shape_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The shape of data as a vector of int64."""
+def size_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The number of elements of data as int64, shape (1,)."""
 def negative(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """-data."""
 def abs(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -97,145 +200,6 @@ def degrees(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Radians to degrees."""
 def radians(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Degrees to radians."""
-def erf(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The error function 2/sqrt(pi) * integral of exp(-t^2) from 0 to data."""
-def smooth_l1(data: Symbol, scalar: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2."""
-def clip(data: Symbol, a_min: float, a_max: float, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
-def Cast(data: Symbol, dtype: _DType, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
-cast = Cast
-def relu(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """max(data, 0); the gradient at 0 is 0."""
-def sigmoid(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 / (1 + exp(-data))."""
-def softsign(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data / (1 + |data|)."""
-def softrelu(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """log(1 + exp(data))."""
-softplus = softrelu
-def Activation(data: Symbol, act_type: Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'], *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The activation named by `act_type`. data : any shape, floating; returns : as data."""
-def LeakyReLU(data: Symbol, gamma: Symbol | None = ..., act_type: Literal['leaky', 'prelu', 'elu', 'selu', 'gelu', 'rrelu'] = 'leaky', slope: float = 0.25, lower_bound: float = 0.125, upper_bound: float = 0.334, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Rectifiers with something left below zero, chosen by `act_type`."""
-def broadcast_add(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """lhs + rhs, with broadcasting. lhs, rhs : tensors or one of them a number, of one dtype; returns : that dtype."""
-elemwise_add = broadcast_add
-broadcast_plus = broadcast_add
-add = broadcast_add
-def broadcast_sub(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """lhs - rhs, with broadcasting."""
-elemwise_sub = broadcast_sub
-broadcast_minus = broadcast_sub
-subtract = broadcast_sub
-def broadcast_mul(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """lhs * rhs, with broadcasting."""
-elemwise_mul = broadcast_mul
-multiply = broadcast_mul
-def broadcast_div(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """lhs / rhs, with broadcasting. Integers divide as in C, towards zero."""
-elemwise_div = broadcast_div
-divide = broadcast_div
-def broadcast_mod(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """lhs modulo rhs with the sign of rhs, and 0 where rhs is 0 (as MXNet)."""
-modulo = broadcast_mod
-def broadcast_power(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """lhs to the power of rhs, with broadcasting."""
-power = broadcast_power
-def broadcast_maximum(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The larger of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs."""
-maximum = broadcast_maximum
-def broadcast_minimum(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The smaller of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs."""
-minimum = broadcast_minimum
-def broadcast_hypot(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
-hypot = broadcast_hypot
-def broadcast_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where lhs == rhs, else 0."""
-equal = broadcast_equal
-def broadcast_not_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where lhs != rhs, else 0."""
-not_equal = broadcast_not_equal
-def broadcast_greater(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where lhs > rhs, else 0."""
-greater = broadcast_greater
-def broadcast_greater_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where lhs >= rhs, else 0."""
-greater_equal = broadcast_greater_equal
-def broadcast_lesser(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where lhs < rhs, else 0."""
-lesser = broadcast_lesser
-def broadcast_lesser_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where lhs <= rhs, else 0."""
-lesser_equal = broadcast_lesser_equal
-def broadcast_logical_and(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where both are not 0, else 0."""
-logical_and = broadcast_logical_and
-def broadcast_logical_or(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where one of both is not 0, else 0."""
-logical_or = broadcast_logical_or
-def broadcast_logical_xor(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where exactly one is not 0, else 0."""
-logical_xor = broadcast_logical_xor
-def logical_not(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
-def Convolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
-def Reshape(data: Symbol, shape: _Shape, reverse: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
-reshape = Reshape
-def Flatten(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """(n, a, b, ...) -> (n, a*b*...)."""
-flatten = Flatten
-def expand_dims(data: Symbol, axis: int, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with a new dimension of 1 at `axis`."""
-def squeeze(data: Symbol, axis: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
-def reshape_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The elements of lhs in the shape of rhs, of which only the shape is read."""
-def transpose(data: Symbol, axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with its axes in the order `axes`; () reverses them."""
-def SwapAxis(data: Symbol, dim1: int = 0, dim2: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with the axes dim1 and dim2 exchanged."""
-swapaxes = SwapAxis
-SwapAxes = SwapAxis
-def broadcast_to(data: Symbol, shape: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with its dimensions of 1 repeated to `shape`, where 0 keeps a dimension."""
-def broadcast_axis(data: Symbol, axis: _Shape = (), size: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with the dimensions `axis`, which are 1, repeated `size` times."""
-broadcast_axes = broadcast_axis
-def broadcast_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_axes: _Shape | None = None, rhs_axes: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """lhs with its dimensions of 1 repeated to the shape of rhs, of which only the shape is read."""
-def tile(data: Symbol, reps: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as a whole repeated `reps` times along each axis."""
-def repeat(data: Symbol, repeats: int, axis: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Every element repeated `repeats` times along `axis` (None: of the flattened data)."""
-def reverse(data: Symbol, axis: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with the order of elements along `axis` (one or several) reversed."""
-flip = reverse
-def eye(N: int, M: int = 0, k: int = 0, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Ones on diagonal number k of an (N, M) matrix of zeros; M = 0 means N."""
-def linspace(start: float, stop: float, num: int, endpoint: bool = True, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """`num` numbers at equal distances from start to stop (without stop where endpoint is False)."""
-def zeros_like(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Zeros of the shape and dtype of data."""
-def ones_like(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Ones of the shape and dtype of data."""
-def full_like(data: Symbol, fill_value: float, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """`fill_value` everywhere, in the shape and dtype of data."""
-def identity(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """A copy of data."""
-def BlockGrad(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """A copy of data through which no gradient flows."""
-stop_gradient = BlockGrad
-def make_loss(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""
-def shape_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The shape of data as a vector of int64."""
-def size_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The number of elements of data as int64, shape (1,)."""
 def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
     """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
 crop = slice
@@ -259,15 +223,10 @@ def pick(data: Symbol, index: Symbol | None = ..., axis: int | None = -1, keepdi
     """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
 def one_hot(indices: Symbol, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
     """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
-def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """x where condition is not 0, else y."""
 def gather_nd(data: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
 def scatter_nd(data: Symbol, indices: Symbol | None = ..., shape: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
-def SequenceMask(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
-sequence_mask = SequenceMask
 def dot(lhs: Symbol, rhs: Symbol | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n)."""
 def batch_dot(lhs: Symbol, rhs: Symbol | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -276,6 +235,26 @@ def linalg_gemm2(A: Symbol, B: Symbol | None = ..., transpose_a: bool = False, t
     """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n)."""
 def FullyConnected(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., num_hidden: int | None = None, no_bias: bool = False, flatten: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data @ weight^T + bias."""
+def transpose(data: Symbol, axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with its axes in the order `axes`; () reverses them."""
+def SwapAxis(data: Symbol, dim1: int = 0, dim2: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with the axes dim1 and dim2 exchanged."""
+swapaxes = SwapAxis
+SwapAxes = SwapAxis
+def broadcast_to(data: Symbol, shape: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with its dimensions of 1 repeated to `shape`, where 0 keeps a dimension."""
+def broadcast_axis(data: Symbol, axis: _Shape = (), size: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with the dimensions `axis`, which are 1, repeated `size` times."""
+broadcast_axes = broadcast_axis
+def broadcast_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_axes: _Shape | None = None, rhs_axes: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lhs with its dimensions of 1 repeated to the shape of rhs, of which only the shape is read."""
+def tile(data: Symbol, reps: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as a whole repeated `reps` times along each axis."""
+def repeat(data: Symbol, repeats: int, axis: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Every element repeated `repeats` times along `axis` (None: of the flattened data)."""
+def reverse(data: Symbol, axis: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with the order of elements along `axis` (one or several) reversed."""
+flip = reverse
 def sum(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The sum over `axis` (None: all, giving shape (1,)); `exclude` sums over all other axes."""
 sum_axis = sum
@@ -305,6 +284,10 @@ def LayerNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..
     """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
 def L2Normalization(data: Symbol, eps: float = 1e-10, mode: Literal['instance', 'channel', 'spatial'] = 'instance', *, out: None = ..., name: str | None = ...) -> Symbol:
     """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it (spatial)."""
+def smooth_l1(data: Symbol, scalar: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2."""
+def clip(data: Symbol, a_min: float, a_max: float, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
 def Pooling(data: Symbol, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The maximum, mean, sum or p-norm over windows."""
 def random_uniform(low: float = 0.0, high: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -320,6 +303,23 @@ def shuffle(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The rows of data (along the first axis) in random order. data : (n, ...); returns : as data."""
 def Dropout(data: Symbol, p: float = 0.5, mode: Literal['training', 'always'] = 'training', axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
     """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy."""
+def Reshape(data: Symbol, shape: _Shape, reverse: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
+reshape = Reshape
+def Flatten(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """(n, a, b, ...) -> (n, a*b*...)."""
+flatten = Flatten
+def expand_dims(data: Symbol, axis: int, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with a new dimension of 1 at `axis`."""
+def squeeze(data: Symbol, axis: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
+def reshape_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The elements of lhs in the shape of rhs, of which only the shape is read."""
+def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """x where condition is not 0, else y."""
+def SequenceMask(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
+sequence_mask = SequenceMask
 def softmax(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
 def softmin(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
