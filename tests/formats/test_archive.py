@@ -243,12 +243,30 @@ def test_resuming_is_exact_to_the_bit(engine, tmp_path):
     train(net, trainer, range(3, 6))
     expected = values(net)
 
+    for _ in range(11):
+        nn.Dense(1)  # dense9 and dense10 come in another order, and so do a Trainer's parameters
     again, fresh = start()
     mx.random.seed(1)
     report = mx.load_cached_graphs(again, tmp_path / "step3", trainer=fresh)
     assert report.aux == {"epoch": 3} and fresh.learning_rate == 0.01
     train(again, fresh, range(3, 6))
     assert equal(values(again), expected)
+
+
+def test_a_trainer_that_does_not_fit_is_a_difference(tmp_path):
+    net = nn.Dense(2, in_units=2)
+    net.initialize()
+    mx.save_cached_graphs(net, tmp_path / "m", trainer=gluon.Trainer(net.collect_params(), "adam"))
+    before = net.weight.data().asnumpy() + 1
+    net.weight.set_data(before)
+    other = gluon.Trainer([net.weight], "sgd")
+    with pytest.raises(LoadMismatchError, match="trainer: 1 parameters in this Trainer, 2 in the file"):
+        mx.load_cached_graphs(net, tmp_path / "m", trainer=other)
+    with pytest.raises(LoadMismatchError, match="trainer: optimizer: SGD here, Adam in the file"):
+        mx.load_cached_graphs(net, tmp_path / "m", trainer=gluon.Trainer(net.collect_params(), "sgd"))
+    assert np.array_equal(net.weight.data().asnumpy(), before)
+    report = mx.load_cached_graphs(net, tmp_path / "m")
+    report.trainer_states.restore(gluon.Trainer(net.collect_params(), "adam"))
 
 
 def test_users_own_values(tmp_path):
@@ -416,6 +434,15 @@ def test_damage_is_an_error_and_nothing_is_half_loaded(damage, saved, tmp_path):
             with pytest.raises(ArchiveError, match=r"bad\.hlab"):
                 load()
     assert equal(values(other), before)
+
+
+def test_the_summary(saved):
+    from hybrid_lab.formats import archive
+
+    found = archive.inspect(saved)
+    assert (found["class"], found["blocks"], found["hybrid"], found["graphs"]) == ("Net", 11, 10, 9)
+    assert found["without_graph"] == ["unused"] and not found["trainer"]
+    archive.verify(saved)
 
 
 def test_a_failed_save_leaves_the_old_file(net, tmp_path, monkeypatch):

@@ -90,6 +90,7 @@ class _Loading:
             pins = self._attach()
         else:
             self._compare_code()
+        restorable = self.trainer is not None and self._check_trainer(states, self.trainer)
         if self.strict and self.differences:
             count = f"{len(self.differences)} difference{'s' * (len(self.differences) > 1)}"
             raise LoadMismatchError(
@@ -98,8 +99,6 @@ class _Loading:
                 self.differences,
                 path=self.archive.path,
             )
-        if self.trainer is not None and states is None:
-            raise HybridLabError("there is no trainer in the file; it was saved without trainer=")
         fitting = self._parameters()
         for key, parameter in self.match.parameters.items():
             if key in fitting:
@@ -109,21 +108,28 @@ class _Loading:
                 block._graphs.pin(pins[id(block)])
             elif not self.from_file and block._graphs.pinned and not isinstance(block, SymbolBlock):
                 block._graphs.pin([])
-        if self.trainer is not None and states is not None:
+        if restorable and states is not None and self.trainer is not None:
             states.restore(self.trainer)
         return self._report(aux, states, len(fitting), sum(map(len, pins.values())) if self.from_file else len(members))
 
     def _parameters(self) -> dict[str, NDArray]:
-        """Copies of the file's values, made before the first one is applied."""
-        return {key: NDArray._wrap(np.array(self.archive.weights[key])) for key in self.match.loadable}
+        """The file's values as views of the file: a parameter copies what it takes over."""
+        return {key: NDArray._wrap(self.archive.weights[key]) for key in self.match.loadable}
 
     def _trainer_states(self) -> TrainerStates | None:
         if self.archive.trainer is None:
             return None
         settings, arrays = self.archive.trainer
-        return TrainerStates(
-            settings, {key: np.array(value) for key, value in arrays.items()}, self.archive.random, self.archive.path
-        )
+        copies = {key: np.array(value) for key, value in arrays.items()}
+        return TrainerStates(settings, copies, self.archive.random, self.match.parameters, self.archive.path)
+
+    def _check_trainer(self, states: TrainerStates | None, trainer: Trainer) -> bool:
+        """Whether the file's states fit this Trainer; what does not is among the differences."""
+        if states is None:
+            raise HybridLabError("there is no trainer in the file; it was saved without trainer=")
+        problems = states.differences(trainer)
+        self.differences += [f"trainer: {problem}" for problem in problems]
+        return not problems
 
     def _report(self, aux: dict[str, Any], states: TrainerStates | None, parameters: int, count: int) -> LoadReport:
         path = os.path.abspath(self.archive.path or "")

@@ -196,9 +196,9 @@ class _Builder:
 
     def _make_parameter(self, record: ParameterRecord) -> Parameter:
         array = self.archive.weights.get(record.id)
-        values = None if array is None else NDArray._wrap(np.array(array))
-        if record.constant and values is not None:
-            made: Parameter = Constant(record.name, values)
+        values = None if array is None else NDArray._wrap(array)
+        if record.constant and array is not None:
+            made: Parameter = Constant(record.name, np.array(array))
         else:
             made = Parameter(
                 record.name,

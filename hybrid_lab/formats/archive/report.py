@@ -7,29 +7,74 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+from hybrid_lab.ndarray.random_state import RandomState
 from hybrid_lab.ndarray.random_state import state as random_state
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon import Trainer
+    from hybrid_lab.gluon import Parameter, Trainer
 
 
 @dataclass
 class TrainerStates:
-    """A saved Trainer: the optimizer's settings and counters, its states, and the random state beside them."""
+    """A saved Trainer.
+
+    settings : the optimizer's settings and counters; arrays : its states, `<parameter number>.<place>`
+    random : the random state beside them, or None; owners : id in the file -> Parameter of the loaded model
+    """
 
     settings: dict[str, Any]
     arrays: dict[str, np.ndarray]
     random: dict[str, Any] | None
+    owners: dict[str, Parameter]
     path: str | None = None
+
+    def differences(self, trainer: Trainer) -> list[str]:
+        """What keeps `trainer` from continuing with these states, one line each."""
+        waiting = {f"state: {p.name} has no values yet" for p in trainer._params if p._data is None}
+        try:
+            found = trainer._differences(*self._in_order_of(trainer))
+            if self.random is not None:
+                RandomState().set_state(self.random)
+        except LoadMismatchError as error:
+            return error.differences
+        except HybridLabError as error:
+            return [str(error)]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return [f"the file's settings are damaged: {error}"]
+        return [line for line in found if not any(line.startswith(start) for start in waiting)]
 
     def restore(self, trainer: Trainer) -> None:
         """Let `trainer` and the random state continue exactly where they were saved.
 
         Raises LoadMismatchError listing what does not fit; then nothing changes.
         """
-        trainer.set_states(self.settings, self.arrays, self.path)
+        trainer.set_states(*self._in_order_of(trainer), self.path)
         if self.random is not None:
             random_state.set_state(self.random)
+
+    def _in_order_of(self, trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Settings and states by the numbers of `trainer`: Trainers sort by names, which differ between instances."""
+        entries, counts = self.settings.get("parameters"), self.settings.get("counts")
+        if not isinstance(entries, list) or not isinstance(counts, dict):
+            raise ArchiveError("damaged archive: the trainer's settings name no parameters", path=self.path)
+        ids = [entry.get("id") if isinstance(entry, dict) else None for entry in entries]
+        numbers = {id(self.owners[key]): n for n, key in enumerate(ids) if isinstance(key, str) and key in self.owners}
+        order = [numbers.get(id(parameter)) for parameter in trainer._params]
+        if None in order or len(order) != len(entries):
+            strangers = [p.name for p, number in zip(trainer._params, order, strict=True) if number is None]
+            lines = [f"{name} has no states in the file" for name in strangers]
+            if len(order) != len(entries):
+                lines.append(f"{len(order)} parameters in this Trainer, {len(entries)} in the file")
+            raise LoadMismatchError("the file's states belong to another Trainer", lines, path=self.path)
+        place = {str(number): str(index) for index, number in enumerate(order)}
+        arrays = {}
+        for key, array in self.arrays.items():
+            number, _, rest = key.partition(".")
+            arrays[f"{place.get(number, number)}.{rest}"] = array
+        sorted_entries = [entries[number] for number in order if number is not None]
+        moved = {place[key]: value for key, value in counts.items() if key in place}
+        return {**self.settings, "parameters": sorted_entries, "counts": moved}, arrays
 
 
 @dataclass

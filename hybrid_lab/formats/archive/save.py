@@ -84,7 +84,7 @@ class _Contents:
             if parameter._data is not None
         }
         self.graphs = self._name_graphs()
-        self.trainer = None if trainer is None else trainer.get_states()
+        self.trainer = None if trainer is None else self._trainer_states(trainer)
         self.random = None if trainer is None else random_state.get_state()
         self.aux_tensors: dict[str, np.ndarray] = {}
         self.aux = None if aux is None else values.encode(dict(aux), self.aux_tensors)
@@ -95,6 +95,16 @@ class _Contents:
             member: graphs.write(member, neutral, ids, types[member], self.weights)
             for member, neutral in self.graphs.items()
         }
+
+    def _trainer_states(self, trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The trainer's states; each of its parameters with the id it has in the tree, for models of other names."""
+        data, arrays = trainer.get_states()
+        ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
+        named = [
+            {**entry, "id": ids.get(id(parameter))}
+            for entry, parameter in zip(data["parameters"], trainer._params, strict=True)
+        ]
+        return {**data, "parameters": named}, arrays
 
     @property
     def summary(self) -> str:
