@@ -1,0 +1,45 @@
+"""Archives of every schema ever released still load. Their files are never made anew."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import gluon
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "formats"
+VERSIONS = ["v1_0"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    sys.path.insert(0, str(GOLDEN))
+    from make_archive import Model
+
+    sys.path.remove(str(GOLDEN))
+    return Model
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_without_code(version):
+    golden = np.load(GOLDEN / f"{version}.npz")
+    net = gluon.load(GOLDEN / f"{version}.hlab")
+    found = net.tower(mx.nd.array(golden["x"]))
+    assert list(found) == ["sum", "parts", "noise"] and found["parts"][1] is None
+    np.testing.assert_allclose(found["sum"].asnumpy(), golden["y"], rtol=1e-5)
+    assert net.shared is net.tower.shared and net.unused.weight.shape == (4, 0)
+
+
+@pytest.mark.parametrize("graphs", ["code", "file"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_into_a_model(version, graphs, model):
+    golden = np.load(GOLDEN / f"{version}.npz")
+    net = model()
+    report = net.load(GOLDEN / f"{version}.hlab", graphs=graphs)
+    assert report.notes == [] and report.aux["list"] == [1, (2.5, None)]
+    np.testing.assert_allclose(net(mx.nd.array(golden["x"])).asnumpy(), golden["y"], rtol=1e-5)
+    trainer = gluon.Trainer([p for p in net.collect_params().values() if p._data is not None], "adam")
+    report.trainer_states.restore(trainer)
+    assert trainer.optimizer.num_update == 1
