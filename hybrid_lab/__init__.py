@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import log as _log
 from hybrid_lab._version import __version__
+
+if TYPE_CHECKING:
+    import hybrid_lab.ndarray as nd
+    import hybrid_lab.symbol as sym
+    from hybrid_lab import autograd, gluon
 
 _log.install()
 

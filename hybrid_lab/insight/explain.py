@@ -75,6 +75,13 @@ class Explanation:
         """Why each compile after a Block's first one happened."""
         return [f"{block.name}: {program.reason}" for block in self.blocks for program in block.programs[1:]]
 
+    def graph(self, path: str = "") -> str:
+        """The first graph of the Block at `path` as a program a person can read; "" where it has none."""
+        for row in self.blocks:
+            if row.path == path and row.graphs:
+                return row.graphs[0].text
+        return ""
+
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers."""
         return asdict(self)
