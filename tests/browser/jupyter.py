@@ -134,7 +134,7 @@ _IN_KERNEL = """async code => {
   const future = kernel.requestExecute({ code, store_history: false });
   let text = '';
   future.onIOPub = message => {
-    if (message.header.msg_type === 'stream') text += message.content.text;
+    if (message.header.msg_type === 'stream' && message.content.name === 'stdout') text += message.content.text;
     if (message.header.msg_type === 'error') text += message.content.traceback.join('\\n');
   };
   const reply = await future.done;
@@ -225,6 +225,10 @@ class NotebookPage:
             "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'",
             timeout=PATIENCE * 1000,
         )
+
+    def is_running(self, index: int) -> bool:
+        """Whether this cell runs, or waits for its turn."""
+        return "*" in (self.show_cell(index).locator(".jp-InputPrompt").first.text_content() or "")
 
     def kernel(self, code: str) -> str:
         """Run code in the kernel, unseen; what it prints."""

@@ -111,6 +111,7 @@ export class KernelLink implements IDisposable {
       this.hello = hello;
       if (!this.problem) {
         this.models = await channel.request('models', {});
+        this.busy = this.models.busy; // after a page reload nobody else tells
       }
     } catch (caught) {
       const error = asRequestError(caught);
@@ -204,21 +205,12 @@ export class KernelLink implements IDisposable {
       this.executed = false;
       this.connectUnbidden();
     }
-    // Requests themselves make the kernel busy for a moment: only what lasts is shown.
-    clearTimeout(this.busyTimer);
-    const busy = status === 'busy';
-    if (busy !== this.busy) {
-      this.busyTimer = setTimeout(
-        () => {
-          this.busy = busy;
-          this._changed.emit();
-        },
-        busy ? 300 : 50
-      );
-    }
   }
 
   private onIOPub(_: unknown, message: KernelMessage.IMessage): void {
+    if (KernelMessage.isStatusMsg(message) && isAboutExecution(message)) {
+      this.setBusy(message.content.execution_state === 'busy');
+    }
     if (!KernelMessage.isExecuteInputMsg(message)) {
       return;
     }
@@ -227,6 +219,21 @@ export class KernelLink implements IDisposable {
     this.retries.forEach(clearTimeout);
     if (!this.open && this.kernel?.supportsSubshells) {
       this.retries = WHILE_BUSY.map(seconds => setTimeout(() => this.connectUnbidden(), seconds * 1000));
+    }
+  }
+
+  /** Whether a cell runs. Requests make the kernel busy, too, and end its busy state while a cell still runs. */
+  private setBusy(busy: boolean): void {
+    clearTimeout(this.busyTimer);
+    if (busy !== this.busy) {
+      // Short cells should not make the panel flicker.
+      this.busyTimer = setTimeout(
+        () => {
+          this.busy = busy;
+          this._changed.emit();
+        },
+        busy ? 300 : 50
+      );
     }
   }
 
@@ -281,6 +288,12 @@ export class KernelLink implements IDisposable {
 /** Whether code is about hybrid_lab, or about MXNet, whose code it runs. */
 export function mentionsHybridLab(source: string): boolean {
   return /\b(hybrid_lab|mxnet)\b/.test(source);
+}
+
+/** Whether a message came from running a cell (and not from a request of a panel). */
+function isAboutExecution(message: KernelMessage.IMessage): boolean {
+  const parent = message.parent_header;
+  return 'msg_type' in parent && parent.msg_type === 'execute_request';
 }
 
 /** Wait until the comm has its subshell, where the kernel has subshells at all. */

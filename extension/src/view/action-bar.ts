@@ -78,6 +78,17 @@ export class ActionBar {
     this.enable();
   }
 
+  /** Forget what came of earlier actions: another notebook or kernel is in front. */
+  reset(): void {
+    this.undoable = [];
+    this.files.clear();
+    this.closeOpenForm();
+    if (!this.busy) {
+      replace(this.results);
+      replace(this.alerts);
+    }
+  }
+
   /** The model the buttons act on. */
   setModel(model: Model | null): void {
     const other = model?.id !== this.model?.id;

@@ -95,6 +95,7 @@ export class PanelView {
       this.shownRevision = '';
       this.modelFindings = [];
       this.allNotes = [];
+      this.actions.reset();
     }
     const { hello } = state;
     replace(
