@@ -1,4 +1,6 @@
-"""What a call costs before any work: a graph of three operators on a 4 x 4 array, one eager operator, and the import."""
+"""What a call costs before any work: a graph of three operators on a 4 x 4 array, one eager operator, and the
+import.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def per_call_us(function, count: int = 3000) -> float:
 
 def import_ms(statement: str) -> float:
     code = f"import time; s = time.perf_counter(); {statement}; print((time.perf_counter() - s) * 1e3)"
-    runs = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5)]
+    runs = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(5)
+    ]
     return statistics.median(runs)
 
 
@@ -45,7 +50,10 @@ def main(rounds: int = 15) -> None:
             y = net(held)
         y.backward()
 
-    cases = {"eager x * y": lambda: per_call_us(lambda: x * held), "NumPy's own x * y": lambda: per_call_us(lambda: x._data * held._data)}
+    cases = {
+        "eager x * y": lambda: per_call_us(lambda: x * held),
+        "NumPy's own x * y": lambda: per_call_us(lambda: x._data * held._data),
+    }
     for engine, net in nets.items():
         cases[f"hybrid call, {engine}"] = lambda net=net: per_call_us(lambda: net(x))
         cases[f"hybrid call with backward, {engine}"] = lambda net=net: per_call_us(lambda: with_backward(net), 1000)
@@ -55,7 +63,12 @@ def main(rounds: int = 15) -> None:
     rows = [[name, f"{microseconds:.2f} us"] for name, microseconds in found.items()]
     rows.append(["import numpy", f"{import_ms('import numpy'):.0f} ms"])
     rows.append(["import hybrid_lab", f"{import_ms('import hybrid_lab'):.0f} ms"])
-    rows.append(["import hybrid_lab and all rooms of a model", f"{import_ms('import hybrid_lab as mx; mx.nd, mx.gluon, mx.sym')} ms".split(".")[0] + " ms"])
+    rows.append(
+        [
+            "import hybrid_lab and all rooms of a model",
+            f"{import_ms('import hybrid_lab as mx; mx.nd, mx.gluon, mx.sym')} ms".split(".")[0] + " ms",
+        ]
+    )
     write_table("calls", "Cost of a call", ["what", "median"], rows)
 
 

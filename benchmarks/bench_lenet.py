@@ -52,10 +52,15 @@ def main(rounds: int = 9, repeats: int = 5) -> None:
     peer = Peer(oracle(), "mxnet_lenet.py") if oracle() else None
     rows = []
     for what, function in (("forward", forward), ("forward and backward", train)):
-        cases = {name: lambda net=net, function=function: median_ms(lambda: function(net), repeats) for name, net in ours.items()}
+        cases = {
+            name: lambda net=net, function=function: median_ms(lambda: function(net), repeats)
+            for name, net in ours.items()
+        }
         if peer is not None:
             for mode in ("eager", "hybrid"):
-                cases[f"MXNet {mode}"] = lambda mode=mode, what=what: peer.median_ms(f"{mode} {'forward' if what == 'forward' else 'train'}", repeats)
+                cases[f"MXNet {mode}"] = lambda mode=mode, what=what: peer.median_ms(
+                    f"{mode} {'forward' if what == 'forward' else 'train'}", repeats
+                )
         for measure in cases.values():
             measure()
         found = interleaved(cases, rounds)
@@ -69,7 +74,8 @@ def main(rounds: int = 9, repeats: int = 5) -> None:
         "LeNet, batch 64",
         ["work", "who", "ms", "times MXNet"],
         rows,
-        "Eager beside MXNet's eager mode, engines beside MXNet hybridized with static_alloc and static_shape. Medians of interleaved rounds.",
+        "Eager beside MXNet's eager mode, engines beside MXNet hybridized with static_alloc and static_shape. "
+        "Medians of interleaved rounds.",
     )
 
 

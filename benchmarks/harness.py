@@ -1,4 +1,6 @@
-"""What every benchmark shares: interleaved medians, peers in processes of their own, and the table with machine and versions."""
+"""What every benchmark shares: interleaved medians, peers in processes of their own, and the table with machine and
+versions.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ class Peer:
 
     def __init__(self, python: Path, script: str):
         self.process = subprocess.Popen(
-            [str(python), str(HERE / "peers" / script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [str(python), str(HERE / "peers" / script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
 
     def ask(self, **request: Any) -> Any:

@@ -1,4 +1,6 @@
-"""The tutorial against the real MXNet: outputs and gradients, eager and hybridized, both styles, all flags, each engine."""
+"""The tutorial against the real MXNet: outputs and gradients, eager and hybridized, both styles, all flags, each
+engine.
+"""
 
 import tracemalloc
 from pathlib import Path
@@ -135,7 +137,10 @@ def test_mxnets_exported_files_run(golden):
 def test_training_follows_eager(engine):
     """50 SGD steps with Dropout and BatchNorm: the same losses, weights and running statistics."""
     generator = np.random.RandomState(0)
-    batches = [(generator.rand(8, 1, 28, 28).astype("float32"), generator.randint(0, 10, 8).astype("float32")) for _ in range(5)]
+    batches = [
+        (generator.rand(8, 1, 28, 28).astype("float32"), generator.randint(0, 10, 8).astype("float32"))
+        for _ in range(5)
+    ]
 
     def train(hybrid):
         mx.random.seed(7)

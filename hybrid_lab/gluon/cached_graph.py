@@ -81,7 +81,8 @@ class GraphCache:
     def __reduce__(self) -> Any:
         raise HybridLabError("cached graphs cannot be pickled; save the model with net.save(path)")
 
-    # -- graphs ----------------------------------------------------------------------------------------------------------
+    # -- graphs
+    # ----------------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
         """Drop traces and programs; graphs that came from a file stay until a child is replaced."""
@@ -101,7 +102,9 @@ class GraphCache:
             self.compilations.clear()
 
     def note_call(self, args: tuple[Any, ...]) -> None:
-        """Remember structure and types of the first eager call: a block that was never hybridized is traced when saved."""
+        """Remember structure and types of the first eager call: a block that was never hybridized is traced when
+        saved.
+        """
         leaves, spec = flatten(args, f"the input of {self._block.name}")
         if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
             self.called = spec, tuple((leaf.shape, leaf._data.dtype.name) for leaf in leaves)
@@ -116,7 +119,9 @@ class GraphCache:
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
 
     def pin(self, graphs: Sequence[NeutralGraph]) -> None:
-        """Let these graphs win over the code, in eager and hybrid calls. An empty sequence gives the code back its say."""
+        """Let these graphs win over the code, in eager and hybrid calls. An empty sequence gives the code back its
+        say.
+        """
         with self._lock:
             self.pinned = {}
             self.clear()
@@ -167,10 +172,13 @@ class GraphCache:
             self._warned.add((what, place))
             where = f" ({place.describe()})" if place is not None else ""
             code = {"mode": "HL174", "shape": "HL101", "dtype": "HL103"}[what]
-            logger.warning(f"{self._block.name}: {code}: the {what} is read{where}; the graph holds for this {what} only")
+            logger.warning(
+                f"{self._block.name}: {code}: the {what} is read{where}; the graph holds for this {what} only"
+            )
         return found
 
-    # -- calls -----------------------------------------------------------------------------------------------------------
+    # -- calls
+    # -----------------------------------------------------------------------------------------------------------
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """Run the compiled graph for these arguments, compiling it on the first call of its kind."""
@@ -189,7 +197,13 @@ class GraphCache:
         """The call with one array: the same as above without the detours."""
         view, modes = leaf._view, _modes
         recording = modes.recording
-        key = (view.shape, view.dtype, modes.training, recording and leaf._tape is not None and tape.link(leaf) is not None, recording)
+        key = (
+            view.shape,
+            view.dtype,
+            modes.training,
+            recording and leaf._tape is not None and tape.link(leaf) is not None,
+            recording,
+        )
         program = self.programs.get(key)
         if program is None or (program.guarded and not program.still_valid()):
             program = self._compile(key, ONE_TENSOR, (leaf,), modes.training, recording)
@@ -242,7 +256,9 @@ class GraphCache:
 class Program:
     """One compiled call: the forward executable, and the backward one where the call is recorded."""
 
-    def __init__(self, block: HybridBlock, neutral: NeutralGraph, leaves: Sequence[NDArray], training: bool, recording: bool):
+    def __init__(
+        self, block: HybridBlock, neutral: NeutralGraph, leaves: Sequence[NDArray], training: bool, recording: bool
+    ):
         self.neutral = neutral
         self.block_name = block.name
         self.training, self.recording = training, recording
@@ -273,7 +289,11 @@ class Program:
         self._plain = neutral.out_spec is LEAF or neutral.out_spec == LEAF
         self._run = self.forward.run
         self.guarded = bool(self._arrays)
-        simple = not (self._arrays or self._effects or self._draws or self.backward) and self._plain and self._num_outputs == 1
+        simple = (
+            not (self._arrays or self._effects or self._draws or self.backward)
+            and self._plain
+            and self._num_outputs == 1
+        )
         self.run_one = _simple_call(self._run) if simple else lambda leaf: self((leaf,))
         # What the backward reads of outputs and inputs, so that later writes to them are noticed.
         self.kept_inputs = tuple(index for kind, index in self.special.sources if kind == "input")
@@ -285,7 +305,9 @@ class Program:
             if parameter._array is not array:
                 return False
         if self.recording:
-            return all((p.grad_req != "null") == wanted for p, wanted in zip(self._parameters, self._requests, strict=True))
+            return all(
+                (p.grad_req != "null") == wanted for p, wanted in zip(self._parameters, self._requests, strict=True)
+            )
         return True
 
     def __call__(self, leaves: Sequence[NDArray]) -> Any:
@@ -334,11 +356,20 @@ def _simple_call(run: Any) -> Any:
 class CompiledEntry(tape.Entry):
     """The tape's entry for a whole compiled call."""
 
-    def __init__(self, program: Program, inputs: Sequence[Any], outputs: Sequence[NDArray], saved: Sequence[Any], rng: tuple[int, int]):
+    def __init__(
+        self,
+        program: Program,
+        inputs: Sequence[Any],
+        outputs: Sequence[NDArray],
+        saved: Sequence[Any],
+        rng: tuple[int, int],
+    ):
         self.program, self.rng, self.saved = program, rng, saved
         self.name = f"the hybridized block {program.block_name}"
         self.inputs = {index: tape.Saved(inputs[index], f"input {index}", self.name) for index in program.kept_inputs}
-        self.outputs = {index: tape.Saved(outputs[index], f"output {index}", self.name) for index in program.kept_outputs}
+        self.outputs = {
+            index: tape.Saved(outputs[index], f"output {index}", self.name) for index in program.kept_outputs
+        }
         self.shapes = [(output.shape, output._data.dtype) for output in outputs]
         self.all_inputs = list(inputs)
 
@@ -362,7 +393,9 @@ class CompiledEntry(tape.Entry):
         return gradients
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        """Differentiate the graph's eager replay, so that gradients of gradients work; the same draws give the same masks."""
+        """Differentiate the graph's eager replay, so that gradients of gradients work; the same draws give the same
+        masks.
+        """
         from hybrid_lab.ndarray.interpret import interpret
 
         program = self.program

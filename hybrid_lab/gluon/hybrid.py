@@ -29,14 +29,16 @@ _local = tracing._local
 class HybridBlock(Block):
     """A Block whose computation can become a graph.
 
-    Write `hybrid_forward(self, F, x, **params)` (F is `nd` eagerly and `sym` in a trace; parameters registered on the block come
-    as keyword arguments), or 2.x-style `forward(self, x)`, which reads its parameters with `self.weight.data()`.
+    Write `hybrid_forward(self, F, x, **params)` (F is `nd` eagerly and `sym` in a trace; parameters registered on the
+    block come as keyword arguments), or 2.x-style `forward(self, x)`, which reads them with `self.weight.data()`.
 
-    Eagerly every call runs the code. After `hybridize()` the first call traces it - once per block and input structure - and later
-    calls run compiled programs; `mx.explain(net)` tells which.
+    Eagerly every call runs the code. After `hybridize()` the first call traces it - once per block and input
+    structure - and later calls run compiled programs; `mx.explain(net)` tells which.
     """
 
+    _active: bool
     _flags: dict[str, Any]
+    _graphs: GraphCache
 
     def __init__(self, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
@@ -56,7 +58,9 @@ class HybridBlock(Block):
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:
         """The computation, on `F` = nd or sym. Override it (or `forward`)."""
-        raise NotImplementedError(f"{type(self).__name__} defines neither hybrid_forward(self, F, x, ...) nor forward(self, x, ...)")
+        raise NotImplementedError(
+            f"{type(self).__name__} defines neither hybrid_forward(self, F, x, ...) nor forward(self, x, ...)"
+        )
 
     def forward(self, x: Any, *args: Any) -> Any:
         """Run hybrid_forward on arrays (F = nd) or Symbols (F = sym)."""
@@ -81,7 +85,9 @@ class HybridBlock(Block):
             return self.forward(*args)
         trace = tracing.current()
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
-        return self.hybrid_forward(sym, *args, **{name: read(parameter) for name, parameter in self._reg_params.items()})
+        return self.hybrid_forward(
+            sym, *args, **{name: read(parameter) for name, parameter in self._reg_params.items()}
+        )
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
@@ -112,7 +118,9 @@ class HybridBlock(Block):
         return self._call_eagerly(args)
 
     def _call_eagerly(self, args: tuple[Any, ...]) -> Any:
-        leaves, _ = flatten(args, f"the input of {self.name}") if self._style == "2.x" or self._graphs.pinned else ([], ())
+        leaves, _ = (
+            flatten(args, f"the input of {self.name}") if self._style == "2.x" or self._graphs.pinned else ([], ())
+        )
         if any(isinstance(leaf, Symbol) for leaf in leaves):
             return self._compose(args)
         if self._graphs.pinned:
@@ -163,7 +171,8 @@ class HybridBlock(Block):
                 return f"{scope}.{name}"
         return f"{scope}.{self.name}" if scope else self.name
 
-    # -- graphs that a file brought --------------------------------------------------------------------------------------
+    # -- graphs that a file brought
+    # --------------------------------------------------------------------------------------
 
     def _run_pinned(self, args: tuple[Any, ...]) -> Any:
         """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file'))."""
@@ -186,7 +195,8 @@ class HybridBlock(Block):
         inputs = [*leaves, *(read(parameter) for parameter in neutral.parameters)]
         return unflatten(neutral.out_spec, iter(_inline(neutral, inputs)))
 
-    # -- hybridize -------------------------------------------------------------------------------------------------------
+    # -- hybridize
+    # -------------------------------------------------------------------------------------------------------
 
     def hybridize(
         self,
@@ -198,7 +208,8 @@ class HybridBlock(Block):
         strict: bool = False,
         **flags: Any,
     ) -> None:
-        """Run this block and its children as compiled graphs from the next call on; `active=False` goes back to eager runs.
+        """Run this block and its children as compiled graphs from the next call on; `active=False` goes back to eager
+        runs.
 
         engine : 'triton', 'onnxruntime' or 'numpy'; None takes the best that is usable here
         device : a context for the engine, such as mx.gpu(0); None takes the engine's own
@@ -207,7 +218,8 @@ class HybridBlock(Block):
         strict : refuse operators that the engine cannot compile instead of running them through the fallback
         flags : MXNet's other flags (inline_limit, forward_bulk_size ...) are accepted and kept
 
-        Every call drops traces and programs. Raises HybridizeError HL181 where a child is not a HybridBlock, EngineUnavailable
+        Every call drops traces and programs. Raises HybridizeError HL181 where a child is not a HybridBlock,
+        EngineUnavailable
         where the engine cannot run here.
         """
         self._refuse_other_children()
@@ -215,7 +227,14 @@ class HybridBlock(Block):
             from hybrid_lab import engines
 
             engines.get(engine)
-        chosen = {"engine": engine, "device": device, "static_alloc": static_alloc, "static_shape": static_shape, "strict": strict, **flags}
+        chosen = {
+            "engine": engine,
+            "device": device,
+            "static_alloc": static_alloc,
+            "static_shape": static_shape,
+            "strict": strict,
+            **flags,
+        }
         object.__setattr__(self, "_active", bool(active))
         object.__setattr__(self, "_flags", chosen)
         self._graphs.clear()
@@ -247,10 +266,13 @@ class HybridBlock(Block):
         """Forget traces and programs; a graph that came from a file stays."""
         self._graphs.clear()
 
-    # -- deferred shapes ---------------------------------------------------------------------------------------------------
+    # -- deferred shapes
+    # ---------------------------------------------------------------------------------------------------
 
     def infer_shape(self, *args: Any) -> None:
-        """Set the shapes of this block's parameters for these inputs (arrays). Override it for shapes that a trace cannot find."""
+        """Set the shapes of this block's parameters for these inputs (arrays). Override it for shapes that a trace
+        cannot find.
+        """
         leaves, spec = flatten(args, f"the input of {self.name}")
         self._complete_from(self._graphs.neutral(spec, leaves), leaves)
 
@@ -282,13 +304,15 @@ class HybridBlock(Block):
                 missing.append(parameter.name)
         if missing:
             raise HybridLabError(
-                f"{self.name}: the shapes of {', '.join(missing)} do not follow from the inputs; give them when creating the parameters"
+                f"{self.name}: the shapes of {', '.join(missing)} do not follow from the inputs; "
+                "give them when creating the parameters"
             )
         for parameter in neutral.parameters:
             if parameter._array is None:
                 parameter._finish_deferred_init()
 
-    # -- saving --------------------------------------------------------------------------------------------------------------
+    # -- saving --------------------------------------------------------------------------------------------------
+    # ------------
 
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[str, str]:
         """Write MXNet's two files, `<path>-symbol.json` and `<path>-<epoch>.params`; returns their names.
@@ -299,7 +323,9 @@ class HybridBlock(Block):
 
         neutral = self._graphs.first()
         if neutral is None:
-            raise HybridLabError(f"{self.name} has no graph yet: call net.hybridize() and run it once on data before export()")
+            raise HybridLabError(
+                f"{self.name} has no graph yet: call net.hybridize() and run it once on data before export()"
+            )
         return save_model(path, epoch, neutral)
 
 
@@ -335,7 +361,9 @@ def _inline(neutral: NeutralGraph, inputs: Sequence[Symbol]) -> list[Symbol]:
         if isinstance(node.op, Constant):
             values[node.outputs[0]] = constant(node.op.array)
             continue
-        made = compose(node.op, [values[item] if isinstance(item, Value) else item for item in node.inputs], node.name or None)
+        made = compose(
+            node.op, [values[item] if isinstance(item, Value) else item for item in node.inputs], node.name or None
+        )
         for output, value in zip(node.outputs, made._values, strict=False):
             values[output] = Symbol((value,))
     return [values[value] for value in neutral.graph.outputs]

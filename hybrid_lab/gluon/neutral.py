@@ -52,7 +52,8 @@ class NeutralGraph:
     in_spec, out_spec : structure of the arguments and of the result
     source : "code" (a trace) or "file" (loaded; wins over the code)
     types : (shape, dtype name) of the input tensors at the trace, or None
-    origin : for a graph recorded inside an outer trace, the Values of that trace that it was called on (empty from a file)
+    origin : for a graph recorded inside an outer trace, the Values of that trace that it was called on (empty from a
+    file)
     """
 
     graph: Graph
@@ -80,7 +81,8 @@ def data_names(count: int) -> list[str]:
 def trace_block(block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool) -> NeutralGraph:
     """Run the block's code once on Symbols.
 
-    spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them; (None, None)
+    spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them;
+    (None, None)
     where they are not known
     Raises HybridizeError.
     """
@@ -153,7 +155,9 @@ def _guard(observed: Sequence[tuple[str, Location | None]], types: Sequence[tupl
 def extract_nested(
     trace: tracing.Trace, block: HybridBlock, spec: Spec, inputs: Sequence[Symbol], result: Any, observed: int
 ) -> NeutralGraph | None:
-    """The graph of a nested block, cut out of the trace it was called in; None where it reads tensors that are not its inputs."""
+    """The graph of a nested block, cut out of the trace it was called in; None where it reads tensors that are not
+    its inputs.
+    """
     values = [value for symbol in inputs for value in symbol._values]
     outputs, out_spec = flatten_outputs(result, block)
     graph = extract(values, [leaf._values[0] for leaf in outputs], data_names(len(values)), block.name)

@@ -1,6 +1,7 @@
 """Step boundaries: the places in a running training where a model may be saved or changed by another thread.
 
-Between two `Trainer.step` calls the parameters belong together. Work that comes from another thread - the lab's Save and Reload
+Between two `Trainer.step` calls the parameters belong together. Work that comes from another thread - the lab's Save
+and Reload
 while a cell trains - is handed to the training thread, which runs it at its next boundary.
 """
 
@@ -46,7 +47,9 @@ class StepBoundary:
         self.steps = 0
 
     def passed(self) -> None:
-        """Called at the end of every training step, and when a cell ends: run what waits. Costs nothing when nothing does."""
+        """Called at the end of every training step, and when a cell ends: run what waits. Costs nothing when
+        nothing does.
+        """
         self.steps += 1
         while self._waiting:
             work = self._take()
@@ -67,7 +70,8 @@ class StepBoundary:
     def run(self, action: Callable[[], Any], patience: float = 5.0) -> tuple[Any, str]:
         """Run `action` at the next boundary and return (its result, how it came about).
 
-        "idle": no cell was running; "boundary": between two training steps; "unsynchronized": a cell runs, but no step ended within
+        "idle": no cell was running; "boundary": between two training steps; "unsynchronized": a cell runs, but no
+        step ended within
         `patience` seconds. Raises what `action` raises.
         """
         if not self.busy or threading.current_thread() is threading.main_thread():

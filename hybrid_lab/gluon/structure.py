@@ -43,7 +43,8 @@ def _flatten(item: Any, leaves: list[Any], where: str) -> Spec:
     if isinstance(item, _PLAIN):
         return ("value", type(item).__name__, item)
     raise HybridLabError(
-        f"{where} holds a {type(item).__name__}; a hybridized block takes arrays, numbers, strings, None, and tuples, lists or dicts of them"
+        f"{where} holds a {type(item).__name__}; a hybridized block takes arrays, numbers, "
+        "strings, None, and tuples, lists or dicts of them"
     )
 
 

@@ -34,12 +34,14 @@ def fuse_pointwise(graph: Graph, refusal: Callable[[Node], str | None]) -> Fusio
         if reason is not None:
             result.refused[node] = reason
         space[node] = node.outputs[0].shape if reason is None else node
-    # A path that leaves the space of a node enters a higher level and never returns: nodes of one level and space are convex.
+    # A path that leaves the space of a node enters a higher level and never returns: nodes of one level and space
+    # are convex.
     level: dict[Node, int] = {}
     members: dict[tuple[int, object], list[Node]] = {}
     for node in nodes:
         level[node] = max(
-            (level[value.node] + (space[value.node] != space[node]) for value in node.values_in if value.node in level), default=0
+            (level[value.node] + (space[value.node] != space[node]) for value in node.values_in if value.node in level),
+            default=0,
         )
         if node not in result.refused:
             members.setdefault((level[node], space[node]), []).append(node)

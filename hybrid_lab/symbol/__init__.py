@@ -7,13 +7,41 @@ from typing import Any
 from hybrid_lab.ops.operator import find, registered_names
 from hybrid_lab.ops.surface import make_function
 from hybrid_lab.symbol import nd_calls as _nd_calls
-from hybrid_lab.symbol.surface import contrib, fromjson, linalg, load, load_json, ones, random, zeros, arange, array, full
+from hybrid_lab.symbol.surface import (
+    arange,
+    array,
+    contrib,
+    fromjson,
+    full,
+    linalg,
+    load,
+    load_json,
+    ones,
+    random,
+    zeros,
+)
 from hybrid_lab.symbol.symbol import Group, Symbol, dispatch, var
 
 Variable = var
 _nd_calls.install()
 
-__all__ = ["Group", "Symbol", "Variable", "arange", "array", "contrib", "fromjson", "full", "linalg", "load", "load_json", "ones", "random", "var", "zeros"]
+__all__ = [
+    "Group",
+    "Symbol",
+    "Variable",
+    "arange",
+    "array",
+    "contrib",
+    "fromjson",
+    "full",
+    "linalg",
+    "load",
+    "load_json",
+    "ones",
+    "random",
+    "var",
+    "zeros",
+]
 
 
 def __getattr__(name: str) -> Any:

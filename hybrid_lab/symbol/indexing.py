@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def index_symbol(symbol: Symbol, key: Any) -> Symbol:
-    """`x[i]`, `x[a:b]`, `x[:, None, -1]`. Raises HybridizeError HL132/HL133 for what has no fixed meaning in a graph."""
+    """`x[i]`, `x[a:b]`, `x[:, None, -1]`. Raises HybridizeError HL132/HL133 for what has no fixed meaning in a
+    graph.
+    """
     from hybrid_lab.symbol.symbol import Symbol, compose
 
     if isinstance(key, Symbol):
@@ -77,7 +79,9 @@ def _index_with_ellipsis(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
 
     place = next(index for index, item in enumerate(keys) if item is Ellipsis)
     head, tail = keys[:place], keys[place + 1 :]
-    if any(item is Ellipsis or item is None for item in tail) or any(isinstance(item, slice) and item.step not in (None, 1) for item in tail):
+    if any(item is Ellipsis or item is None for item in tail) or any(
+        isinstance(item, slice) and item.step not in (None, 1) for item in tail
+    ):
         raise tracing.refuse("HL132", tensor=symbol._label)
     result = index_symbol(symbol, head) if head else symbol
     dropped = []

@@ -1,4 +1,6 @@
-"""What `nd.<operator>` does when a Symbol reaches it: recorded in 2.x-style code, refused with HL163 in hybrid_forward."""
+"""What `nd.<operator>` does when a Symbol reaches it: recorded in 2.x-style code, refused with HL163 in
+hybrid_forward.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,15 @@ def dispatch_traced(op: Operator, inputs: Sequence[Any], name: str | None) -> Sy
     return compose(op, inputs, name)
 
 
-
 def create_traced(name: str, arguments: dict[str, Any]) -> Symbol:
     """Hooked into ndarray.creation: nd.ones(...) and the like in 2.x-style code are part of the graph."""
     from hybrid_lab.symbol import surface
 
-    known = {key: value for key, value in arguments.items() if value is not None and key not in ("ctx", "stype", "out", "infer_range")}
+    known = {
+        key: value
+        for key, value in arguments.items()
+        if value is not None and key not in ("ctx", "stype", "out", "infer_range")
+    }
     return getattr(surface, name)(**known)
 
 

@@ -37,7 +37,10 @@ REFUSED_ATTRIBUTES: dict[str, str] = {
 
 def _unpacks(location: Location | None) -> bool:
     """Whether the user's instruction is `a, b = x`."""
-    return location is not None and dis.opname[location.code.co_code[location.lasti]] in ("UNPACK_SEQUENCE", "UNPACK_EX")
+    return location is not None and dis.opname[location.code.co_code[location.lasti]] in (
+        "UNPACK_SEQUENCE",
+        "UNPACK_EX",
+    )
 
 
 class Refusals:

@@ -52,18 +52,30 @@ def full(shape: Any, val: float, dtype: Any = "float32", ctx: Any = None, name: 
 
 
 def arange(
-    start: float, stop: float | None = None, step: float = 1.0, repeat: int = 1, dtype: Any = "float32", ctx: Any = None, name: str | None = None
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    dtype: Any = "float32",
+    ctx: Any = None,
+    name: str | None = None,
 ) -> Symbol:
     """start, start + step, ... below stop, each `repeat` times."""
     if stop is None:
         start, stop = 0, start
-    return compose(get("_arange").bind(start=start, stop=stop, step=step, repeat=repeat, dtype=dtype or "float32"), [], name)
+    return compose(
+        get("_arange").bind(start=start, stop=stop, step=step, repeat=repeat, dtype=dtype or "float32"), [], name
+    )
 
 
 def array(source_array: Any, ctx: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
     """A constant embedded in the graph. MXNet's Symbol has no `array`: a portability note there."""
     if dtype is None:
-        dtype = source_array.dtype if isinstance(source_array, np.ndarray) and source_array.dtype != np.float64 else np.float32
+        dtype = (
+            source_array.dtype
+            if isinstance(source_array, np.ndarray) and source_array.dtype != np.float64
+            else np.float32
+        )
     return constant(np.asarray(getattr(source_array, "_data", source_array), dtype=dtype), name)
 
 

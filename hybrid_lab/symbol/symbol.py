@@ -22,7 +22,8 @@ from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
 class Symbol(Refusals):
     """One or more outputs of a graph under construction.
 
-    Arithmetic, comparison, indexing and the operator methods build the graph further; what needs numbers raises HybridizeError.
+    Arithmetic, comparison, indexing and the operator methods build the graph further; what needs numbers raises
+    HybridizeError.
     """
 
     __slots__ = ("__weakref__", "_values")
@@ -266,11 +267,15 @@ class Symbol(Refusals):
         return len(self._values)
 
     def infer_shape(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
-        """(argument shapes, output shapes, aux shapes) from the shapes of some inputs; raises ShapeError if not all follow."""
+        """(argument shapes, output shapes, aux shapes) from the shapes of some inputs; raises ShapeError if not all
+        follow.
+        """
         arguments, outputs, states = self.infer_shape_partial(*args, **known)
         unknown = [n for n, s in zip(self.list_arguments(), arguments, strict=True) if not is_complete(s)]
         if unknown:
-            raise ShapeError(f"the shapes of {', '.join(unknown)} do not follow from what is given; pass them to infer_shape")
+            raise ShapeError(
+                f"the shapes of {', '.join(unknown)} do not follow from what is given; pass them to infer_shape"
+            )
         return arguments, outputs, states
 
     def infer_shape_partial(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
@@ -386,7 +391,8 @@ def _states(nodes: Sequence[Node]) -> list[Value]:
     return list(found)
 
 
-# -- composing ------------------------------------------------------------------------------------------------------------
+# -- composing
+# ------------------------------------------------------------------------------------------------------------
 
 
 def var(
@@ -473,13 +479,17 @@ def _operand(op: Operator, input_name: str, item: Any, node_name: str) -> Any:
         return input_node(f"{node_name}_{input_name}", role)
     if isinstance(item, Symbol):
         if len(item._values) != 1:
-            raise AttributeSpecError(f"{op.name}: the input {input_name} is a Symbol with {len(item._values)} outputs; pick one with [i]")
+            raise AttributeSpecError(
+                f"{op.name}: the input {input_name} is a Symbol with {len(item._values)} outputs; pick one with [i]"
+            )
         return item._values[0]
     if isinstance(item, (bool, int, float, np.integer, np.floating, np.bool_)):
         return item.item() if isinstance(item, np.generic) else item
     if hasattr(item, "_data") or isinstance(item, np.ndarray):
         raise tracing.refuse("HL164", tensor=input_name, expression=input_name)
-    raise AttributeSpecError(f"{op.name}: the input {input_name} is {type(item).__name__}; a Symbol or a number is needed")
+    raise AttributeSpecError(
+        f"{op.name}: the input {input_name} is {type(item).__name__}; a Symbol or a number is needed"
+    )
 
 
 def _binary(operator: str, hint: str, lhs: Any, rhs: Any) -> Any:
@@ -500,7 +510,9 @@ def constant(array: np.ndarray, name: str | None = None) -> Symbol:
     trace = tracing.current()
     held = np.array(array, copy=True)
     held.flags.writeable = False
-    value = constant_node(held, name=names.current().get(name, "constant"), scope=trace.scope if trace else "", location=capture())
+    value = constant_node(
+        held, name=names.current().get(name, "constant"), scope=trace.scope if trace else "", location=capture()
+    )
     return make_symbol(value.node)
 
 

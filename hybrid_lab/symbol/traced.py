@@ -65,7 +65,9 @@ class TracedArray(Symbol):
 
     def __iter__(self) -> Iterator[Symbol]:
         if len(self._values) > 1:
-            return (TracedArray((v,), (s,), (d,)) for v, s, d in zip(self._values, self._shapes, self._dtypes, strict=True))
+            return (
+                TracedArray((v,), (s,), (d,)) for v, s, d in zip(self._values, self._shapes, self._dtypes, strict=True)
+            )
         return (self[index] for index in range(len(self)))
 
     def __getitem__(self, key: Any) -> Symbol:
@@ -75,13 +77,17 @@ class TracedArray(Symbol):
 
 
 def wrap(trace: tracing.Trace, values: Sequence[Value]) -> Symbol:
-    """What the running code sees for these Values: a TracedArray in 2.x style where all shapes are known, else a Symbol."""
+    """What the running code sees for these Values: a TracedArray in 2.x style where all shapes are known, else a
+    Symbol.
+    """
     if not trace.arrays:
         return Symbol(values)
     types = [_known(trace, value) for value in values]
     if any(item is None for item in types):
         return Symbol(values)
-    return TracedArray(tuple(values), tuple(item[0] for item in types if item), tuple(item[1] for item in types if item))
+    return TracedArray(
+        tuple(values), tuple(item[0] for item in types if item), tuple(item[1] for item in types if item)
+    )
 
 
 def note_types(trace: tracing.Trace, node: Node) -> None:

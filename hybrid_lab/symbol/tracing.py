@@ -89,7 +89,8 @@ class Trace:
                 error.location,
                 block=error.block,
                 tensor=error.tensor,
-                reason=f"The code caught this error and went another way than it does eagerly: {error.code}: {error.message}",
+                reason="The code caught this error and went another way than it does eagerly: "
+                f"{error.code}: {error.message}",
             )
 
 
@@ -119,7 +120,9 @@ def tracing(trace: Trace) -> Iterator[Trace]:
 
 
 def refuse(code: str, tensor: str | None = None, **facts: Any) -> HybridizeError:
-    """The HybridizeError of a rule, with the block of the current trace; noted there, so that swallowing it is found out."""
+    """The HybridizeError of a rule, with the block of the current trace; noted there, so that swallowing it is
+    found out.
+    """
     trace = _local.trace
     error = hybridize_error(code, block=trace.scope if trace else None, tensor=tensor, **facts)
     if trace is not None:

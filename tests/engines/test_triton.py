@@ -1,4 +1,6 @@
-"""The Triton engine in Triton's interpreter: every pointwise record, fusion, broadcasting, tiles, random masks, and compiling for GPUs."""
+"""The Triton engine in Triton's interpreter: every pointwise record, fusion, broadcasting, tiles, random masks, and
+compiling for GPUs.
+"""
 
 import os
 import re
@@ -45,7 +47,9 @@ def one_node(case):
 
 
 POINTWISE = [
-    case for case in CASES if case.op.triton is not None and not is_identity(one_node(case)[2]) and refusal(one_node(case)[2]) is None
+    case
+    for case in CASES
+    if case.op.triton is not None and not is_identity(one_node(case)[2]) and refusal(one_node(case)[2]) is None
 ]
 
 
@@ -104,7 +108,10 @@ def test_another_batch_size_gives_the_same_kernel():
     assert text(2) == text(7)
 
 
-@pytest.mark.parametrize("shape, space", [((3, 1, 5), (3, 4, 5)), ((1,), (2, 3)), ((4, 1, 1, 2), (4, 3, 5, 2)), ((2, 1, 3, 1), (2, 6, 3, 4)), ((), (3,))])
+@pytest.mark.parametrize(
+    "shape, space",
+    [((3, 1, 5), (3, 4, 5)), ((1,), (2, 3)), ((4, 1, 1, 2), (4, 3, 5, 2)), ((2, 1, 3, 1), (2, 6, 3, 4)), ((), (3,))],
+)
 def test_broadcast_index_names_the_right_element(shape, space):
     offsets = np.arange(np.prod(space))
     index = eval(broadcast_index(shape, space), {"offsets": offsets})

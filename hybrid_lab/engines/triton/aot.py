@@ -43,9 +43,16 @@ def compile_for(sources: Sequence[KernelSource], target: str) -> list[Binary]:
     """Compile each kernel for `target`. Raises EngineError for an unknown target or a kernel that does not compile."""
     if target not in TARGETS:
         raise EngineError(f"there is no target {target!r}; the targets are {', '.join(TARGETS)}")
-    requests = [{"name": source.name, "text": source.text, "signature": source.signature, "target": target} for source in sources]
-    environment = {key: value for key, value in os.environ.items() if key not in ("TRITON_INTERPRET", "HYBRID_LAB_TRITON")}
-    environment["PYTHONPATH"] = os.pathsep.join(item for item in (_package_parent(), environment.get("PYTHONPATH", "")) if item)
+    requests = [
+        {"name": source.name, "text": source.text, "signature": source.signature, "target": target}
+        for source in sources
+    ]
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("TRITON_INTERPRET", "HYBRID_LAB_TRITON")
+    }
+    environment["PYTHONPATH"] = os.pathsep.join(
+        item for item in (_package_parent(), environment.get("PYTHONPATH", "")) if item
+    )
     done = subprocess.run(
         [sys.executable, "-m", "hybrid_lab.engines.triton.aot"],
         input=json.dumps(requests),

@@ -14,7 +14,9 @@ INTERPRET = "interpret"
 
 @dataclass(frozen=True)
 class Device:
-    """name : for people, "gfx1100", "sm90" or "the interpreter"; torch : torch's name of it; interpreted : no GPU at all"""
+    """name : for people, "gfx1100", "sm90" or "the interpreter"; torch : torch's name of it; interpreted : no GPU
+    at all
+    """
 
     name: str
     torch: str
@@ -27,10 +29,13 @@ def interpreting() -> bool:
 
 
 def missing() -> str | None:
-    """What is missing, with the next step; None where kernels can run. Imports torch only where a GPU's driver is seen."""
+    """What is missing, with the next step; None where kernels can run. Imports torch only where a GPU's driver is
+    seen.
+    """
     for module in ("triton", "torch"):
         if importlib.util.find_spec(module) is None:
-            return f"{module} is not installed; pip install hybrid-lab[cuda] for NVIDIA, hybrid-lab[rocm] with the documented index for AMD"
+            extras = "hybrid-lab[cuda] for NVIDIA, hybrid-lab[rocm] with the documented index for AMD"
+            return f"{module} is not installed; pip install {extras}"
     if interpreting():
         return None
     if not _driver_seen():
@@ -51,7 +56,10 @@ def _gpu_problem() -> str | None:
 
     if not torch.cuda.is_available():
         build = "ROCm" if torch.version.hip else "CUDA" if torch.version.cuda else "CPU"
-        return f"torch {torch.__version__} ({build} build) reaches no GPU; install the torch build for this GPU and check its driver"
+        return (
+            f"torch {torch.__version__} ({build} build) reaches no GPU; install the torch build for this GPU and check "
+            "its driver"
+        )
     if not any(shutil.which(name) for name in (os.environ.get("CC", "cc"), "gcc", "clang")):
         return "Triton builds a small helper at first use and finds no C compiler; install gcc or clang, or set CC"
     return None

@@ -79,7 +79,9 @@ class TritonEngine(Engine):
         report = Report(self.name, graph.name)
         for group, source in zip(fusion.groups, sources, strict=True):
             names = [node.op.name for node in group.nodes]
-            region = RegionReport(f"kernel {source.name}", names, len(group.inputs), len(group.outputs), group.bytes_in, group.bytes_out)
+            region = RegionReport(
+                f"kernel {source.name}", names, len(group.inputs), len(group.outputs), group.bytes_in, group.bytes_out
+            )
             report.regions.append(region)
         inside = sum(len(group.nodes) for group in fusion.groups)
         report.operators = {self.name: inside, "numpy": len(graph.operators) - inside}
@@ -90,7 +92,8 @@ class TritonEngine(Engine):
         if strict and refused:
             lines = [f"  {node.op.name}: {reason}   # {format_origin(node)}" for node, reason in refused.items()]
             raise EngineError(
-                f"{len(refused)} operators have no Triton kernel, and strict=True allows no other engine:\n" + "\n".join(lines)
+                f"{len(refused)} operators have no Triton kernel, and strict=True allows no other engine:\n"
+                + "\n".join(lines)
             )
         by_group = dict(zip(fusion.groups, sources, strict=True))
         contracted = contract(graph, fusion.groups, lambda group: KernelOperator(group, by_group[group]))

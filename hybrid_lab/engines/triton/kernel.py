@@ -15,7 +15,8 @@ import numpy as np
 from hybrid_lab.engines.triton.availability import device
 from hybrid_lab.engines.triton.source import KernelSource
 
-#: Elements per program on a GPU, and at most in the interpreter, where a program takes milliseconds however large it is.
+#: Elements per program on a GPU, and at most in the interpreter, where a program takes milliseconds however large
+#: it is.
 GPU_BLOCK, INTERPRETER_BLOCK = 1024, 65536
 
 
@@ -50,7 +51,9 @@ class Kernel:
             self._function[grid](*tensors, *targets, *numbers, source.elements, BLOCK=self.block)
             return
         tensors = [tensor.to(where.torch) for tensor in tensors]
-        targets = [torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, device=where.torch) for array in outputs]
+        targets = [
+            torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, device=where.torch) for array in outputs
+        ]
         self._function[grid](*tensors, *targets, *numbers, source.elements, BLOCK=self.block)
         for array, target in zip(outputs, targets, strict=True):
             torch.from_numpy(array).copy_(target)

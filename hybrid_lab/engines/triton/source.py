@@ -77,7 +77,11 @@ class KernelSource:
         arguments = re.search(rf"def {self.name}\((.*?)\):", self.text, re.DOTALL)
         assert arguments is not None
         names = [item.split(":")[0].strip() for item in arguments[1].split(",")]
-        types = [POINTERS[value.dtype.name] for value in (*self.inputs, *self.outputs)] + ["i64"] * bool(self.draws) + ["i64"] * len(self.draws)
+        types = (
+            [POINTERS[value.dtype.name] for value in (*self.inputs, *self.outputs)]
+            + ["i64"] * bool(self.draws)
+            + ["i64"] * len(self.draws)
+        )
         return dict(zip(names, [*types, "i32", "constexpr"], strict=True))
 
 
@@ -114,7 +118,9 @@ class _Writer:
         self.taken = {"n", "BLOCK", "offsets", "inside", "seed", "tl", "triton"}
         self.body: list[tuple[str, str]] = []
         self.draws: list[int] = []
-        constants = dict.fromkeys(value for node in group.nodes for value in node.values_in if isinstance(value.node.op, Constant))
+        constants = dict.fromkeys(
+            value for node in group.nodes for value in node.values_in if isinstance(value.node.op, Constant)
+        )
         shape_only = {
             value
             for node in group.nodes
@@ -139,21 +145,33 @@ class _Writer:
             pointer = f"out{index}_ptr" if len(self.group.outputs) > 1 else "out_ptr"
             arguments.append(pointer)
             self.body.append((f"tl.store({pointer} + offsets, {self.names[value]}, mask=inside)", ""))
-        arguments += ["seed"] * bool(self.draws) + [f"draw{number}" for number in self.draws] + ["n", "BLOCK: tl.constexpr"]
+        arguments += (
+            ["seed"] * bool(self.draws) + [f"draw{number}" for number in self.draws] + ["n", "BLOCK: tl.constexpr"]
+        )
         name = kernel_name(self.group.nodes)
         width = min(max(len(text) for text, _ in self.body), 72)
         lines = [f"    {text:<{width}}  # {comment}" if comment else f"    {text}" for text, comment in self.body]
-        head = ["import triton", "import triton.language as tl", *(PHILOX.splitlines() if self.draws else []), "", "", "@triton.jit"]
+        head = [
+            "import triton",
+            "import triton.language as tl",
+            *(PHILOX.splitlines() if self.draws else []),
+            "",
+            "",
+            "@triton.jit",
+        ]
         head += [f"def {name}({', '.join(arguments)}):", f'    """{self._summary()}"""']
         head += ["    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "    inside = offsets < n"]
         elements = 1
         for size in self.shape:
             elements *= size
-        return KernelSource(name, "\n".join(head + lines) + "\n", self.inputs, self.group.outputs, tuple(self.draws), elements)
+        return KernelSource(
+            name, "\n".join(head + lines) + "\n", self.inputs, self.group.outputs, tuple(self.draws), elements
+        )
 
     def _summary(self) -> str:
         count = len(self.group.nodes)
-        return f"{count} operator{'s' if count > 1 else ''} over {format_type(self.shape, self.group.nodes[-1].outputs[0].dtype)}."
+        space = format_type(self.shape, self.group.nodes[-1].outputs[0].dtype)
+        return f"{count} operator{'s' if count > 1 else ''} over {space}."
 
     def _name(self, value: Value, wanted: str) -> str:
         name = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_").lower() or "x"
@@ -177,7 +195,10 @@ class _Writer:
     def _compute(self, node: Node) -> None:
         value = node.outputs[0]
         dtype = value.dtype if value.dtype.kind != "b" else next((item.dtype for item in node.values_in), value.dtype)
-        operands = [self.names[item] if isinstance(item, Value) and item in self.names else _literal(item, dtype) for item in node.inputs]
+        operands = [
+            self.names[item] if isinstance(item, Value) and item in self.names else _literal(item, dtype)
+            for item in node.inputs
+        ]
         keywords = {}
         if node.op.random:
             draw = node.draw or 0
