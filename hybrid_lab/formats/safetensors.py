@@ -193,7 +193,7 @@ def _little(array: np.ndarray) -> np.ndarray:
 
 
 def _bytes(array: np.ndarray) -> memoryview | bytes:
-    return memoryview(array.reshape(-1).view(np.uint8)) if array.size else b""
+    return array.reshape(-1).view(np.uint8).data if array.size else b""
 
 
 @dataclass(frozen=True, slots=True)

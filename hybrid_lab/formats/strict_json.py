@@ -53,7 +53,7 @@ def parse(data: bytes | memoryview, *, path: str | PathLike[str] | None = None, 
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate cannot be written back
     except UnicodeError as error:
-        raise ArchiveError(f"not UTF-8 text: {error.reason}", path=path, member=member) from None
+        raise ArchiveError(f"not UTF-8 text: {str(error)[-80:]}", path=path, member=member) from None
     except json.JSONDecodeError as error:
         raise ArchiveError(
             f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}", path=path, member=member

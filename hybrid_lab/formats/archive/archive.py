@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,7 @@ class Archive:
         """Tensors `<member>:in0`, `<member>:out0`."""
         return self._arrays(layout.EXAMPLE_ARRAYS) if layout.EXAMPLE_ARRAYS in self.container else {}
 
-    def example_differences(self, members: Mapping[str, Any] | None = None) -> list[str]:
+    def example_differences(self, members: Iterable[str] | None = None) -> list[str]:
         """What the stored examples say against the graphs and weights of this file."""
         found = []
         for member in members if members is not None else self.graphs:

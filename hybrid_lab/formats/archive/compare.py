@@ -164,12 +164,13 @@ def _match_parameter(found: Match, place: str, record: ParameterRecord, paramete
         return
     found.parameters[record.id] = parameter
     fits = True
-    if _merge(parameter.partial_shape, record.shape) is None and None not in (parameter.partial_shape, record.shape):
+    ours, theirs = parameter.partial_shape, record.shape
+    if ours is not None and theirs is not None and _merge(ours, theirs) is None:
         found.differences.append(f"shape: {place} is {record.shape} in the file, {parameter.shape} in the model")
         fits = False
     if np.dtype(parameter.dtype).name != record.dtype:
-        ours = np.dtype(parameter.dtype).name
-        found.differences.append(f"dtype: {place} is {record.dtype} in the file, {ours} in the model")
+        kind = np.dtype(parameter.dtype).name
+        found.differences.append(f"dtype: {place} is {record.dtype} in the file, {kind} in the model")
         fits = False
     if record.state != "initialized":
         if parameter._data is not None:

@@ -58,8 +58,8 @@ class Examples:
         for neutral in nested:
             # From a file, where the outer graph's values are not known any more, or where the outer one could not run.
             if id(neutral) not in self.inputs:
-                for inputs in self._candidates(neutral, NESTED_LIMIT):
-                    self.inputs[id(neutral)] = inputs
+                for small in self._candidates(neutral, NESTED_LIMIT):
+                    self.inputs[id(neutral)] = small
                     break
         for member, neutral in members.items():
             inputs = self.inputs.get(id(neutral))
@@ -171,7 +171,7 @@ def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def _numbered(member: str, kind: str, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    found = []
+    found: list[np.ndarray] = []
     while f"{member}:{kind}{len(found)}" in tensors:
         found.append(tensors[f"{member}:{kind}{len(found)}"])
     return found

@@ -34,6 +34,8 @@ class ArchivedBlock(SymbolBlock):
     Children are attributes and stand in `_children`, as in the model that was saved.
     """
 
+    _archived_class: str
+
     def __init__(self, prefix: str, class_name: str) -> None:
         HybridBlock.__init__(self, prefix=prefix)
         object.__setattr__(self, "_archived_class", class_name)
@@ -57,6 +59,9 @@ class BlockStub(Block):
     A plain Block's forward is Python code, which an archive does not hold; a HybridBlock that was never called has no
     graph.
     """
+
+    _archived_class: str
+    _reason: str
 
     def __init__(self, prefix: str, class_name: str, reason: str, forward: str | None = None) -> None:
         super().__init__(prefix=prefix)

@@ -12,6 +12,7 @@ import numpy as np
 
 from hybrid_lab import _version, autograd
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
+from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.structure import flatten
@@ -27,7 +28,7 @@ from .examples import Examples
 from .traces import passing, trace_called
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon import Block, HybridBlock, Trainer
+    from hybrid_lab.gluon import Block, Trainer
 
 
 def save_cached_graphs(
@@ -164,8 +165,8 @@ def _call(net: Block, inputs: Any, blocks: Sequence[HybridBlock]) -> dict[int, S
     given: dict[int, Sequence[np.ndarray]] = {}
     _complete(net, arguments)
 
-    def note(block: HybridBlock, args: tuple[Any, ...]) -> None:
-        if tracing.current() is None:
+    def note(block: Block, args: tuple[Any, ...]) -> None:
+        if isinstance(block, HybridBlock) and tracing.current() is None:
             leaves, spec = flatten(args, f"the input of {block.name}")
             if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
                 given[id(block._graphs.neutral(spec, leaves))] = [leaf.asnumpy() for leaf in leaves]

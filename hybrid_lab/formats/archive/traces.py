@@ -60,7 +60,8 @@ def trace_called(blocks: list[HybridBlock]) -> list[str]:
         cache = block._graphs
         if not block._active and not cache.graphs() and cache.called is not None:
             try:
-                trace(block, *cache.called, False)
+                spec, types = cache.called
+                trace(block, spec, types, False)
             except (HybridLabError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
                 problems.append(f"{block.name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
     return problems

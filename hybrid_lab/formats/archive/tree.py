@@ -133,7 +133,7 @@ def _describe_block(block: Block, number: int, path: str) -> BlockRecord:
         record.layer, record.config = record.class_name, config
     if kind == "plain" and record.layer is None:
         record.forward = getattr(block, "_archived_forward", None) or forward_digest(type(block))
-    if kind != "plain":
+    if isinstance(block, HybridBlock):
         record.active = bool(block._active)
         record.flags = {str(key): value for key, value in block._flags.items() if _is_data(value)}
     return record

@@ -52,7 +52,7 @@ def shape_classes(graph: Graph) -> dict[Value, Any]:
 
 
 def _keys(node: Node, classes: dict[Value, Any], number: Any) -> list[Any]:
-    op = node.op
+    op: Any = node.op
     if isinstance(op, Input):
         shape = node.outputs[0].shape
         complete = shape is not None and None not in shape

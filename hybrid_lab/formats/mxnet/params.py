@@ -164,7 +164,8 @@ def _read_sparse(cursor: _Cursor, storage: int, dense_limit: int) -> np.ndarray 
         dense[indices[0]] = values
     else:
         pointers, columns = indices
-        rows = np.repeat(np.arange(shape[0]), np.diff(pointers.astype(np.int64)))
+        ends = pointers.astype(np.int64)
+        rows = np.repeat(np.arange(shape[0]), ends[1:] - ends[:-1])
         dense[rows, columns] = values
     return dense
 
@@ -277,7 +278,7 @@ def _chunks(arrays: Sequence[tuple[str | None, np.ndarray | None]], np_shape: bo
         )  # device: cpu(0), as MXNet writes arrays from any device
         contiguous = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         if contiguous.size:
-            yield memoryview(contiguous.reshape(-1).view(np.uint8))
+            yield contiguous.reshape(-1).view(np.uint8).data
     names = [name.encode("utf-8") for name, _ in arrays if name is not None]
     yield struct.pack("<Q", len(names))
     for name in names:
@@ -297,7 +298,7 @@ def write_params(
     Raises ArchiveError for an element type or shape the format does not have; nothing is written then.
     """
     pairs = list(arrays.items()) if isinstance(arrays, Mapping) else [(None, array) for array in arrays]
-    where = None if hasattr(path, "write") else fspath(path)
+    where = fspath(path) if isinstance(path, (str, PathLike)) else None
     for index, (name, array) in enumerate(pairs):
         member = f"array {index}" if name is None else name
         if array is None:
@@ -315,8 +316,8 @@ def write_params(
             )
         if array.ndim > MAX_NDIM:
             raise ArchiveError(f"{array.ndim} dimensions, MXNet has at most {MAX_NDIM}", path=where, member=member)
-    if where is None:
+    if isinstance(path, (str, PathLike)):
+        with atomic_write(path) as file:
+            file.writelines(_chunks(pairs, np_shape))
+    else:
         path.writelines(_chunks(pairs, np_shape))
-        return
-    with atomic_write(where) as file:
-        file.writelines(_chunks(pairs, np_shape))
