@@ -113,7 +113,8 @@ def test_static_alloc_allocates_only_outputs(golden):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak - before <= y._data.nbytes + 4096  # the output, and Python objects of the call
+    # Beside the output only Python objects and NumPy's small iteration buffers; the smallest layer has 64 KiB.
+    assert peak - before <= y._data.nbytes + 12288
 
 
 def test_outputs_stay_what_they_were(golden):

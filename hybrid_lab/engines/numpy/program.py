@@ -23,8 +23,10 @@ from hybrid_lab.ops.pointwise import Binary, Unary, scalar_as
 from hybrid_lab.ops.run import run_kernel
 
 _serial = itertools.count()
+#: Elements of NumPy's iteration buffers while a static_alloc program runs; its default is 8192.
+_BUFFER_ELEMENTS = 512
 #: Names the program uses itself, so that no operator's kernel is called the same.
-_RESERVED = ("idle", "acquire", "release", "explain", "inputs", "rng", "lease", "scratch", "error", "program")
+_RESERVED = ("idle", "acquire", "release", "explain", "inputs", "rng", "lease", "scratch", "error", "program", "before")
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,12 @@ class _Writer:
 
     def _compile(self, results: list[str]) -> Compiled:
         inputs = ", ".join(self.names[value] for value in self.plan.graph.inputs)
-        head = ["def program(inputs, rng):", "    try:"]
+        head = ["def program(inputs, rng):"]
+        if self.static_alloc:
+            # NumPy's iterators set aside a buffer of this many elements per operand, whether they need it or not.
+            self.bound["setbufsize"] = np.setbufsize
+            head.append(f"    before = setbufsize({_BUFFER_ELEMENTS})")
+        head.append("    try:")
         if inputs:
             head.append(f"        {inputs}, = inputs")
         tail = []
@@ -113,6 +120,8 @@ class _Writer:
             tail.append("        release(lease)")
         tail.append(f"        return [{', '.join(results)}]")
         tail += ["    except Exception as error:", "        explain(error)", "        raise"]
+        if self.static_alloc:
+            tail += ["    finally:", "        setbufsize(before)"]
         body = [f"        {line}" for line in self.lines]
         file = f"<program {next(_serial)} {self.plan.graph.name}".rstrip() + ">"
         at_line = {number + len(head) + 1: node for number, node in self.line_nodes.items()}
