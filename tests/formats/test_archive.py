@@ -397,6 +397,35 @@ def test_shared_parameters_and_constants(tmp_path):
     assert np.array_equal(other(mx.nd.ones((1, 3))).asnumpy(), y.asnumpy())
 
 
+def test_any_name_of_a_child(tmp_path):
+    class Odd(gluon.Block):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            for name in ("a.b", "a/b", "größe", "__root__", "..", "0", "a b"):
+                self.register_child(nn.Dense(2, in_units=2), name)
+
+        def forward(self, x):
+            for child in self._children.values():
+                x = child(x)
+            return x
+
+    net = Odd()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    y = net(mx.nd.ones((1, 2)))
+    path = net.save(tmp_path / "odd")
+    assert {name for name in zipfile.ZipFile(path).namelist() if "graphs/" in name} >= {
+        "graphs/a%2Eb.json",
+        "graphs/a%2Fb.json",
+        "graphs/gr%C3%B6%C3%9Fe.json",
+        "graphs/%5F_root__.json",
+    }
+    loaded, other = gluon.load(path), Odd()
+    assert list(loaded._children) == list(net._children)
+    other.load(path)
+    assert np.array_equal(other(mx.nd.ones((1, 2))).asnumpy(), y.asnumpy())
+
+
 def test_part_of_a_file_and_moved_blocks(net, saved):
     body = rfc_model.Body(nn.Dense(6))
     body.load(saved, subtree="body")

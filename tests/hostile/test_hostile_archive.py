@@ -191,6 +191,20 @@ def test_names_in_the_file_are_never_imported_or_called(good, tmp_path):
     assert os.listdir(tmp_path) == ["names.hlab"]
 
 
+def test_flags_and_functions_of_a_file_are_checked(good, tmp_path):
+    def edit(data):
+        data["blocks"][0]["flags"] = {"engine": ["x"], "static_alloc": "yes", "device": "gpu(0)", "note": 1}
+        data["blocks"][1].update({"layer": "Lambda", "config": {"function": "save"}})
+        data["blocks"][3].update({"layer": "HybridLambda", "config": {"function": "__import__"}})
+
+    path = tmp_path / "flags.hlab"
+    path.write_bytes(rewritten(good, tree(edit)))
+    net = gluon.load(path)
+    assert net._flags == {"note": 1}
+    assert type(net[0]).__name__ == type(net[1]).__name__ == "ArchivedBlock"
+    assert net(mx.nd.ones((1, 2))).shape == (1, 2)
+
+
 def test_attribute_names_do_not_replace_methods(good, tmp_path):
     def edit(data):
         data["blocks"][0]["children"] = [["forward", 1], ["__class__", 3]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,17 +19,22 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon import Block, Parameter
 
 
+HINT_LIMIT = 500
+"""Names among which a near one is looked for."""
+
+
 @dataclass
 class Match:
     """What belongs together.
 
     blocks : (model path, record, live block) of every place that is in both, parents first
-    parameters : file id -> live parameter; loadable : those whose values fit
+    parameters : file id -> live parameter; ids : id() of a live parameter -> file id; loadable : whose values fit
     differences : one line each; notes : what is worth knowing and no obstacle
     """
 
     blocks: list[tuple[str, BlockRecord, Block]] = field(default_factory=list)
     parameters: dict[str, Parameter] = field(default_factory=dict)
+    ids: dict[int, str] = field(default_factory=dict)
     loadable: set[str] = field(default_factory=set)
     differences: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -158,8 +163,8 @@ def _match_parameter(found: Match, place: str, record: ParameterRecord, paramete
     if known is not None:
         found.differences.append(f"sharing: {place} and {record.id} are one parameter in the file, two in the model")
         return
-    other = next((key for key, owner in found.parameters.items() if owner is parameter), None)
-    if other is not None:
+    other = found.ids.setdefault(id(parameter), record.id)
+    if other != record.id:
         found.differences.append(f"sharing: {place} and {other} are one parameter in the model, two in the file")
         return
     found.parameters[record.id] = parameter
@@ -187,6 +192,7 @@ def _shown(path: str) -> str:
     return path or "the model itself"
 
 
-def _near(name: str, others: Iterable[Any], says: str) -> str:
-    near = difflib.get_close_matches(name, [str(other) for other in others], n=1, cutoff=0.5)
+def _near(name: str, others: Iterable[str], says: str) -> str:
+    others = list(others)[:HINT_LIMIT]
+    near = difflib.get_close_matches(name, others, n=1, cutoff=0.5)
     return f"; {says} {near[0]}" if near else ""

@@ -188,6 +188,8 @@ def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:
     labels: dict[Any, str] = {value.node: f"input {index}" for index, value in enumerate(graph.inputs[:num_data])}
     labels |= {value.node: key for value, key in zip(graph.inputs[num_data:], owners, strict=True)}
     lines: list[str] = []
+    # A graph cut out of an outer trace counts its draws from its own first one.
+    first = min((node.draw for node in graph.nodes if node.draw is not None), default=0)
     for node in in_order_of_use(graph):
         if isinstance(node.op, Input):
             continue
@@ -200,7 +202,7 @@ def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:
             for item in node.inputs
         ]
         labels[node] = f"%{len(lines)}"
-        draw = "" if node.draw is None else f" draw {node.draw}"
+        draw = "" if node.draw is None else f" draw {node.draw - first}"
         lines.append(f"%{len(lines)} = {node.op!r} of ({', '.join(inputs)}){draw}")
     outputs = [labels[value.node] + (f":{value.index}" if value.index else "") for value in graph.outputs]
     return [*lines, f"return {', '.join(outputs)}"]

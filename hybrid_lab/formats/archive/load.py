@@ -185,8 +185,7 @@ class _Loading:
             return None
         if live.out_spec != saved.out_spec:
             return f"the model returns {describe(live.out_spec)}, the file's graph {describe(saved.out_spec)}"
-        names = {id(parameter): key for key, parameter in self.match.parameters.items()}
-        owners = [names.get(id(parameter), parameter.name) for parameter in live.parameters]
+        owners = [self.match.ids.get(id(parameter), parameter.name) for parameter in live.parameters]
         ours = graphs.listing(live.graph, live.num_data, owners)
         return graphs.first_difference(ours, graphs.listing(saved.graph, saved.num_data, saved.parameters))
 

@@ -15,6 +15,7 @@ from hybrid_lab.gluon.parameter import Constant, Parameter
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ops.operator import find
 
 from . import layout
 from .archive import Archive
@@ -22,6 +23,16 @@ from .tree import BlockRecord, ParameterRecord
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.parameter_dict import ParameterDict
+
+
+_PLAIN = (bool, int, float, str, type(None))
+_FLAG_TYPES: dict[str, Any] = {
+    "engine": (str, type(None)),
+    "device": type(None),
+    "static_alloc": bool,
+    "static_shape": bool,
+    "strict": bool,
+}
 
 
 class MissingCodeError(HybridLabError, NotImplementedError):
@@ -149,8 +160,9 @@ class _Builder:
     def _make(self, record: BlockRecord, hybrid_parent: bool) -> Block:
         if record.layer is not None and record.config is not None:
             try:
+                _check_function(record.config)
                 return registry.build(record.layer, record.config, record.prefix)
-            except (HybridLabError, TypeError, ValueError) as error:
+            except (HybridLabError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
                 logger.warning(f"{record.path or record.class_name}: {record.layer} was not made again: {error}")
         if record.graphs:
             return ArchivedBlock(record.prefix, record.class_name)
@@ -169,7 +181,7 @@ class _Builder:
 
     def _hybridize(self, block: HybridBlock, record: BlockRecord) -> None:
         object.__setattr__(block, "_active", True)
-        flags = dict(record.flags)
+        flags = {key: value for key, value in record.flags.items() if isinstance(value, _FLAG_TYPES.get(key, _PLAIN))}
         engine = flags.get("engine")
         if engine is not None:
             from hybrid_lab import engines
@@ -237,6 +249,13 @@ class _Builder:
     def _share(params: ParameterDict, parameter: Parameter) -> None:
         params._params[parameter.name] = parameter
         parameter.registered = True
+
+
+def _check_function(config: dict[str, Any]) -> None:
+    """Lambda layers name a function: from a file only an operator will do."""
+    name = config.get("function")
+    if name is not None and (not isinstance(name, str) or find(name) is None):
+        raise HybridLabError(f"there is no operator {str(name)[:60]!r}")
 
 
 def _fits(block: Block, record: BlockRecord) -> bool:
