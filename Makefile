@@ -69,13 +69,13 @@ $(STAMPS)/build: $(STAMPS)/node_modules $(FRONT_END)
 build: $(STAMPS)/build
 
 $(STAMPS)/torch: $(STAMPS)/venv
-	@$(PY) -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)" || $(PIP) install -q $(TORCH_ARGS) "$(TORCH)"
+	@$(PY) -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)" || $(PIP) install -q --no-compile $(TORCH_ARGS) "$(TORCH)"
 	@touch $@
 
 # An editable install. pip copies the built extension; the link afterwards makes a rebuild show in JupyterLab at once.
 $(STAMPS)/install: pyproject.toml hybrid_lab/_version.py hybrid_lab/lab/install.json hybrid_lab/lab/jupyter_server_config.json $(STAMPS)/torch | $(STAMPS)/build
 	@if [ -L $(SHARE) ]; then rm $(SHARE); fi
-	SKIP_JUPYTER_BUILDER=1 $(PIP) install -q --no-build-isolation -e ".[lab,cpu,notebooks,test]"
+	SKIP_JUPYTER_BUILDER=1 $(PIP) install -q --no-compile --no-build-isolation -e ".[lab,cpu,notebooks,test]"
 	@rm -rf $(SHARE) && mkdir -p $(dir $(SHARE)) && ln -s $(CURDIR)/hybrid_lab/labextension $(SHARE)
 	@touch $@
 

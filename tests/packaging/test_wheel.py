@@ -52,7 +52,7 @@ class Environment:
         dropped = ("PYTHON", "JUPYTER", "VIRTUAL_ENV", "HYBRID_LAB", "IPYTHON")
         self.variables = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         # pip's own settings (an index, a certificate) may lie in the real home; everything else starts clean.
-        self.run([self.bin / "python", "-m", "pip", "install", "-q", f"{wheel}[lab,cpu,notebooks]"])
+        self.run([self.bin / "python", "-m", "pip", "install", "-q", "--no-compile", f"{wheel}[lab,cpu,notebooks]"])
         # Only the environment's commands: no node, no compiler.
         self.variables |= {"HOME": str(self.home), "PATH": str(self.bin)}
 
