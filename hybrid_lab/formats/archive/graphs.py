@@ -54,11 +54,12 @@ class SavedGraph:
     def num_data(self) -> int:
         return len(self.graph.inputs) - len(self.parameters)
 
-    def attach(self, parameters: Mapping[str, Parameter]) -> NeutralGraph:
-        """The graph on live parameters, by id, as a graph that wins over the code."""
+    def attach(self, parameters: Mapping[str, Parameter], name: str) -> NeutralGraph:
+        """The graph of the block `name` on live parameters, by id, as a graph that wins over the code."""
+        graph = Graph(self.graph.inputs, self.graph.outputs, draws=self.graph.draws, name=name)
         owners = tuple(parameters[key] for key in self.parameters)
         origin = () if self.nested else None
-        return NeutralGraph(self.graph, self.in_spec, self.out_spec, owners, self.guard, "file", self.types, origin)
+        return NeutralGraph(graph, self.in_spec, self.out_spec, owners, self.guard, "file", self.types, origin)
 
 
 def write(

@@ -153,7 +153,7 @@ class _Loading:
                         f"graph: {place or block.name} reads {names}, which the model does not have"
                     )
                 else:
-                    found.setdefault(id(block), []).append(saved.attach(self.match.parameters))
+                    found.setdefault(id(block), []).append(saved.attach(self.match.parameters, block.name))
         return found
 
     # -- graphs='code' ---------------------------------------------------------------------------------------------

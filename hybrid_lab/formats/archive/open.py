@@ -201,7 +201,8 @@ class _Builder:
                 for member in members:
                     for key in self.archive.graphs[member].parameters:
                         self._parameter(key)
-                block._graphs.pin([self.archive.graphs[member].attach(self.parameters) for member in members])
+                saved = [self.archive.graphs[member] for member in members]
+                block._graphs.pin([graph.attach(self.parameters, block.name) for graph in saved])
 
     # -- parameters ------------------------------------------------------------------------------------------------
 
