@@ -15,6 +15,7 @@ import numpy as np
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
+from hybrid_lab.gluon.code import code_of
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, unflatten
 from hybrid_lab.graph.specialize import specialize
@@ -31,6 +32,9 @@ _modes = tape.state
 
 #: How many programs of one graph are kept before the oldest goes.
 MAX_PROGRAMS = 64
+
+#: Every cache that ever got a graph and is alive: the lab looks here for graphs of code that has changed.
+traced: weakref.WeakSet[GraphCache] = weakref.WeakSet()
 
 
 def _below(block: Block) -> Iterator[Block]:
@@ -66,6 +70,7 @@ class GraphCache:
         self.programs: dict[Any, Program] = {}
         self.compilations: list[Compilation] = []
         self.called: tuple[Spec, tuple[Any, ...]] | None = None
+        self.code: tuple[Any, ...] | None = None
         self.failure: HybridizeError | None = None
         self._reported = False
         self._warned: set[Any] = set()
@@ -91,6 +96,7 @@ class GraphCache:
                 logger.warning(f"{self._block.name}: a child was replaced; the code runs again, not the loaded graph")
                 self.pinned = {}
             self.variants.clear()
+            self.code = None
             self.failure = None
             self._reported = False
             self.forget_programs()
@@ -114,9 +120,17 @@ class GraphCache:
         return spec in self.variants or any(neutral.in_spec == spec for neutral in self.pinned.values())
 
     def note(self, neutral: NeutralGraph) -> None:
-        """Keep a graph that a trace of an outer block recorded on the way."""
+        """Keep a graph that was traced from this block's code."""
         with self._lock:
+            if self.code is None:
+                self.code = code_of(type(self._block))
+                traced.add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
+
+    @property
+    def stale(self) -> bool:
+        """Whether the code that the graphs were traced from has changed since, as %autoreload does it."""
+        return self.code is not None and self.code != code_of(type(self._block))
 
     def pin(self, graphs: Sequence[NeutralGraph]) -> None:
         """Let these graphs win over the code, in eager and hybrid calls. An empty sequence gives the code back its
@@ -165,7 +179,7 @@ class GraphCache:
             self.failure = error
             raise
         self.failure = None
-        self.variants.setdefault(spec, []).append(found)
+        self.note(found)
         for what, place in found.guard.places:
             if (what, place) in self._warned:
                 continue

@@ -150,10 +150,10 @@ class HybridBlock(Block):
         leaves = _distinct(leaves)
         observed = len(trace.observed)
         result = run_traced(self, trace, unflatten(spec, iter(leaves)), self._path_in(trace))
-        if leaves and not self._graphs.has(spec):
+        if leaves and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
             found = extract_nested(trace, self, spec, leaves, result, observed)
             if found is not None:
-                self._graphs.note(found)
+                trace.nested[id(self), spec] = self, found
         self._note_traced_outputs(trace, result)
         return rewrap(trace, result)
 

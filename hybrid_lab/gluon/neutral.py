@@ -78,13 +78,14 @@ def data_names(count: int) -> list[str]:
     return ["data"] if count == 1 else [f"data{index}" for index in range(count)]
 
 
-def trace_block(block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool) -> NeutralGraph:
+def trace_block(
+    block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool, keep: bool = True
+) -> NeutralGraph:
     """Run the block's code once on Symbols.
 
     spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them;
-    (None, None)
-    where they are not known
-    Raises HybridizeError.
+    (None, None) where they are not known; keep : let the HybridBlocks called on the way keep their graphs
+    Raises HybridizeError; then no graph is kept anywhere.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
     trace = tracing.Trace(training=training)
@@ -100,6 +101,8 @@ def trace_block(block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
     guard = _guard(trace.observed, types, training)
     known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types if shape is not None)
+    for nested, found in trace.nested.values() if keep else ():
+        nested._graphs.note(found)
     return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), guard, types=known)
 
 

@@ -1,16 +1,26 @@
 """Step boundaries: the places in a running training where a model may be saved or changed by another thread.
 
-Between two `Trainer.step` calls the parameters belong together. Work that comes from another thread - the lab's Save
-and Reload
-while a cell trains - is handed to the training thread, which runs it at its next boundary.
+Between two `Trainer.step` calls parameters and running statistics belong together. Work that comes from another
+thread - the lab's Save and Reload while a cell trains - is handed to the training thread, which runs it at its next
+boundary.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+
+PATIENCE = 5.0
+"""Seconds to wait for a boundary in a cell that ended no training step so far."""
+TRAINING_PATIENCE = 60.0
+"""The same in a cell that did: the next step may take long."""
+RECENT = 2.0
+"""A step that ended less than so many seconds ago means that a training runs, in a cell or not."""
 
 
 class _Work:
@@ -19,15 +29,18 @@ class _Work:
     def __init__(self, action: Callable[[], Any]):
         self.action = action
         self.done = threading.Event()
-        self.taken = False
         self.result: Any = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
 
     def run(self) -> None:
+        """Keep result or error for the thread that asked. An interrupt of the running thread stays its own."""
         try:
             self.result = self.action()
-        except BaseException as error:  # noqa: BLE001 - handed to the thread that asked
+        except Exception as error:
             self.error = error
+        except BaseException:
+            self.error = HybridLabError("the kernel was interrupted meanwhile; nothing was changed")
+            raise
         finally:
             self.done.set()
 
@@ -35,53 +48,76 @@ class _Work:
 class StepBoundary:
     """One per process.
 
-    lock : held while parameters change and while such work runs
-    busy : set by the lab while a cell runs; outside cells work runs at once
+    lock : held while a Trainer changes parameters and while work from other threads runs
+    busy : a cell is running; outside of cells work runs at once
     steps : how many boundaries were passed
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._waiting: deque[_Work] = deque()
         self.busy = False
         self.steps = 0
+        self._waiting: deque[_Work] = deque()
+        self._steps_before_cell = 0
+        self._last = float("-inf")
+        self._thread: int | None = None
+
+    # -- told by the training thread -------------------------------------------------------------------------------------
 
     def passed(self) -> None:
-        """Called at the end of every training step, and when a cell ends: run what waits. Costs nothing when
-        nothing does.
-        """
+        """A training step ended: run what waits. Costs nothing when nothing does."""
         self.steps += 1
-        while self._waiting:
-            work = self._take()
-            if work is not None:
-                with self.lock:
-                    work.run()
+        self._last = time.monotonic()
+        self._thread = threading.get_ident()
+        if self._waiting:
+            self._run_waiting()
+
+    def cell_started(self) -> None:
+        """A cell starts, as soon as what other threads do at the moment is done."""
+        self.busy = True
+        self._steps_before_cell = self.steps
+        with self.lock:
+            pass
+
+    def cell_ended(self) -> None:
+        """A cell ended: run what waits."""
+        self.busy = False
+        self._last = float("-inf")
+        self._run_waiting()
+
+    def _run_waiting(self) -> None:
+        while (work := self._take()) is not None:
+            with self.lock:
+                work.run()
 
     def _take(self, wanted: _Work | None = None) -> _Work | None:
+        """Remove `wanted`, or the first that waits, from the queue; None where somebody else took it."""
         with self.lock:
             if wanted is None:
-                wanted = self._waiting[0] if self._waiting else None
-            if wanted is None or wanted.taken:
+                return self._waiting.popleft() if self._waiting else None
+            if wanted not in self._waiting:
                 return None
-            wanted.taken = True
             self._waiting.remove(wanted)
             return wanted
 
-    def run(self, action: Callable[[], Any], patience: float = 5.0) -> tuple[Any, str]:
+    # -- asked by other threads ------------------------------------------------------------------------------------------
+
+    def run(self, action: Callable[[], Any], patience: float | None = None) -> tuple[Any, str]:
         """Run `action` at the next boundary and return (its result, how it came about).
 
-        "idle": no cell was running; "boundary": between two training steps; "unsynchronized": a cell runs, but no
-        step ended within
-        `patience` seconds. Raises what `action` raises.
+        patience : seconds to wait for a boundary; by default PATIENCE, or TRAINING_PATIENCE once the cell ended a step
+        "idle": nothing was running; "boundary": between two training steps; "unsynchronized": something runs, but no
+        step ended in time. Raises what `action` raises.
         """
-        if not self.busy or threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread() or not (self.busy or self._trains_elsewhere()):
             with self.lock:
                 return action(), "idle"
-        work = _Work(action)
+        work, how, start = _Work(action), "boundary", time.monotonic()
         with self.lock:
             self._waiting.append(work)
-        how = "boundary"
-        if not work.done.wait(patience):
+        while not work.done.wait(0.05):
+            if time.monotonic() - start < (self._patience() if patience is None else patience):
+                continue
             if self._take(work) is not None:
                 how = "unsynchronized"
                 with self.lock:
@@ -91,6 +127,14 @@ class StepBoundary:
         if work.error is not None:
             raise work.error
         return work.result, how
+
+    def _trains_elsewhere(self) -> bool:
+        """Whether another thread trains, outside of a cell: in a thread of its own, or in a widget's callback."""
+        return time.monotonic() - self._last < RECENT and self._thread != threading.get_ident()
+
+    def _patience(self) -> float:
+        trains = self.steps > self._steps_before_cell if self.busy else False
+        return TRAINING_PATIENCE if trains else PATIENCE
 
 
 boundary = StepBoundary()

@@ -24,6 +24,8 @@ class Trace:
     draws : how many draw numbers were given out
     types : shapes and dtypes of Values as far as they are known, in a 2.x trace
     observed : what the code asked about shapes or the mode; not empty makes the trace a guarded variant
+    nested : the graphs of nested Blocks that were recorded on the way, (id of the Block, input structure) -> (Block,
+        graph); their Blocks keep them once the trace ran through
     """
 
     def __init__(self, training: bool | None = None):
@@ -37,6 +39,7 @@ class Trace:
         self.scopes: list[str] = []
         self.observed: list[tuple[str, Location | None]] = []
         self.raised: list[HybridizeError] = []
+        self.nested: dict[tuple[int, Any], tuple[Any, Any]] = {}
 
     def next_draw(self) -> int:
         number = self.draws

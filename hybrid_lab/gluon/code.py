@@ -1,0 +1,55 @@
+"""Which code a class runs: compared with what a graph was traced from, it tells whether the graph is stale."""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType, FunctionType
+from typing import Any
+
+_PACKAGE = __name__.partition(".")[0]
+_LIMIT = 500
+"""Functions that are followed, at most."""
+
+
+def code_of(kind: type) -> tuple[CodeType, ...]:
+    """The code of the user's methods of a Block class, and of the user's functions that they name.
+
+    Classes and functions of this package are left out: they do not change while a kernel lives. Code objects are
+    equal where they say the same, so a cell that was run again unchanged changes nothing.
+    """
+    found: dict[int, FunctionType] = {}
+    pending: list[FunctionType] = []
+    for base in kind.__mro__:
+        if _of_user(base.__module__) and base is not object:
+            pending += [function for item in vars(base).values() if (function := _function(item)) is not None]
+    while pending and len(found) < _LIMIT:
+        function = pending.pop()
+        if id(function) not in found and _of_user(function.__module__):
+            found[id(function)] = function
+            names = _names(function.__code__)
+            pending += [
+                item for name in names if isinstance(item := function.__globals__.get(name), FunctionType)
+            ]
+    return tuple(function.__code__ for function in found.values())
+
+
+def _of_user(module: Any) -> bool:
+    return not (isinstance(module, str) and (module == "builtins" or module.partition(".")[0] == _PACKAGE))
+
+
+def _function(item: Any) -> FunctionType | None:
+    """The plain function in a class attribute: a method, a static or class method, a property's getter."""
+    item = getattr(item, "__func__", None) or getattr(item, "fget", None) or item
+    if not isinstance(item, FunctionType):
+        return None
+    inner = inspect.unwrap(item)
+    return inner if isinstance(inner, FunctionType) else item
+
+
+def _names(code: CodeType) -> list[str]:
+    """Global names that the code, and functions inside of it, may read."""
+    found = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found += _names(constant)
+    return found
