@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not ORACLE.exists(), reason="the real MXNet is n
 CASES = [
     (record, index)
     for record in records()
-    if record.mxnet is not None and not record.random and record.name != "null"
+    if record.mxnet is not None and record.name != "null"
     for index, sample in enumerate(record.samples)
     if sample.dtype != "float16"  # which MXNet computes on a GPU only, or rounds otherwise
 ]
@@ -40,8 +40,8 @@ def graph_of(record, sample):
             inputs.append(value)
         else:
             inputs.append(item)
-    node = Node(op, inputs, name="node")
-    return Graph([item for item in inputs if hasattr(item, "node")], node.outputs[: op.num_visible]), fed
+    node = Node(op, inputs, name="node", draw=0 if op.random else None)
+    return Graph([item for item in inputs if hasattr(item, "node")], node.outputs[: op.num_visible], draws=1), fed
 
 
 def stem(record, index):
@@ -77,5 +77,7 @@ def test_same_outputs_in_mxnet(record, index, answers):
         for position, output in enumerate(ours):
             expected = theirs[str(position)]
             assert output.shape == expected.shape
+            if record.random:
+                continue  # other generators, other numbers
             scale = max(1.0, float(np.abs(expected).max())) if expected.size else 1.0
             np.testing.assert_allclose(output.asnumpy(), expected, rtol=1e-4, atol=1e-5 * scale)
