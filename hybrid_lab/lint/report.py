@@ -107,9 +107,9 @@ def help_text(code: str) -> str:
     record = rules.get(code)
     parts = [record.reason]
     if record.bad:
-        parts.append(f"Bad:\n{_indented(record.bad)}")
+        parts.append(f"Bad:\n\n{_indented(record.bad)}")
     if record.instead:
-        parts.append(f"Instead:\n{_indented(record.instead)}")
+        parts.append(f"Instead:\n\n{_indented(record.instead)}")
     return "\n\n".join(part for part in parts if part)
 
 
