@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.ops.pointwise import Binary, binary, is_scalar
 from hybrid_lab.ops.sample import sample
 
+_WHOLE = {"dtype": "int32", "low": 1, "high": 6, "gradient": False}
 _POSITIVE = [
     sample((3, 4), (3, 4), low=0.3, high=2.0),
     sample((2, 3, 4), (3, 1), low=0.3, high=2.0),
@@ -67,10 +69,10 @@ broadcast_div = binary(
     numpy=_divide,
     grad=(lambda F, a, b, y, dy: dy / b, lambda F, a, b, y, dy: -dy * y / b),
     triton="{0} / {1}",
-    onnx="Div",
+    onnx=lambda op, g, a, b: g.Div(*_floating("broadcast_div", g, a, b)),
     doc="lhs / rhs, with broadcasting. Integers divide as in C, towards zero.",
     aliases=("elemwise_div", "_div", "_Div", "divide", "_true_divide"),
-    samples=[*_POSITIVE, sample((4,), 2, dtype="int32", low=-9, high=9, gradient=False)],
+    samples=[*_POSITIVE, sample((9,), 2, dtype="int32", low=-9, high=9, gradient=False), sample((4,), (4,), **_WHOLE)],
 )
 
 
@@ -99,12 +101,21 @@ broadcast_mod = binary(
         sample((2, 3, 4), (3, 1), low=-4.0, high=-0.3),
         sample((3, 4), 0.7, low=-4.0, high=4.0),
         sample(5.3, (3, 4), low=0.3, high=4.0),
+        sample((9,), 3, dtype="int32", low=-9, high=9, gradient=False),
         sample(np.array([5.0, -5.0, 7.0], "float32"), np.array([-3.0, 3.0, 0.0], "float32"), gradient=False),
     ],
 )
 
 
+def _floating(name: str, g: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Both operands; an integer division by zero would end the process in onnxruntime, so that integers stay here."""
+    if g.dtype(a).kind != "f":
+        raise Unmappable(f"{name} of {g.dtype(a).name}")
+    return a, b
+
+
 def _onnx_modulo(g: Any, a: Any, b: Any) -> Any:
+    a, b = _floating("broadcast_mod", g, a, b)
     zero, one = g.const(0, g.dtype(b)), g.const(1, g.dtype(b))
     is_zero = g.Equal(b, zero)
     divisor = g.Where(is_zero, one, b)
@@ -159,7 +170,7 @@ broadcast_power = binary(
     onnx=_onnx_power,
     doc="lhs to the power of rhs, with broadcasting.",
     aliases=("_power", "_Power", "power"),
-    samples=_POSITIVE,
+    samples=[*_POSITIVE, sample((4,), 2, **_WHOLE), sample((4,), 0.5, **_WHOLE)],
 )
 
 broadcast_maximum = binary(

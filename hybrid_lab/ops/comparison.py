@@ -13,6 +13,7 @@ _LEVELS = [
     sample(ints((3, 4), 0, 3), ints((3, 4), 0, 3), gradient=False),
     sample(ints((2, 3, 4), 0, 3), ints((3, 1), 0, 3), gradient=False),
     sample(ints((3, 4), 0, 3), 1, gradient=False),
+    sample(ints((3, 4), 0, 3, "int32"), 0.5, gradient=False),
     sample(ints((3, 4), 0, 3, "int32"), ints((3, 4), 0, 3, "int32"), gradient=False),
 ]
 _TRUTH = [
@@ -108,6 +109,7 @@ logical_xor = _relation(
 class LogicalNot(Unary, name="logical_not"):
     """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
 
+    integers = True
     triton = "({0} == 0).to(tl.float32)"
     samples = [sample(ints((3, 4), 0, 2), gradient=False), sample(ints((3,), 0, 2, "int32"), gradient=False)]
 

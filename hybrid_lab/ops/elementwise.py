@@ -10,14 +10,15 @@ import numpy as np
 from hybrid_lab.ops.pointwise import unary
 from hybrid_lab.ops.sample import sample
 
+_COUNTED = sample((3, 4), dtype="int32", low=-5, high=5, gradient=False)
 _SIGNED = [sample((3, 4)), sample((2, 3, 4), low=-3.0, high=3.0)]
 _POSITIVE = [sample((3, 4), low=0.1, high=3.0), sample((2, 2), dtype="float16", low=0.5, high=3.0)]
 _INSIDE = [sample((3, 4), low=-0.9, high=0.9)]
 _ROUNDED = [
+    _COUNTED,
     sample((3, 4), low=-3.0, high=3.0),
     sample(np.array([0.5, 1.5, 2.5, -0.5, -1.5], "float32"), gradient=False),
 ]
-_COUNTED = sample((3, 4), dtype="int32", low=-5, high=5, gradient=False)
 
 
 def _zero(F: Any, x: Any, y: Any, dy: Any) -> Any:
@@ -215,7 +216,7 @@ exp = unary(
     "tl.exp({0})",
     "Exp",
     "e^data.",
-    samples=[*_SIGNED, sample((2, 3), dtype="float16")],
+    samples=[*_SIGNED, sample((2, 3), dtype="float16"), _COUNTED],
 )
 expm1 = unary(
     "expm1",

@@ -15,6 +15,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.pointwise import Unary
 from hybrid_lab.ops.run import infer
 
 OPSET = 17
@@ -126,6 +127,12 @@ class OnnxEmitter:
         """
         if op.onnx is None:
             raise Unmappable(f"{op.name} has no ONNX form")
+        if (
+            isinstance(op, Unary)
+            and not op.integers
+            and any(isinstance(item, str) and self.dtype(item).kind != "f" for item in inputs)
+        ):
+            raise Unmappable(f"{op.name} of integers")
         before, self._scope = self._scope, f"{scope}/" if scope else self._scope
         try:
             names = self._immediates(op, inputs)

@@ -181,6 +181,9 @@ def binary(
         sample((1, 4), (3, 1)),
         sample((3, 4), 0.75),
         sample(0.75, (3, 4)),
+        sample((3, 4), (3, 4), dtype="int32", low=-5, high=5, gradient=False),
+        sample((3, 4), 1.75, dtype="int32", low=-5, high=5, gradient=False),
+        sample((2, 3), (2, 3), dtype="float16"),
     ]
     return _record(name, base, numpy, full, triton, onnx, doc, aliases, samples or default, members)
 

@@ -20,6 +20,7 @@ _AXES = [
     sample((2, 3), axis=(0, 1), keepdims=True),
     sample((5,), axis=0),
 ]
+_WHOLE = sample((2, 3), dtype="int32", low=-9, high=9, gradient=False, axis=1)
 
 
 def reduced_axes(name: str, axis: Axis, rank: int, exclude: bool = False) -> tuple[int, ...]:
@@ -125,7 +126,7 @@ class Sum(Reduction, name="sum", aliases=("sum_axis",)):
     onnx_name = "ReduceSum"
     samples = [
         *_AXES,
-        sample((2, 3), dtype="int32", low=0, high=9, gradient=False, axis=1),
+        _WHOLE,
         sample((2, 3), dtype="float16", axis=1),
     ]
 
@@ -140,7 +141,7 @@ class Mean(Reduction, name="mean"):
     """The mean over `axis` (None: all, giving shape (1,)). data : any shape; returns : the dtype of data."""
 
     onnx_name = "ReduceMean"
-    samples = _AXES
+    samples = [*_AXES, _WHOLE]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
         total = accumulate(data, axes, out, scratch)
@@ -155,7 +156,7 @@ class Mean(Reduction, name="mean"):
 
     def lower(self, F: Any, data: Any) -> Any:
         total = F.sum(data, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
-        return total / F._size_ratio(data, total)
+        return F.broadcast_div(total, F._size_ratio(data, total))
 
 
 class Prod(Reduction, name="prod"):
@@ -202,7 +203,7 @@ class Max(_Extreme, name="max", aliases=("max_axis",)):
     """The largest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
 
     onnx_name = "ReduceMax"
-    samples = [*_AXES, _TIED]
+    samples = [*_AXES, _TIED, _WHOLE]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
         return np.maximum.reduce(data, axis=axes, keepdims=True, out=out)
@@ -212,7 +213,7 @@ class Min(_Extreme, name="min", aliases=("min_axis",)):
     """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
 
     onnx_name = "ReduceMin"
-    samples = [*_AXES, _TIED]
+    samples = [*_AXES, _TIED, _WHOLE]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
         return np.minimum.reduce(data, axis=axes, keepdims=True, out=out)

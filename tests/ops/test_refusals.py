@@ -1,0 +1,91 @@
+"""Wrong shapes, dtypes and attributes are typed errors that name the operator and what does not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.ops import F, get
+from hybrid_lab.ops.run import infer
+
+SHAPES = [
+    ("broadcast_add", {}, [(2, 3), (2, 4)], "broadcast_add: the shapes (2, 3) and (2, 4) do not broadcast"),
+    ("dot", {}, [(2, 3), (2, 4)], "dot: the summed axes of (2, 3) and (2, 4) differ (3 and 2)"),
+    ("dot", {"transpose_b": True}, [(2, 3), (2, 4)], "transpose_b=True"),
+    ("batch_dot", {}, [(2, 3), (3, 4)], "three or more dimensions"),
+    ("FullyConnected", {"num_hidden": 5}, [(2, 3), (5, 4), (5,)], "needs a weight of shape (5, 3), it has (5, 4)"),
+    ("FullyConnected", {"num_hidden": 5}, [(2, 3), (5, 3), (4,)], "the bias has shape (4,)"),
+    ("Convolution", {"kernel": (3, 3), "num_filter": 2}, [(1, 3, 9), (2, 3, 3, 3), (2,)], "needs 4 dimensions (NCHW)"),
+    ("Convolution", {"kernel": (3, 3), "num_filter": 2}, [(1, 3, 2, 2), (2, 3, 3, 3), (2,)], "does not fit into data"),
+    (
+        "Convolution",
+        {"kernel": (3,), "num_filter": 4, "num_group": 2},
+        [(1, 3, 9), (4, 1, 3), (4,)],
+        "3 channels cannot",
+    ),
+    ("Pooling", {"kernel": (3, 3)}, [(1, 1, 2, 2)], "does not fit into (2, 2)"),
+    ("BatchNorm", {}, [(2, 3), (4,), (3,), (3,), (3,)], "gamma has shape (4,); data (2, 3) needs (3,)"),
+    ("Reshape", {"shape": (5, -1)}, [(2, 3)], "has 6 elements"),
+    ("Reshape", {"shape": (-1, -1)}, [(2, 3)], "more than one -1"),
+    ("Reshape", {"shape": (0, 0, 0)}, [(2, 3)], "finds no dimension left"),
+    ("Reshape", {"shape": (-4, 4, -1, 0)}, [(6, 3)], "cannot split a dimension of 6 into 4 and 1"),
+    ("Concat", {"dim": 1}, [(2, 3), (3, 3)], "differ outside of dim=1"),
+    ("SliceChannel", {"num_outputs": 4}, [(2, 6)], "cannot be cut into 4 equal parts"),
+    ("sum", {"axis": 3}, [(2, 3)], "sum: axis 3 does not exist; the input has 2 dimensions"),
+    ("transpose", {"axes": (0, 0)}, [(2, 3)], "is no order of the 2 axes"),
+    ("squeeze", {"axis": 0}, [(2, 3)], "axis 0 of the shape (2, 3) is not 1"),
+    ("pick", {}, [(2, 3), (3,)], "the index has shape (3,)"),
+    ("Embedding", {"input_dim": 4, "output_dim": 2}, [(3,), (4, 3)], "(input_dim, output_dim) is (4, 2)"),
+]
+
+
+@pytest.mark.parametrize(("name", "attributes", "shapes", "text"), SHAPES)
+def test_shapes_that_do_not_fit(name, attributes, shapes, text):
+    with pytest.raises(ShapeError) as caught:
+        get(name).bind(**attributes).infer_shape(*shapes)
+    assert text in str(caught.value) and str(caught.value).lower().startswith(name.lower())
+
+
+ATTRIBUTES = [
+    ("softmax", {"axs": 1}, "softmax: unknown attribute axs; did you mean axis?"),
+    ("Convolution", {"num_filter": 3}, "Convolution: the attribute kernel is missing"),
+    ("Convolution", {"kernel": (3, 3), "num_filter": 3, "layout": "NHWC"}, "layout 'NHWC' is not supported"),
+    ("Convolution", {"kernel": (3, 3), "num_filter": 3, "stride": (1,)}, "stride=(1,) has not one number per axis"),
+    ("Convolution", {"kernel": (3, 3), "num_filter": 3, "num_group": 2}, "must be a multiple of num_group=2"),
+    ("Pooling", {"kernel": (2, 2), "pool_type": "median"}, "attribute pool_type='median'"),
+    ("Pooling", {"kernel": (2, 2), "pad": (2, 2)}, "must be smaller than kernel"),
+    ("Activation", {"act_type": "swish"}, "is not one of 'relu'"),
+    ("Dropout", {"p": 1.5}, "Dropout: p=1.5"),
+    ("Cast", {"dtype": "complex64"}, "dtype complex64 is not supported; use one of float32"),
+    ("softmax", {"use_length": True}, "use_length is not supported; mask with"),
+    ("sum", {"axis": "one"}, "sum: attribute axis='one'"),
+    ("_arange", {"start": 0, "stop": 3, "step": 0}, "a step of 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "attributes", "text"), ATTRIBUTES)
+def test_attributes_that_do_not_fit(name, attributes, text):
+    with pytest.raises(AttributeSpecError) as caught:
+        get(name).bind(**attributes)
+    assert text in str(caught.value)
+
+
+def test_mixed_dtypes():
+    with pytest.raises(DTypeError, match=r"inputs have different dtypes \(float16, float32\); convert one with F.cast"):
+        infer(get("broadcast_add").bind(), ((2,), (2,)), (np.dtype("float16"), np.dtype("float32")))
+
+
+def test_softmax_of_integers():
+    with pytest.raises(DTypeError, match="needs floating numbers, data is int32"):
+        infer(get("softmax").bind(), ((2,),), (np.dtype("int32"),))
+
+
+def test_take_can_refuse_an_index():
+    with pytest.raises(HybridLabError, match="take: index 5 is outside of an axis of 3"):
+        F.take(np.zeros(3, np.float32), np.array([0, 5]), mode="raise")
+
+
+def test_unknown_operators_suggest_near_names():
+    with pytest.raises(HybridLabError, match="no operator named 'softmix'; did you mean softmin, softmax"):
+        get("softmix")
