@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.lab.tree import location_data, tensor
@@ -39,7 +41,10 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
         summary = f"{len(graph.operators)} operators, {compiled.where}"
     else:
         graph = graphs[0].graph
-        picture = Picture(graph, block, _root_scope(graph), "")
+        picture = Picture(with_shapes(graph, compiled), block, _root_scope(graph), "")
+        for row in picture.nodes:
+            if row["block"] is not None and path:
+                row["block"] = f"{path}.{row['block']}"
         summary = f"{len(graph.operators)} operators" + (", from a file" if graphs[0].source == "file" else "")
     return {
         **reply,
@@ -51,6 +56,25 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
         "summary": summary,
         "variants": len(graphs),
     }
+
+
+def with_shapes(graph: Graph, compiled: Any) -> Graph:
+    """A neutral graph with the shapes of the last compile on it, so that the picture can tell them; else as it was."""
+    if compiled is None:
+        return graph
+    known = {value.node.name: value for value in compiled.special.forward.inputs}
+    inputs = {value: known.get(value.node.name) for value in graph.inputs}
+    given = {value: same for value, same in inputs.items() if same is not None and same.shape is not None}
+    if len(given) < len(graph.inputs):
+        return graph
+    try:
+        return infer(
+            graph,
+            {value: same.shape for value, same in given.items()},
+            {value: same.dtype for value, same in given.items()},
+        )
+    except HybridLabError:
+        return graph
 
 
 def block_at(net: Block, path: str) -> Block:
@@ -67,7 +91,6 @@ def neutral_without_inputs(block: HybridBlock) -> NeutralGraph | str:
     import inspect
     import io
 
-    from hybrid_lab.diagnostics.errors import HybridLabError
     from hybrid_lab.gluon.neutral import trace_block
     from hybrid_lab.gluon.structure import LEAF
 
@@ -224,8 +247,7 @@ class Picture:
     def dot(self) -> str:
         """The picture as DOT text, without colours, links or HTML: the browser styles it by class."""
         shapes = {"block": "box3d", "operator": "box", "output": "plain", "input": "ellipse", "parameter": "ellipse", "aux": "ellipse"}
-        lines = ["digraph graph_ {", "  rankdir=TB; nodesep=0.25; ranksep=0.35;", '  node [fontname="sans-serif", fontsize=11, height=0.3];']
-        lines.append('  edge [fontname="sans-serif", fontsize=9, arrowsize=0.6];')
+        lines = ["digraph graph_ {"]
         for row in self.nodes:
             shape = shapes.get(row["kind"], "box")
             label = _escape(row["label"])
