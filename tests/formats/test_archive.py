@@ -476,6 +476,25 @@ def test_the_summary(saved):
     archive.verify(saved)
 
 
+def test_an_interrupt_while_values_are_set_leaves_all_of_them_set(net, saved, monkeypatch):
+    other = rfc_model.called_net()
+    for parameter in other.collect_params().values():
+        if parameter._data is not None:
+            parameter.set_data(parameter.data() + 1)
+    calls, real = [], gluon.Parameter._load_init
+
+    def interrupted(self, *args):
+        calls.append(self)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        real(self, *args)
+
+    monkeypatch.setattr(gluon.Parameter, "_load_init", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        other.load(saved)
+    assert equal(values(other), values(net))
+
+
 def test_a_failed_save_leaves_the_old_file(net, tmp_path, monkeypatch):
     path = Path(net.save(tmp_path / "m.hlab"))
     old = path.read_bytes()

@@ -28,13 +28,15 @@ class Match:
     """What belongs together.
 
     blocks : (model path, record, live block) of every place that is in both, parents first
-    parameters : file id -> live parameter; ids : id() of a live parameter -> file id; loadable : whose values fit
+    parameters : file id -> live parameter; ids : id() of a live parameter -> file id
+    loadable : file ids whose values can be taken over; misfits : those of another shape or dtype
     differences : one line each; notes : what is worth knowing and no obstacle
     """
 
     blocks: list[tuple[str, BlockRecord, Block]] = field(default_factory=list)
     parameters: dict[str, Parameter] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
+    misfits: set[str] = field(default_factory=set)
     loadable: set[str] = field(default_factory=set)
     differences: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -182,6 +184,8 @@ def _match_parameter(found: Match, place: str, record: ParameterRecord, paramete
             found.notes.append(f"{place} had no values when the file was saved; the model keeps its own")
     elif fits:
         found.loadable.add(record.id)
+    if not fits:
+        found.misfits.add(record.id)
 
 
 def _size(record: ParameterRecord) -> str:

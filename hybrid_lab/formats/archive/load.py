@@ -100,9 +100,7 @@ class _Loading:
                 path=self.archive.path,
             )
         fitting = self._parameters()
-        for key, parameter in self.match.parameters.items():
-            if key in fitting:
-                parameter._load_init(fitting[key])
+        interrupt = self._apply(fitting)
         for _, block, saved_graphs in self.pairs:
             if self.from_file and saved_graphs and id(block) in pins:
                 block._graphs.pin(pins[id(block)])
@@ -110,11 +108,24 @@ class _Loading:
                 block._graphs.pin([])
         if restorable and states is not None and self.trainer is not None:
             states.restore(self.trainer)
+        if interrupt is not None:
+            raise interrupt
         return self._report(aux, states, len(fitting), sum(map(len, pins.values())) if self.from_file else len(members))
 
     def _parameters(self) -> dict[str, NDArray]:
         """The file's values as views of the file: a parameter copies what it takes over."""
         return {key: NDArray._wrap(self.archive.weights[key]) for key in self.match.loadable}
+
+    def _apply(self, fitting: dict[str, NDArray]) -> KeyboardInterrupt | None:
+        """Set all values. An interrupt in between is returned at the end: everything was checked, so all is loaded."""
+        interrupt = None
+        for key, values in fitting.items():
+            try:
+                self.match.parameters[key]._load_init(values)
+            except KeyboardInterrupt as error:
+                interrupt = error
+                self.match.parameters[key]._load_init(values)
+        return interrupt
 
     def _trainer_states(self) -> TrainerStates | None:
         if self.archive.trainer is None:
@@ -146,7 +157,8 @@ class _Loading:
         found: dict[int, list[NeutralGraph]] = {}
         for place, block, saved_graphs in self.pairs:
             for saved in saved_graphs:
-                lacking = [key for key in saved.parameters if key not in self.match.parameters]
+                usable = self.match.parameters.keys() - self.match.misfits
+                lacking = [key for key in saved.parameters if key not in usable]
                 if lacking:
                     names = layout.shorten(lacking)
                     self.differences.append(
