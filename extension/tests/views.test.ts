@@ -192,7 +192,7 @@ test('findings are sorted by severity; a place that can be reached is a button',
 
 test('rule texts: code, bold, lists; links and HTML stay text', () => {
   const element = renderMarkdown(
-    'Why: **no** `shape`, see [it](javascript:x).\n\n- one\n- <b>two</b>\n\n    indented\n\n```\nfenced\n```'
+    'Why: **no** `shape`, see [it](javascript:x).\n\n- one\n- <b>two</b>\n\nBad:\n    indented\n\n```\nfenced\n```'
   );
   assert.equal(element.querySelectorAll('pre').length, 2);
   assert.equal(element.querySelector('strong')?.textContent, 'no');

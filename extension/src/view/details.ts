@@ -32,7 +32,7 @@ export class Details {
       h('h4', {}, h('code', {}, accessPath(modelName, block.path))),
       this.table([
         ['Class', block.class],
-        ['Is', block.repr && h('code', {}, block.repr)],
+        ['Is', block.repr !== `${block.class}(...)` && block.repr && h('code', {}, block.repr)],
         ['State', h('span', {}, h('b', {}, state.word), ` — ${block.why || state.meaning}`)],
         ['Engine', block.engine],
         ['Graphs', block.hybrid ? String(block.graphs) : ''],

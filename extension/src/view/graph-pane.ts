@@ -15,8 +15,14 @@ export interface GraphPaneEvents {
   onPicture?(svg: string): void;
 }
 
+/** Scales at which the graph's text (11 px at scale 1) is pleasant to read. */
+const READABLE = { least: 0.95, most: 1.2 };
+
+/** Border and padding of the pane, in pixels. */
+const MARGIN = 8;
+
 const FORMS = {
-  neutral: 'The graph as traced: no shapes, no train or predict mode.',
+  neutral: 'The graph as traced, nested Blocks folded; shapes are those of the last compile.',
   compiled: 'The graph as it runs: shapes, mode, fused groups, engines.'
 } as const;
 
@@ -165,7 +171,7 @@ export class GraphPane {
     this.svg = svg;
     replace(this.canvas, svg);
     this.zoomButtons(this.asText.hidden);
-    this.fit();
+    this.start();
   }
 
   /** Give the nodes names, focus and clicks. */
@@ -228,14 +234,21 @@ export class GraphPane {
     return svg.querySelector(`g.node[id="${id}"]`);
   }
 
+  /** The whole graph, small as it may become. */
   private fit(): void {
     const { clientWidth, clientHeight } = this.canvas;
-    const wide = clientWidth > 0 ? (clientWidth - 4) / this.size.width : 1;
-    const high = clientHeight > 0 ? (clientHeight - 4) / this.size.height : 1;
-    // Small graphs are not blown up, and large ones stay readable: then the pane scrolls.
-    this.scaleTo(Math.min(1.4, Math.max(0.5, Math.min(wide, high))));
-    this.canvas.scrollLeft = (this.canvas.scrollWidth - clientWidth) / 2;
-    this.canvas.scrollTop = 0;
+    const wide = clientWidth > 0 ? (clientWidth - MARGIN) / this.size.width : 1;
+    const high = clientHeight > 0 ? (clientHeight - MARGIN) / this.size.height : 1;
+    this.scaleTo(Math.min(READABLE.most, wide, high));
+  }
+
+  /** As much of the graph as can be read: the pane scrolls where that is not all of it. */
+  private start(): void {
+    const { canvas } = this;
+    const wide = canvas.clientWidth > 0 ? (canvas.clientWidth - MARGIN) / this.size.width : 1;
+    this.scaleTo(Math.min(READABLE.most, Math.max(READABLE.least, wide)));
+    canvas.scrollLeft = (canvas.scrollWidth - canvas.clientWidth) / 2;
+    canvas.scrollTop = 0;
   }
 
   private zoom(factor: number): void {

@@ -1,4 +1,4 @@
-// The little Markdown that rule texts use (paragraphs, code, bold, lists, headings), made into DOM without HTML strings.
+// The little Markdown that rule texts use (paragraphs, code, bold, lists, headings; indented code may follow a line at once), made into DOM without HTML strings.
 
 import { h } from './dom';
 
@@ -36,7 +36,11 @@ export function renderMarkdown(source: string): HTMLElement {
       i++;
     } else {
       const paragraph: string[] = [];
-      for (; i < lines.length && lines[i].trim() && !/^\s*(```|~~~|#{1,6}\s|[-*]\s)/.test(lines[i]); i++) {
+      for (
+        ;
+        i < lines.length && lines[i].trim() && !/^( {4}|\t|\s*(```|~~~|#{1,6}\s|[-*]\s))/.test(lines[i]);
+        i++
+      ) {
         paragraph.push(lines[i].trim());
       }
       if (paragraph.length === 0) {
