@@ -54,7 +54,9 @@ def format_graph(graph: Graph) -> str:
     head = [f"{name(value)}: {format_type(value.shape, value.dtype)}" for value in graph.inputs]
     rows = [(f"  {format_statement(node, name)}", format_origin(node)) for node in graph.operators]
     width = min(max((len(text) for text, _ in rows), default=0), 96)
-    lines = [f"graph {graph.name or ''}".rstrip() + "(" + ", ".join(head) + "):"]
+    title = f"graph {graph.name or ''}".rstrip()
+    inputs = ", ".join(head)
+    lines = [f"{title}({inputs}):"] if len(inputs) <= 100 else [f"{title}(", *(f"    {item}," for item in head), "):"]
     lines += [f"{text:<{width}}   # {comment}".rstrip() if comment else text for text, comment in rows]
     lines += [f"  update {name(target)} <- {name(value)}" for target, value in graph.effects]
     lines.append("  return " + ", ".join(name(value) for value in graph.outputs))
