@@ -107,6 +107,32 @@ softrelu = unary(
 )
 
 
+class HardSigmoid(Pointwise, name="hard_sigmoid"):
+    """alpha * data + beta, limited to [0, 1]. data : any shape, floating; returns : as data."""
+
+    alpha: float = 0.2
+    beta: float = 0.5
+    samples = [sample((3, 4), low=-4.0, high=4.0), sample((3, 4), alpha=0.5, beta=0.1)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        y = np.multiply(data, data.dtype.type(self.alpha), out=out)
+        y += y.dtype.type(self.beta)
+        return np.clip(y, 0, 1, out=y)
+
+    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+        inside = F.broadcast_greater(y, 0.0) * F.broadcast_lesser(y, 1.0)
+        return dy * inside * self.alpha
+
+    def lower(self, F: Any, x: Any) -> Any:
+        return F.clip(x * self.alpha + self.beta, a_min=0.0, a_max=1.0)
+
+    def onnx(self, g: Any, x: Any) -> Any:
+        return g.HardSigmoid(x, alpha=self.alpha, beta=self.beta)
+
+
 class Activation(Pointwise, name="Activation"):
     """The activation named by `act_type`. data : any shape, floating; returns : as data."""
 
