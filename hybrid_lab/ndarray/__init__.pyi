@@ -54,6 +54,8 @@ def softsign(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: 
 def softrelu(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """log(1 + exp(data))."""
 softplus = softrelu
+def hard_sigmoid(data: NDArray, alpha: float = 0.2, beta: float = 0.5, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """alpha * data + beta, limited to [0, 1]. data : any shape, floating; returns : as data."""
 def Activation(data: NDArray, act_type: Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'], *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The activation named by `act_type`. data : any shape, floating; returns : as data."""
 def LeakyReLU(data: NDArray, gamma: NDArray | None = ..., act_type: Literal['leaky', 'prelu', 'elu', 'selu', 'gelu', 'rrelu'] = 'leaky', slope: float = 0.25, lower_bound: float = 0.125, upper_bound: float = 0.334, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

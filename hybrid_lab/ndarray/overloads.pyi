@@ -215,6 +215,8 @@ class Overloads:
         """1 where lhs > rhs, else 0."""
     def greater_equal(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where lhs >= rhs, else 0."""
+    def hard_sigmoid(self, alpha: float = 0.2, beta: float = 0.5, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """alpha * data + beta, limited to [0, 1]. data : any shape, floating; returns : as data."""
     def hypot(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
     def identity(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

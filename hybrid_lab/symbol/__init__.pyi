@@ -38,6 +38,8 @@ def softsign(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol
 def softrelu(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """log(1 + exp(data))."""
 softplus = softrelu
+def hard_sigmoid(data: Symbol, alpha: float = 0.2, beta: float = 0.5, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """alpha * data + beta, limited to [0, 1]. data : any shape, floating; returns : as data."""
 def Activation(data: Symbol, act_type: Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'], *, out: None = ..., name: str | None = ...) -> Symbol:
     """The activation named by `act_type`. data : any shape, floating; returns : as data."""
 def LeakyReLU(data: Symbol, gamma: Symbol | None = ..., act_type: Literal['leaky', 'prelu', 'elu', 'selu', 'gelu', 'rrelu'] = 'leaky', slope: float = 0.25, lower_bound: float = 0.125, upper_bound: float = 0.334, *, out: None = ..., name: str | None = ...) -> Symbol:
