@@ -24,6 +24,9 @@ CHROMIUM_FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
 ).split()
 
+#: The Python whose JupyterLab is driven; the wheel's test names the one of an environment with nothing else in it.
+PYTHON = os.environ.get("JUPYTER_PYTHON", sys.executable)
+
 #: Seconds a whole notebook may take.
 PATIENCE = 240
 
@@ -53,7 +56,8 @@ def _environment(home: Path) -> dict[str, str]:
     """Settings of its own, and the extension of this checkout where it is not installed."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "IPYTHON", "HYBRID_LAB"))}
     data = home / "share"
-    installed = Path(sys.prefix, "share/jupyter/labextensions/hybrid-lab/package.json").exists()
+    prefix = Path(PYTHON).parents[1]
+    installed = (prefix / "share/jupyter/labextensions/hybrid-lab/package.json").exists()
     if not installed:
         (data / "labextensions").mkdir(parents=True)
         (data / "labextensions" / "hybrid-lab").symlink_to(ROOT / "hybrid_lab" / "labextension")
@@ -88,7 +92,7 @@ def serve(home: Path) -> Iterator[Server]:
     quiet = {"fetchNews": "false", "checkForUpdates": False}  # no question about news on top of the page
     (settings / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
     command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0"),
+        *(PYTHON, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0"),
         *(f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True"),
         "--JupyterNotebookApp.expose_app_in_browser=True",
     ]

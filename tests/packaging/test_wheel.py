@@ -100,6 +100,21 @@ def test_env_reports_a_complete_installation(environment):
     assert re.search(r"^engine onnxruntime +usable, the default$", report, re.MULTILINE)
 
 
+def test_tutorial_works_in_the_browser(environment):
+    """The browser tests' tutorial, with the JupyterLab of the empty environment instead of this one's."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rs", "tests/browser/test_lab.py::test_tutorial[lab]"],
+        cwd=ROOT,
+        env=os.environ | {"JUPYTER_PYTHON": str(environment.bin / "python")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    if "1 skipped" in done.stdout:
+        pytest.skip(done.stdout.partition("SKIPPED")[2].strip())
+    assert "1 passed" in done.stdout
+
+
 def test_tutorial_is_copied_and_runs(environment):
     hybrid_lab = environment.bin / "hybrid-lab"
     environment.run([hybrid_lab, "tutorial", "--copy-only"])
