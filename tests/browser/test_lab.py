@@ -88,6 +88,16 @@ def test_marks_follow_the_typing(open_cells):
     notebook.expect_marks(2, ["len(x)"])
 
 
+def test_a_finding_in_the_panel_leads_to_its_line(open_cells):
+    notebook = open_cells([MODEL, "pass", STUBBORN])
+    panel = notebook.show_panel()
+    notebook.run_cell(0)
+    panel.get_by_role("button", name=re.compile("line 4$")).click()
+    notebook.page.wait_for_function("() => window.jupyterapp.shell.currentWidget.content.activeCellIndex === 2")
+    line = "() => window.jupyterapp.shell.currentWidget.content.activeCell.editor.getCursorPosition().line"
+    assert notebook.page.evaluate(line) == 3
+
+
 @IN_LAB_ONLY
 def test_hover_explains_and_repairs(open_cells):
     notebook = open_cells([MODEL, STUBBORN])
@@ -122,8 +132,8 @@ def test_save_change_reload_undo(open_cells):
     expect(panel.get_by_role("button", name="Undo", exact=True)).to_be_disabled(timeout=15_000)
     assert notebook.kernel("print(np.array_equal(net(x).asnumpy(), changed))") == "True"
 
-    # A second save asks before it replaces the file.
-    notebook.click("Save all")
+    # A second save, from the toolbar, asks before it replaces the file.
+    notebook.page.locator('.jp-Toolbar [data-jp-item-name="hybrid-lab-save-all"] >> jp-button, button').first.click()
     notebook.click("Replace it")
     notebook.result("Saved net")
 

@@ -78,6 +78,11 @@ export class GraphPane {
       this.message(graph.missing || 'This Block has no graph yet. Call it once on data.');
       return;
     }
+    const picture = JSON.stringify([graph.dot, graph.nodes]);
+    if (this.svg && picture === this.picture) {
+      return; // the same again, e.g. after a training step
+    }
+    const view = `${graph.path}|${graph.form}`;
     if (!this.svg) {
       this.message('Drawing the graph …');
     }
@@ -85,7 +90,9 @@ export class GraphPane {
     try {
       const svg = safeSvg(await this.layout(graph.dot));
       if (turn === this.turn) {
-        this.place(svg);
+        this.place(svg, view === this.view);
+        this.picture = picture;
+        this.view = view;
         this.events.onPicture?.(new XMLSerializer().serializeToString(svg));
         this.decorate(svg, graph);
       }
@@ -114,6 +121,7 @@ export class GraphPane {
   /** A sentence instead of a picture. */
   message(text: string, isError = false): void {
     this.svg = null;
+    this.view = '';
     replace(
       this.canvas,
       h('p', { class: isError ? 'hl-alert' : 'hl-empty', role: isError ? 'alert' : 'status' }, text)
@@ -160,7 +168,10 @@ export class GraphPane {
     });
   }
 
-  private place(svg: SVGSVGElement): void {
+  /** `keep`: the Block is the one that was shown, so zoom and position stay. */
+  private place(svg: SVGSVGElement, keep = false): void {
+    const { scale } = this;
+    const { scrollLeft, scrollTop } = this.canvas;
     this.size = {
       width: parseFloat(svg.getAttribute('width') ?? '') || 100,
       height: parseFloat(svg.getAttribute('height') ?? '') || 100
@@ -171,7 +182,12 @@ export class GraphPane {
     this.svg = svg;
     replace(this.canvas, svg);
     this.zoomButtons(this.asText.hidden);
-    this.start();
+    if (keep) {
+      this.scaleTo(scale);
+      this.canvas.scrollTo?.(scrollLeft, scrollTop);
+    } else {
+      this.start();
+    }
   }
 
   /** Give the nodes names, focus and clicks. */
@@ -324,6 +340,9 @@ export class GraphPane {
   private svg: SVGSVGElement | null = null;
   private size = { width: 100, height: 100 };
   private scale = 1;
+  /** What is drawn, to tell whether a new reply is the same, and of which Block and form. */
+  private picture = '';
+  private view = '';
   private turn = 0;
   private dragged = false;
   private selectedId: string | null = null;

@@ -33,7 +33,10 @@ export class ModelView {
       onOpen: () => this.tabs.show(0)
     });
     this.graph = new GraphPane(options.layout, {
-      onNode: node => this.details.showNode(node, this.name),
+      onNode: node => {
+        this.showsNode = true;
+        this.details.showNode(node, this.name);
+      },
       onBlock: path => this.select(path),
       onForm: form => {
         this.form = form;
@@ -107,7 +110,8 @@ export class ModelView {
       this.drawnKey = '';
     }
     const selected = this.selectedNode();
-    if (selected) {
+    if (selected && (isNew || !this.showsNode)) {
+      this.showsNode = false;
       this.details.showBlock(selected, model.name);
     }
     if (graph && graph.path === selected?.path) {
@@ -138,6 +142,7 @@ export class ModelView {
   }
 
   private onSelect(node: BlockNode): void {
+    this.showsNode = false;
     this.details.showBlock(node, this.name);
     this.options.onSelect?.(node.path);
     clearTimeout(this.resting);
@@ -218,6 +223,7 @@ export class ModelView {
   private current: TreeReply | null = null;
   private form: 'neutral' | 'compiled' = 'neutral';
   private drawnKey = '';
+  private showsNode = false;
   private resting: ReturnType<typeof setTimeout> | undefined;
 }
 
