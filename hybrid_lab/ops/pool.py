@@ -288,7 +288,7 @@ def _gradient_samples(*like: str) -> list[Any]:
         place = like.index("data")
         roles = {"data": data, "d": data if isinstance(data, tuple) else data.shape, "dy": shape}
         roles["y"] = Derived(lambda arrays, op=op, place=place: op.numpy(arrays[place]))
-        made.append(sample(*(roles[role] for role in like), gradient=False, **item.attributes))
+        made.append(sample(*(roles[role] for role in like), **item.attributes))
     return made
 
 
