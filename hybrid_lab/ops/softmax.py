@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.attributes import DType
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.reduce import accumulate
@@ -24,6 +24,7 @@ _SAMPLES = [
 class _SoftmaxLike(Operator):
     """Base: normalized over one axis."""
 
+    kinds = "f"
     axis: int = -1
     temperature: float | None = None
     dtype: DType | None = None
@@ -46,13 +47,6 @@ class _SoftmaxLike(Operator):
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         axis_of(self.name, self.axis, len(data))
         return data
-
-    def infer_type(self, *dtypes: Any) -> Any:
-        if dtypes[0].kind != "f":
-            raise DTypeError(
-                f"{self.name}: needs floating numbers, data is {dtypes[0].name}; use F.cast(x, dtype='float32')"
-            )
-        return dtypes[0]
 
     def _shifted(self, data: np.ndarray, out: np.ndarray | None, scratch: Any, sign: float = 1.0) -> np.ndarray:
         """sign * data / temperature minus its maximum."""
@@ -141,6 +135,7 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
     data : (n, classes), floating; label : (n,) class numbers; returns : (1,)
     """
 
+    kinds = "f"
     samples = [sample((4, 5), ints((4,), 0, 5))]
 
     def infer_shape(self, data: tuple[int, ...], label: tuple[int, ...]) -> tuple[int, ...]:
@@ -167,6 +162,11 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
     def lower(self, F: Any, data: Any, label: Any) -> Any:
         return -F.sum(F.pick(F.log_softmax(data), label))
 
+    def onnx(self, g: Any, data: Any, label: Any) -> Any:
+        places = g.Unsqueeze(g.cast(label, "int64"), g.const([1], "int64"))
+        picked = g.GatherElements(g.LogSoftmax(data, axis=1), places, axis=1)
+        return g.Neg(g.Reshape(g.ReduceSum(picked, keepdims=0), g.const([1], "int64")))
+
 
 class OneHotSubtract(Operator, name="_one_hot_subtract"):
     """data with 1 taken from the entry that label names in each row.
@@ -174,6 +174,7 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
     data : (n, classes); label : (n,); returns : as data.
     """
 
+    kinds = "fiu"
     mxnet = None
     samples = [sample((3, 4), ints((3,), 0, 4))]
 
@@ -193,3 +194,8 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
 
     def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
         return dy, F.zeros_like(label)
+
+    def onnx(self, g: Any, data: Any, label: Any) -> Any:
+        classes = g.const(np.arange(g.shape(data)[1]), "int64")
+        hit = g.Equal(g.Unsqueeze(g.cast(label, "int64"), g.const([1], "int64")), classes)
+        return g.Sub(data, g.cast(hit, g.dtype(data)))
