@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
-from hybrid_lab.gluon.block import Block
+_SAVE = "%hybrid_save net [path]"
+_LOAD = "%hybrid_load net [path] [--graphs code|file]"
+_EXPLAIN = "%hybrid_explain net [x ...]"
+_LINT = "%%hybrid_lint [mxnet]"
+_CONTEXT = 200
+"""Earlier cells, at most, whose definitions %%hybrid_lint knows."""
+
+
+class CellFailed(Exception):  # noqa: N818 - it stands for the error that was shown already
+    """The cell that a magic ran raised; its error is shown above."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
 
 
 @magics_class
@@ -19,57 +33,118 @@ class HybridMagics(Magics):
         super().__init__(shell)
         self._lab = lab
 
-    def _block(self, line: str, usage: str) -> tuple[Block, list[str]]:
-        words = shlex.split(line)
-        if not words:
-            raise UsageError(f"name a model: {usage}")
-        block = self.shell.user_ns.get(words[0])
-        if not isinstance(block, Block):
-            raise UsageError(f"{words[0]} is not a Block in this notebook; usage: {usage}")
-        return block, words[1:]
-
     @line_magic
-    def hybrid_save(self, line: str) -> Any:
-        """`%hybrid_save net [path]`: save the tree, every graph and all parameters of a model."""
+    def hybrid_save(self, line: str) -> str:
+        """`%hybrid_save net [path]`: save the tree, every graph and all parameters of a model; gives the path."""
         from hybrid_lab.formats.archive import save_cached_graphs
 
-        net, rest = self._block(line, "%hybrid_save net [path]")
-        return save_cached_graphs(net, rest[0] if rest else f"{shlex.split(line)[0]}.hlab")
+        name, rest = _words(line, _SAVE)
+        if len(rest) > 1:
+            raise UsageError(f"one path at most: {_SAVE}")
+        net = self._block(name, _SAVE)
+        with _as_usage():
+            return save_cached_graphs(net, rest[0] if rest else f"{name}.hlab")
 
     @line_magic
     def hybrid_load(self, line: str) -> Any:
-        """`%hybrid_load net [path] [--graphs file]`: load what %hybrid_save wrote into a model."""
+        """`%hybrid_load net [path] [--graphs code|file]`: load what %hybrid_save wrote into a model; gives the report.
+
+        --graphs file lets the file's graphs win over the code.
+        """
         from hybrid_lab.formats.archive import load_cached_graphs
 
-        net, rest = self._block(line, "%hybrid_load net [path] [--graphs code|file]")
+        name, rest = _words(line.replace("--graphs=", "--graphs "), _LOAD)
         graphs = "code"
         if "--graphs" in rest:
             place = rest.index("--graphs")
             graphs = rest[place + 1] if place + 1 < len(rest) else ""
             del rest[place : place + 2]
         if graphs not in ("code", "file"):
-            raise UsageError("--graphs takes code or file")
-        report = load_cached_graphs(net, rest[0] if rest else f"{shlex.split(line)[0]}.hlab", graphs=graphs)
+            raise UsageError(f"--graphs takes code or file: {_LOAD}")
+        if len(rest) > 1 or any(word.startswith("-") for word in rest):
+            raise UsageError(f"{rest[-1]!r} is not understood: {_LOAD}")
+        net = self._block(name, _LOAD)
+        with _as_usage():
+            report = load_cached_graphs(net, rest[0] if rest else f"{name}.hlab", graphs=graphs)
         self._lab.push()
         return report
 
     @line_magic
     def hybrid_explain(self, line: str) -> Any:
-        """`%hybrid_explain net [x]`: what hybridization made of a model; with an input it is called on it first."""
+        """`%hybrid_explain net [x ...]`: what hybridization made of a model; with inputs it is called on them first."""
         from hybrid_lab.insight import explain
 
-        net, rest = self._block(line, "%hybrid_explain net [x]")
-        missing = [name for name in rest if name not in self.shell.user_ns]
-        if missing:
-            raise UsageError(f"there is no variable {missing[0]}")
-        return explain(net, *(self.shell.user_ns[name] for name in rest))
+        name, rest = _words(line, _EXPLAIN)
+        net = self._block(name, _EXPLAIN)
+        inputs = [self._value(word, _EXPLAIN) for word in rest]
+        with _as_usage():
+            return explain(net, *inputs)
 
     @cell_magic
     def hybrid_lint(self, line: str, cell: str) -> None:
-        """`%%hybrid_lint [mxnet]`: print the findings of the cell, then run it. `mxnet` adds portability notes."""
+        """`%%hybrid_lint [mxnet]`: print the findings of the cell, then run it. `mxnet` adds portability notes.
+
+        Lines are those of the whole cell, this magic's own line included.
+        """
         from hybrid_lab.lint import check
 
-        history = [text for text in self.shell.user_ns.get("In", []) if text and not text.startswith("%%")]
-        findings = check(cell, target=line.strip() or None, context=history, file=f"cell {self.shell.execution_count}")
+        target = line.strip() or None
+        if target not in (None, "mxnet"):
+            raise UsageError(f"{target!r} is not understood: {_LINT}")
+        text = "#\n" * self._lines_above(cell) + cell
+        history = [item for item in self.shell.user_ns.get("In", []) if item and "hybrid_lint" not in item]
+        context = list(dict.fromkeys(history))[-_CONTEXT:]
+        findings = check(text, target=target, context=context, file=f"cell {self.shell.execution_count}")
         print("\n".join(map(str, findings)) if findings else "no findings")
-        self.shell.run_cell(cell)
+        # With the same lines, so that errors name them too; a second cell magic must stay on top.
+        if not self.shell.run_cell(cell if cell.lstrip().startswith("%%") else text).success:
+            raise CellFailed("%%hybrid_lint ran the cell; its error is above")
+
+    def _lines_above(self, cell: str) -> int:
+        """How many lines of the whole cell stand above the magic's body."""
+        raw = getattr(self.shell.history_manager, "input_hist_raw", None)
+        whole = raw[-1].rstrip() if raw else ""
+        return whole[: -len(cell.rstrip())].count("\n") if whole.endswith(cell.rstrip()) and cell.strip() else 1
+
+    def _block(self, name: str, usage: str) -> Any:
+        from hybrid_lab.gluon.block import Block
+
+        block = self._value(name, usage)
+        if not isinstance(block, Block):
+            raise UsageError(f"{name} is a {type(block).__name__}, not a Block: {usage}")
+        return block
+
+    def _value(self, name: str, usage: str) -> Any:
+        """The value of a variable, or of an attribute of one: `net`, `net.features`."""
+        first, *rest = name.split(".")
+        if first not in self.shell.user_ns:
+            raise UsageError(f"there is no variable {first}: {usage}")
+        value = self.shell.user_ns[first]
+        for attribute in rest:
+            try:
+                value = getattr(value, attribute)
+            except AttributeError as error:
+                raise UsageError(f"{error}: {usage}") from None
+        return value
+
+
+def _words(line: str, usage: str) -> tuple[str, list[str]]:
+    """The first word, which names the model, and the others."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"{error}: {usage}") from None
+    if not words:
+        raise UsageError(f"name a model: {usage}")
+    return words[0], words[1:]
+
+
+@contextlib.contextmanager
+def _as_usage() -> Iterator[None]:
+    """Errors in the user's terms are shown as such, without the way through this package."""
+    from hybrid_lab.diagnostics.errors import HybridLabError
+
+    try:
+        yield
+    except (HybridLabError, OSError) as error:
+        raise UsageError(str(error)) from error

@@ -10,7 +10,7 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.ops.pointwise import Binary, binary, is_scalar
 from hybrid_lab.ops.sample import sample
 
-_WHOLE = {"dtype": "int32", "low": 1, "high": 6, "gradient": False}
+_WHOLE: dict[str, Any] = {"dtype": "int32", "low": 1, "high": 6, "gradient": False}
 _POSITIVE = [
     sample((3, 4), (3, 4), low=0.3, high=2.0),
     sample((2, 3, 4), (3, 1), low=0.3, high=2.0),
@@ -200,10 +200,21 @@ broadcast_minimum = binary(
 )
 
 
+def _hypot(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
+    dtype = (a if hasattr(a, "dtype") else b).dtype
+    if dtype.kind == "f":
+        return np.hypot(a, b, out=out)
+    result = np.trunc(np.hypot(np.asarray(a, np.float64), np.asarray(b, np.float64)))
+    if out is None:
+        return result.astype(dtype)
+    np.copyto(out, result, casting="unsafe")
+    return out
+
+
 class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):
     """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
 
-    ufunc = staticmethod(np.hypot)
+    ufunc = staticmethod(_hypot)
     triton = "tl.sqrt({0} * {0} + {1} * {1})"
     samples = _POSITIVE[:3]
 

@@ -127,7 +127,7 @@ class Eye(_Created, name="_eye", aliases=("eye",)):
         return self.N, self.M or self.N
 
     def numpy(self, out: Any = None) -> Any:
-        return into(np.eye(*self.infer_shape(), k=self.k, dtype=self.infer_type()), out)
+        return into(np.eye(self.N, self.M or self.N, k=self.k, dtype=self.infer_type()), out)
 
     def onnx(self, g: Any) -> Any:
         return g.Identity(g.const(self.numpy(), self.infer_type()))

@@ -176,7 +176,8 @@ class Dropout(Operator, name="Dropout"):
 
     def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None, scratch: Any = np.empty) -> Any:
         y, mask = out if out is not None else (None, None)
-        mask = get("_dropout_mask").bind(p=self.p, axes=self.axes).numpy(data, out=mask, rng=rng, scratch=scratch)
+        draw: Any = get("_dropout_mask").bind(p=self.p, axes=self.axes)
+        mask = draw.numpy(data, out=mask, rng=rng, scratch=scratch)
         return MaskedScale.bind(scale=self.scale).numpy(data, mask, out=y), mask
 
     def grad(self, F: Any, data: Any, y: Any, mask: Any, dy: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -110,7 +111,7 @@ def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch
     if first_kept and 0 < last_kept < data.ndim - 1:
         # Sums over trailing axes are pairwise and fast; the leading ones are few numbers then.
         inner = data.shape[: last_kept + 1]
-        partial = np.add.reduce(data.reshape(*inner, -1), axis=-1, out=scratch(inner, dtype))
+        partial = np.add.reduce(data.reshape(*inner, prod(data.shape[last_kept + 1 :])), axis=-1, out=scratch(inner, dtype))
         rest = tuple(axis for axis in axes if axis <= last_kept)
         np.add.reduce(partial, axis=rest, keepdims=True, out=out.reshape(kept_shape(inner, rest)))
         return out
@@ -175,6 +176,8 @@ class Prod(Reduction, name="prod"):
 class NanSum(Reduction, name="nansum"):
     """The sum over `axis` with NaN counted as 0."""
 
+    kinds = "fiu"
+
     samples = [*_AXES[:3], sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0)]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
@@ -220,8 +223,9 @@ class Min(_Extreme, name="min", aliases=("min_axis",)):
 
 
 class Norm(Reduction, name="norm"):
-    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : floating."""
+    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
 
+    kinds = "fiu"
     ord: int = 2
     axis: Axis = None
     out_dtype: DType | None = None
@@ -244,7 +248,7 @@ class Norm(Reduction, name="norm"):
         if self.ord == 1:
             return accumulate(np.abs(data, out=scratch(data.shape, data.dtype)), axes, out, scratch)
         accumulate(np.square(data, out=scratch(data.shape, data.dtype)), axes, out, scratch)
-        return np.sqrt(out, out=out)
+        return np.sqrt(out, out=out, casting="unsafe")
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         if self.ord == 1:
@@ -311,7 +315,7 @@ class ArgMax(_ArgExtreme, name="argmax"):
     samples = _ARG
 
     def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
-        return np.argmax(data, axis=axis)
+        return np.asarray(np.argmax(data, axis=axis))
 
 
 class ArgMin(_ArgExtreme, name="argmin"):
@@ -323,7 +327,7 @@ class ArgMin(_ArgExtreme, name="argmin"):
     samples = _ARG
 
     def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
-        return np.argmin(data, axis=axis)
+        return np.asarray(np.argmin(data, axis=axis))
 
 
 class SumLike(Operator, name="_sum_like"):

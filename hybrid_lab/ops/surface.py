@@ -140,8 +140,6 @@ def type_name(annotation: Any) -> str:
     """The annotation as it is written in source."""
     if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
         return annotation.__name__
-    return (
-        getattr(annotation, "__name__", None)
-        if hasattr(annotation, "__supertype__")
-        else str(annotation).replace("typing.", "")
-    )
+    if hasattr(annotation, "__supertype__"):
+        return str(annotation.__name__)
+    return str(annotation).replace("typing.", "")

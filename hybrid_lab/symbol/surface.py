@@ -33,7 +33,7 @@ linalg = OperatorNamespace("linalg_", "_linalg_")
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
 
 
 def zeros(shape: Any, dtype: Any = "float32", ctx: Any = None, name: str | None = None) -> Symbol:
