@@ -129,7 +129,8 @@ def test_save_change_reload_undo(open_cells):
     notebook.result("Undo takes them back")
     assert notebook.kernel("print(np.array_equal(net(x).asnumpy(), before))") == "True"
     notebook.click("Undo")
-    expect(panel.get_by_role("button", name="Undo", exact=True)).to_be_disabled(timeout=15_000)
+    expect(panel.get_by_role("button", name="Save all", exact=True)).to_be_enabled(timeout=15_000)
+    expect(panel.get_by_role("button", name="Undo", exact=True)).to_be_disabled()
     assert notebook.kernel("print(np.array_equal(net(x).asnumpy(), changed))") == "True"
 
     # A second save, from the toolbar, asks before it replaces the file.
