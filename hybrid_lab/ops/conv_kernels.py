@@ -41,7 +41,7 @@ class Geometry(NamedTuple):
         """A 1x1 convolution: nothing needs gathering."""
         return prod(self.kernel) == 1 and prod(self.stride) == 1 and not any(self.pad)
 
-    def places(self, output: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    def places(self, output: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """Every kernel position with the part of the padded input that it meets."""
         for place in product(*map(range, self.kernel)):
             yield (

@@ -89,8 +89,7 @@ def _index_with_ellipsis(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
         if isinstance(item, slice):
             begin, end = _int(symbol, item.start) or 0, _int(symbol, item.stop)
         else:
-            begin = _int(symbol, item)
-            assert begin is not None
+            begin = _int(symbol, item) or 0
             end = begin + 1 if begin != -1 else None
             dropped.append(axis)
         if begin != 0 or end is not None:
