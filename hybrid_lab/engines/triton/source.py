@@ -33,6 +33,9 @@ POINTERS = {
     "bool": "*i1",
 }
 
+#: Functions of Triton that take floating numbers only.
+_FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float)")
+
 PHILOX = '''
 @triton.jit
 def philox_word(seed, draw, element):
@@ -98,6 +101,9 @@ def refusal(node: Node) -> str | None:
         return "an empty array"
     if len(node.outputs[0].shape) > 8:
         return "more than 8 axes"
+    whole = any(value.dtype.kind in "iu" for value in (*node.values_in, *node.outputs))
+    if whole and _FLOATING.search(op.triton):
+        return "a floating function of whole numbers"
     if not op.is_pointwise(*(item.shape if isinstance(item, Value) else () for item in node.inputs)):
         return "its operands do not broadcast element by element"
     if node.outputs[0].nbytes >= 2**31:
