@@ -84,7 +84,8 @@ install: $(STAMPS)/install $(STAMPS)/build
 # ---------------------------------------------------------------- use
 
 lab: install
-	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS) notebooks/01_tutorial.ipynb
+	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/01_tutorial.ipynb \
+	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
 notebooks: install
 	$(PY) scripts/run_notebooks.py --timeout $(NOTEBOOK_TIMEOUT) $(ARGS)

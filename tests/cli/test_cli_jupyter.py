@@ -49,7 +49,7 @@ def test_keeps_changed_files_and_says_so(shipped, tmp_path, opened, capsys):
 def test_other_options_go_to_jupyterlab(shipped, tmp_path, opened):
     assert main(["tutorial", "--no-browser", "--port", "8899"]) == 0
     ((options, folder),) = opened
-    assert options == ["--no-browser", "--port", "8899", "01_tutorial.ipynb"]
+    assert options == ["--LabApp.default_url=/lab/tree/01_tutorial.ipynb", "--no-browser", "--port", "8899"]
     assert folder.name == "hybrid-lab-tutorial"
 
 
