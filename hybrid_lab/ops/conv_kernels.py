@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hybrid_lab.ops import blas
+
 #: Patches gathered at a time, in numbers.
 PIECE = 1 << 18
 
@@ -125,7 +127,7 @@ def forward(
     matrix = weight.reshape(groups, filters // groups, -1)
     if geometry.pointwise:
         target = out.reshape(x.shape[0], groups, filters // groups, -1)
-        np.matmul(matrix, x.reshape(x.shape[0], groups, x.shape[1] // groups, -1), out=target)
+        blas.matmul(matrix, x.reshape(x.shape[0], groups, x.shape[1] // groups, -1), out=target)
         if bias is not None:
             out += bias.reshape(-1, *(1,) * len(output))
         return out
@@ -135,9 +137,9 @@ def forward(
         patches = _gather(part, geometry, output, slots)
         count = part.shape[-1]
         if count == 1:
-            product_ = np.matmul(matrix, patches, out=out[piece].reshape(groups, filters // groups, -1))
+            product_ = blas.matmul(matrix, patches, out=out[piece].reshape(groups, filters // groups, -1))
         else:
-            product_ = np.matmul(
+            product_ = blas.matmul(
                 matrix, patches, out=slots("y", (groups, filters // groups, patches.shape[-1]), x.dtype)
             )
         turned = np.moveaxis(product_.reshape(filters, *output, count), -1, 0)
@@ -158,7 +160,7 @@ def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: n
     matrix = weight.reshape(groups, filters // groups, -1).swapaxes(1, 2)
     if geometry.pointwise:
         source = dy.reshape(dy.shape[0], groups, filters // groups, -1)
-        np.matmul(matrix, source, out=out.reshape(dy.shape[0], groups, channels // groups, -1))
+        blas.matmul(matrix, source, out=out.reshape(dy.shape[0], groups, channels // groups, -1))
         return out
     spatial, pad = out.shape[2:], geometry.pad
     padded = tuple(size + 2 * border for size, border in zip(spatial, pad, strict=True))
@@ -166,7 +168,7 @@ def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: n
     for piece in _pieces(dy.shape[0], channels * prod(geometry.kernel) * prod(output)):
         count = dy[piece].shape[0]
         part = _batch_last(dy[piece], (0,) * len(output), slots, "dy").reshape(groups, filters // groups, -1)
-        patches = np.matmul(matrix, part, out=slots("patches", (groups, matrix.shape[1], part.shape[-1]), dy.dtype))
+        patches = blas.matmul(matrix, part, out=slots("patches", (groups, matrix.shape[1], part.shape[-1]), dy.dtype))
         patches = patches.reshape(channels, *geometry.kernel, *output, count)
         total = slots("dx", (channels, *padded, count), dy.dtype)
         total.fill(0)
@@ -190,7 +192,7 @@ def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.n
     if geometry.pointwise:
         left = dy.reshape(dy.shape[0], groups, filters // groups, -1)
         right = x.reshape(x.shape[0], groups, channels // groups, -1).swapaxes(-1, -2)
-        products = np.matmul(left, right, out=scratch((dy.shape[0], *target.shape), dy.dtype))
+        products = blas.matmul(left, right, out=scratch((dy.shape[0], *target.shape), dy.dtype))
         np.add.reduce(products, axis=0, out=target)
         return out
     first = True
@@ -200,10 +202,10 @@ def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.n
         patches = _gather(part, geometry, output, slots).swapaxes(1, 2)
         left = _batch_last(dy[piece], (0,) * len(output), slots, "dy").reshape(groups, filters // groups, -1)
         if first:
-            np.matmul(left, patches, out=target)
+            blas.matmul(left, patches, out=target)
             first = False
         else:
-            target += np.matmul(left, patches, out=slots("dw", target.shape, dy.dtype))
+            target += blas.matmul(left, patches, out=slots("dw", target.shape, dy.dtype))
     if first:
         out.fill(0)
     return out

@@ -8,30 +8,31 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops import blas
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
 
 
+def matrix(data: np.ndarray, first: bool) -> np.ndarray:
+    """A matrix whose rows are the first axis of data, or whose columns are the last one. Empty data too."""
+    shape = data.shape
+    return data.reshape((shape[0], prod(shape[1:])) if first else (prod(shape[:-1]), shape[-1]))
+
+
 def _matrices(lhs: np.ndarray, rhs: np.ndarray, transpose_a: bool, transpose_b: bool) -> tuple[np.ndarray, np.ndarray]:
     """Both operands of dot as matrices (m, k) and (k, n)."""
-    if transpose_a:
-        left = lhs.reshape(lhs.shape[0], -1).T
-    else:
-        left = lhs.reshape(-1, lhs.shape[-1])
-    if transpose_b:
-        right = rhs.reshape(-1, rhs.shape[-1]).T
-    else:
-        right = rhs.reshape(rhs.shape[0], -1)
+    left = matrix(lhs, first=True).T if transpose_a else matrix(lhs, first=False)
+    right = matrix(rhs, first=False).T if transpose_b else matrix(rhs, first=True)
     return left, right
 
 
 def multiply(left: np.ndarray, right: np.ndarray, out: np.ndarray | None, scratch: Any = np.empty) -> np.ndarray:
     """left @ right into `out`; float16 is multiplied in float32."""
     if left.dtype == np.float16:
-        wide = left.astype(np.float32) @ right.astype(np.float32)
+        wide = blas.matmul(left.astype(np.float32), right.astype(np.float32))
         return wide.astype(np.float16) if out is None else into(wide, out)
-    return np.matmul(left, right, out=out)
+    return blas.matmul(left, right, out=out)
 
 
 class Dot(Operator, name="dot"):
@@ -165,10 +166,10 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
 
     def numpy(self, dy: Any, lhs: Any, rhs: Any, out: Any = None) -> Any:
         dy = self._output(dy, lhs, rhs)
-        right = rhs.reshape(-1, rhs.shape[-1]) if self.transpose_b else rhs.reshape(rhs.shape[0], -1).T  # (n, k)
+        right = matrix(rhs, first=False) if self.transpose_b else matrix(rhs, first=True).T  # (n, k)
         left, factor = (right.T, dy.T) if self.transpose_a else (dy, right)
         if out is not None and out.flags.c_contiguous and out.dtype != np.float16:
-            np.matmul(left, factor, out=out.reshape(left.shape[0], factor.shape[1]))
+            blas.matmul(left, factor, out=out.reshape(left.shape[0], factor.shape[1]))
             return out
         return _store(multiply(left, factor, None), lhs.shape, out)
 
@@ -207,10 +208,10 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
 
     def numpy(self, dy: Any, lhs: Any, rhs: Any, out: Any = None) -> Any:
         dy = self._output(dy, lhs, rhs)
-        left = lhs.reshape(lhs.shape[0], -1) if self.transpose_a else lhs.reshape(-1, lhs.shape[-1]).T  # (k, m)
+        left = matrix(lhs, first=True) if self.transpose_a else matrix(lhs, first=False).T  # (k, m)
         factor, right = (dy.T, left.T) if self.transpose_b else (left, dy)
         if out is not None and out.flags.c_contiguous and out.dtype != np.float16:
-            np.matmul(factor, right, out=out.reshape(factor.shape[0], right.shape[1]))
+            blas.matmul(factor, right, out=out.reshape(factor.shape[0], right.shape[1]))
             return out
         return _store(multiply(factor, right, None), rhs.shape, out)
 
@@ -366,11 +367,11 @@ class FullyConnected(Operator, name="FullyConnected"):
         return (data[0], self.num_hidden) if self.flatten else (*data[:-1], self.num_hidden)
 
     def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None) -> Any:
-        matrix = data.reshape(data.shape[0], -1) if self.flatten else data.reshape(-1, data.shape[-1])
+        rows = matrix(data, first=self.flatten)
         shape = (data.shape[0], self.num_hidden) if self.flatten else (*data.shape[:-1], self.num_hidden)
         direct = out is not None and out.flags.c_contiguous
-        target = out.reshape(-1, self.num_hidden) if direct else None
-        result = multiply(matrix, weight.T, target)
+        target = out.reshape(len(rows), self.num_hidden) if direct else None
+        result = multiply(rows, weight.T, target)
         if bias is not None:
             result += bias
         if direct:
