@@ -71,6 +71,12 @@ class Block:
         lines = (f"  ({key}): {_indent(repr(block), 2)}" for key, block in self._children.items())
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
+    def _repr_html_(self) -> str:
+        """The block tree as HTML without scripts, where a notebook shows the block."""
+        from hybrid_lab.lab.static_html import block_html
+
+        return block_html(self)
+
     # -- attributes, children, structure -----------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -142,6 +142,19 @@ class GraphCache:
             self.pinned = {(item.in_spec, item.guard.types, item.guard.training): item for item in graphs}
             self._pinned_tree = [weakref.ref(block) for block in _below(self._block)]
 
+    def snapshot(self) -> dict[str, Any]:
+        """What is cached now, to be put back by `restore`."""
+        with self._lock:
+            held = {name: getattr(self, name) for name in ("code", "failure", "_reported", "_pinned_tree")}
+            held |= {name: getattr(self, name).copy() for name in ("pinned", "programs", "compilations")}
+            return held | {"variants": {spec: list(found) for spec, found in self.variants.items()}}
+
+    def restore(self, held: dict[str, Any]) -> None:
+        """Put back what `snapshot` gave, where neither code, structure nor flags of the block changed since."""
+        with self._lock:
+            for name, value in held.items():
+                setattr(self, name, value)
+
     def _live_pinned_tree(self) -> list[Block]:
         return [block for block in (reference() for reference in self._pinned_tree) if block is not None]
 
@@ -238,6 +251,8 @@ class GraphCache:
             self._block.__dict__["_last_outputs"] = program.output_types
             reason = self._reason(key, stale)
             self.compilations.append(Compilation(key, reason, seconds, program))
+            if len(self.compilations) > MAX_PROGRAMS:
+                del self.compilations[1]  # the first and the latest tell most; each holds its program
             if not self._reported:
                 self._reported = True
                 logger.info(program.headline(seconds))
@@ -397,7 +412,7 @@ class CompiledEntry(tape.Entry):
                 operands.append(self.saved[index])
             elif kind == "head":
                 dout = douts[index]
-                operands.append(np.zeros(*self.shapes[index]) if dout is None else np.ascontiguousarray(dout))
+                operands.append(np.zeros(*self.shapes[index]) if dout is None else np.asarray(dout, order="C"))
             else:
                 operands.append((self.inputs if kind == "input" else self.outputs)[index].value())
         results = program.backward.run(operands, self.rng)

@@ -62,7 +62,7 @@ class StepBoundary:
         self._last = float("-inf")
         self._thread: int | None = None
 
-    # -- told by the training thread -------------------------------------------------------------------------------------
+    # -- told by the training thread ----------------------------------------------------------------------
 
     def passed(self) -> None:
         """A training step ended: run what waits. Costs nothing when nothing does."""
@@ -100,7 +100,7 @@ class StepBoundary:
             self._waiting.remove(wanted)
             return wanted
 
-    # -- asked by other threads ------------------------------------------------------------------------------------------
+    # -- asked by other threads ---------------------------------------------------------------------------
 
     def run(self, action: Callable[[], Any], patience: float | None = None) -> tuple[Any, str]:
         """Run `action` at the next boundary and return (its result, how it came about).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -19,33 +18,49 @@ class BlockState:
 
 
 def walk(net: Block) -> Iterator[tuple[str, str, Block, str | None]]:
-    """(path, attribute name, Block, path where it stood before or None), parents first. A shared Block is not entered twice."""
-    seen: dict[int, str] = {}
+    """(path, attribute name, Block, path where it stood before or None), parents first.
 
-    def visit(block: Block, path: str, name: str) -> Iterator[tuple[str, str, Block, str | None]]:
+    A shared Block comes once per place and is entered once. The tree may change while it is walked, as it does where
+    the lab looks at a model that a running cell builds.
+    """
+    seen: dict[int, str] = {}
+    stack: list[tuple[str, str, Block]] = [("", net.name, net)]
+    while stack:
+        path, name, block = stack.pop()
         before = seen.get(id(block))
         yield path, name, block, before
-        if before is not None:
-            return
-        seen[id(block)] = path
-        for child_name, child in block._children.items():
-            yield from visit(child, f"{path}.{child_name}" if path else child_name, child_name)
+        if before is None:
+            seen[id(block)] = path
+            children = tuple(block._children.items())
+            stack += [(f"{path}.{key}" if path else key, key, child) for key, child in reversed(children)]
 
-    yield from visit(net, "", net.name)
+
+def blocks_below(net: Block) -> list[tuple[str, Block]]:
+    """(path, Block) of every Block of a model once, at its first place."""
+    return [(path, block) for path, _, block, before in walk(net) if before is None]
+
+
+def hybrid_blocks(net: Block) -> list[tuple[str, HybridBlock]]:
+    """(path, Block) of every HybridBlock of a model once."""
+    return [(path, block) for path, block in blocks_below(net) if isinstance(block, HybridBlock)]
 
 
 def block_state(block: Block) -> BlockState:
     """What runs when this Block is called, and why."""
     if not isinstance(block, HybridBlock):
-        return BlockState("plain", f"{type(block).__name__} is not a HybridBlock: its forward runs as Python, its HybridBlock children can be graphs")
-    graphs: Any = block._graphs
+        return BlockState(
+            "plain",
+            f"{type(block).__name__} is not a HybridBlock: its forward runs as Python, "
+            "its HybridBlock children can be graphs",
+        )
+    graphs = block._graphs
     if graphs.pinned:
         return BlockState("file", "its graph came from a file and wins over the code")
     if not block._active:
         return BlockState("eager", "hybridize() was not called")
     if graphs.failure is not None:
         error = graphs.failure
-        where = f" ({error.location})" if error.location is not None else ""
+        where = f" ({error.location.describe()})" if error.location is not None else ""
         return BlockState("failed", f"{error.code}: {error.message}{where}")
     if graphs.programs:
         return BlockState("active", "")

@@ -10,19 +10,35 @@ def view(net: Any, name: str | None = None) -> Any:
     """The lab's widget for a model: block tree beside the cached graph, findings, Save, Reload and Undo.
 
     net : any Block; before its first call the tree and the neutral graph are shown
+    name : what to call it; by default the variable that it is bound to
+    The view does not keep a model alive that is bound to a variable. Raises HybridLabError if `net` is no Block, or
+    where the widget's parts are not installed.
     """
     from hybrid_lab.lab.hooks import lab_of, register
     from hybrid_lab.lab.session import Session
-    from hybrid_lab.lab.widget import make_view
 
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None:
-        return make_view(net, Session(dict, lambda: None), name)
-    register(shell)
-    lab = lab_of(shell)
-    assert lab is not None
-    return make_view(net, lab.session, name)
+        session = Session(dict)
+    else:
+        register(shell)
+        lab = lab_of(shell)
+        assert lab is not None
+        session = lab.session
+    return _view_module().make_view(net, session, name)
+
+
+def _view_module() -> Any:
+    from hybrid_lab.diagnostics.errors import HybridLabError
+
+    try:
+        from hybrid_lab.lab import widget
+    except ModuleNotFoundError as error:
+        raise HybridLabError(
+            f"mx.view needs {error.name}, which is not installed: pip install 'hybrid-lab[lab]'"
+        ) from error
+    return widget
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -30,12 +46,12 @@ def load_ipython_extension(shell: Any) -> None:
     from hybrid_lab._version import __version__
     from hybrid_lab.lab.hooks import register
 
-    again = not register(shell)
-    print(f"hybrid_lab {__version__} is {'already ' if again else ''}connected to this notebook: open the Hybrid Lab panel at the left")
+    register(shell)
+    print(f"hybrid_lab {__version__} is connected to this notebook: open the Hybrid Lab panel at the left")
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """`%unload_ext hybrid_lab`."""
+    """`%unload_ext hybrid_lab`: the hooks, the magics and the connections of the panel go."""
     from hybrid_lab.lab.hooks import unregister
 
     unregister(shell)

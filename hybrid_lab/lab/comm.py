@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.schema import PROTOCOL, check_envelope
+from hybrid_lab.lab.schema import PROTOCOL, check_envelope, readable_id
 from hybrid_lab.lab.session import Session
-
-TARGET = "hybrid_lab"
+from hybrid_lab.log import logger
 
 
 def envelope(identity: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -18,15 +18,8 @@ def envelope(identity: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
     return {"hybrid_lab": PROTOCOL, "id": identity, "type": kind, "body": finite(body)}
 
 
-def forget_route(comm: Any) -> None:
-    """Let the front end's next messages come on their own subshell again, after a send from the main thread.
-
-    ipykernel 7.4 delivers a comm's messages to the thread that last sent on it, so they would wait for the running cell.
-    """
-    comm.__dict__.pop("_reply_subshell_id", None)
-
-
 def finite(item: Any) -> Any:
+    """JSON data with NaN and the infinities as null, and tuples as lists."""
     if isinstance(item, float):
         return item if math.isfinite(item) else None
     if isinstance(item, dict):
@@ -36,25 +29,52 @@ def finite(item: Any) -> Any:
     return item
 
 
-def handle(session: Session, data: Any, send: Any, allowed: frozenset[str] | None = None) -> None:
-    """Answer one message through `send(envelope)`. allowed : the requests of this channel, None for all."""
-    try:
-        identity, kind, _, body = check_envelope(data)
-    except RequestError as error:
-        send(envelope(getattr(error, "request_id", ""), "error", error.body()))
-        return
-    try:
-        if allowed is not None and kind not in allowed:
-            raise RequestError("bad-request", f"{kind} is not a request of this channel")
+def forget_route(comm: Any) -> None:
+    """Let the front end's next messages come on their own subshell again, after a send from the main thread.
 
-        def progress(text: str, done: int, total: int) -> None:
-            send(envelope(identity, "progress", {"text": text, "done": done, "total": total}))
+    ipykernel 7.4 delivers a comm's messages to the thread that last sent on it, so they would wait for the running
+    cell.
+    """
+    comm.__dict__.pop("_reply_subshell_id", None)
 
-        reply = session.answer(kind, body, progress)
+
+def handle(session: Session, data: Any, send: Callable[[Any], Any], allowed: frozenset[str] | None = None) -> None:
+    """Answer one message through `send(envelope)`: exactly one reply, whatever happens.
+
+    allowed : the requests of this channel, None for all
+    """
+    identity = readable_id(data)
+    try:
+        reply = envelope(identity, "ok", _reply(session, data, send, allowed))
     except RequestError as error:
-        send(envelope(identity, "error", error.body()))
-        return
-    send(envelope(identity, "ok", reply))
+        reply = envelope(identity, "error", error.body())
+    except Exception as error:
+        reply = envelope(identity, "error", _fault(error).body())
+    except BaseException as error:  # an interrupt, where requests are handled on the main thread
+        send(envelope(identity, "error", RequestError("failed", f"interrupted: {type(error).__name__}").body()))
+        raise
+    try:
+        send(reply)
+    except Exception as error:  # a reply that is no JSON
+        send(envelope(identity, "error", _fault(error).body()))
+
+
+def _reply(session: Session, data: Any, send: Callable[[Any], Any], allowed: frozenset[str] | None) -> dict[str, Any]:
+    identity, kind, _, body = check_envelope(data)
+    if allowed is not None and kind not in allowed:
+        raise RequestError("bad-request", f"{kind} is not a request of this channel")
+
+    def progress(text: str, done: int, total: int) -> None:
+        send(envelope(identity, "progress", {"text": text, "done": done, "total": total}))
+
+    return session.answer(kind, body, progress)
+
+
+def _fault(error: Exception) -> RequestError:
+    logger.debug("a request of the front end failed", exc_info=error)
+    return RequestError(
+        "failed", f"{type(error).__name__}: {error}", "This is a fault of hybrid_lab; please report it."
+    )
 
 
 class Comms:
@@ -69,21 +89,36 @@ class Comms:
         """The comm target: a front end connects. Its first request is `hello`."""
         with self._lock:
             self._open[comm.comm_id] = comm
-        comm.on_msg(lambda msg: handle(self._session, msg["content"]["data"], comm.send))
-        comm.on_close(lambda msg: self._open.pop(comm.comm_id, None))
+        comm.on_msg(lambda received: handle(self._session, received["content"]["data"], comm.send))
+        comm.on_close(lambda received: self._forget(comm))
+
+    @property
+    def any_open(self) -> bool:
+        """Whether a page is connected."""
+        return bool(self._open)
 
     def push_models(self) -> None:
-        """Send the list of models to every page."""
+        """Send the list of models to every page; a page that is gone is forgotten."""
         with self._lock:
             comms = list(self._open.values())
         if not comms:
             return
         message = envelope("", "models", self._session.models())
         for comm in comms:
-            comm.send(message)
-            forget_route(comm)
+            try:
+                comm.send(message)
+            except Exception as error:
+                logger.debug("a page could not be reached", exc_info=error)
+                self._forget(comm)
+            finally:
+                forget_route(comm)
+
+    def _forget(self, comm: Any) -> None:
+        with self._lock:
+            self._open.pop(comm.comm_id, None)
 
     def close(self) -> None:
+        """Close all: the pages then say that hybrid_lab is not there."""
         with self._lock:
             comms, self._open = list(self._open.values()), {}
         for comm in comms:

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hybrid_lab.diagnostics.finding import Finding
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.insight.states import walk
-from hybrid_lab.lab.tree import place
+from hybrid_lab.gluon.code import code_of
+from hybrid_lab.insight.states import blocks_below, hybrid_blocks
+from hybrid_lab.lab.places import place
 from hybrid_lab.lint import check
 from hybrid_lab.lint.report import help_text
 from hybrid_lab.lint.runner import check_cells
+from hybrid_lab.log import logger
+
+_UNREADABLE = "HL001"
+"""A cell that does not parse: Python itself says so, when the cell runs."""
 
 
 def diagnostic(finding: Finding, located: bool) -> dict[str, Any]:
-    """located : give the place in the user's files too (findings of a model), not only within the cell"""
+    """A finding as the protocol's Diagnostic.
+
+    located : give the place in the user's files too (findings of a model), not only within the cell
+    """
     fix = finding.fix
+    span = {name: getattr(finding, name) for name in ("line", "col", "end_line", "end_col")}
     return {
         "code": finding.code,
         "name": finding.name,
-        "severity": str(getattr(finding.severity, "value", finding.severity)),
+        "severity": finding.severity.value,
         "message": finding.message,
         "help": help_text(finding.code),
         "rewrite": finding.rewrite or "",
         "tensor": finding.tensor or "",
         "block": finding.block or "",
-        "line": finding.line,
-        "col": finding.col,
-        "end_line": finding.end_line,
-        "end_col": finding.end_col,
-        "location": place(finding.file, finding.line, finding.col, finding.end_line, finding.end_col) if located else None,
+        **span,
+        "location": place(finding.file, **span) if located else None,
         "fix": None
         if fix is None
         else {
             "title": fix.title,
             "safe": fix.safe,
             "edits": [
-                {"line": edit.line, "col": edit.col, "end_line": edit.end_line, "end_col": edit.end_col, "text": edit.text}
+                {name: getattr(edit, name) for name in ("line", "col", "end_line", "end_col", "text")}
                 for edit in fix.edits
             ],
         },
@@ -49,31 +55,52 @@ def lint_cells(cells: list[dict[str, str]], only: list[str]) -> dict[str, list[d
     found = check_cells([cell["source"] for cell in cells])
     wanted = set(only)
     return {
-        cell["id"]: [diagnostic(item, False) for item in findings if item.code != "HL001"]
+        cell["id"]: [diagnostic(item, False) for item in findings if item.code != _UNREADABLE]
         for cell, findings in zip(cells, found, strict=True)
         if not wanted or cell["id"] in wanted
     }
 
 
-def model_findings(net: Block, name: str) -> list[dict[str, Any]]:
-    """Lint of the classes of a model's Blocks, and what their last traces raised."""
-    found = [item for item in check(net, name=name) if item.code != "HL001"]
-    seen = {(item.code, item.file, item.line) for item in found}
-    for path, _, block, before in walk(net):
-        failure = block._graphs.failure if isinstance(block, HybridBlock) and before is None else None
+def lint_key(net: Block, name: str) -> Any:
+    """Changes when lint of the model's classes may say something else; traces and calls do not change it."""
+    blocks = blocks_below(net)
+    kinds = {type(block) for _, block in blocks}
+    tree = tuple((path, id(type(block)), block._structure_version) for path, block in blocks)
+    return name, tree, tuple(code_of(kind) for kind in sorted(kinds, key=id))
+
+
+def lint_model(net: Block, name: str) -> list[Finding]:
+    """Lint of the classes of a model's Blocks. A fault of the linter gives no findings, and a line in the log."""
+    try:
+        return [item for item in check(net, name=name) if item.code != _UNREADABLE]
+    except Exception as error:  # the panel goes on without marks
+        logger.warning(f"{name} could not be checked: {type(error).__name__}: {error}")
+        return []
+
+
+def failures(net: Block, name: str) -> list[Finding]:
+    """What the last traces of a model's Blocks raised, with Block paths that start with `name`, as in lint."""
+    found = []
+    for path, block in hybrid_blocks(net):
+        failure = block._graphs.failure
         if failure is not None:
-            item = failure.finding
-            if (item.code, item.file, item.line) not in seen:
-                seen.add((item.code, item.file, item.line))
-                found.append(item)
-    return [diagnostic(item, True) for item in found]
+            # A trace names the Block by its own name where lint has the path in the model.
+            inside = (failure.block or block.name).removeprefix(block.name)
+            found.append(replace(failure.finding, block=".".join([name, *([path] if path else [])]) + inside))
+    return found
+
+
+def merged(lint: list[Finding], raised: list[Finding]) -> list[dict[str, Any]]:
+    """Both as Diagnostics; what lint found already is not said twice."""
+    seen = {(item.code, item.file, item.line) for item in lint}
+    more = [item for item in raised if (item.code, item.file, item.line) not in seen]
+    return [diagnostic(item, True) for item in [*lint, *more]]
 
 
 def findings_by_path(findings: list[dict[str, Any]], name: str) -> dict[str, int]:
-    """Path of the Block in the tree -> number of its findings; findings carry paths that start with the model's name."""
+    """Path of the Block in the tree -> number of its findings, whose paths start with the model's name."""
     counts: dict[str, int] = {}
     for item in findings:
-        block = item["block"]
-        path = "" if block == name else block.removeprefix(name + ".")
+        path = item["block"].removeprefix(name).removeprefix(".")
         counts[path] = counts.get(path, 0) + 1
     return counts

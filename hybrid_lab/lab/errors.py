@@ -13,6 +13,8 @@ class RequestError(HybridLabError):
     def __init__(self, code: str, message: str, next: str = "", details: list[str] | None = None):
         super().__init__(message)
         self.code, self.message, self.next, self.details = code, message, next, details or []
+        self.request_id = ""
 
     def body(self) -> dict[str, Any]:
+        """The `error` body of the protocol."""
         return {"code": self.code, "message": self.message, "next": self.next, "details": self.details}

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from pathlib import Path
 
 from hybrid_lab.lab.errors import RequestError
+
+LONGEST = 240
+"""Bytes of a name: file systems take 255, and atomic writes need a few for themselves."""
+_HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode categories that a name must not have: controls, invisible characters, surrogates, line ends."""
 
 
 def folder() -> Path:
@@ -16,26 +22,48 @@ def folder() -> Path:
 def checked(name: str) -> Path:
     """The absolute path of an archive named `name` in the folder; `.hlab` is appended where there is no suffix.
 
-    Raises RequestError `bad-file-name` for separators, `..`, absolute paths, drives, control characters, leading dots and links.
+    Raises RequestError `bad-file-name` for separators, `..`, absolute paths, drives, control and invisible characters,
+    leading dots, links, and what is no plain file.
     """
 
     def refuse(why: str) -> RequestError:
-        return RequestError("bad-file-name", f"{name!r} is not usable as a file name: {why}", "Give a plain name such as net.hlab.")
+        return RequestError(
+            "bad-file-name", f"{name!r} is not usable as a file name: {why}", "Give a plain name such as net.hlab."
+        )
 
-    if not name or name in (".", ".."):
-        raise refuse("it is empty" if not name else "it names a folder")
-    if any(ord(character) < 32 or ord(character) == 127 for character in name):
-        raise refuse("it has control characters")
-    if "/" in name or "\\" in name or (len(name) > 1 and name[1] == ":"):
+    if not name.strip() or name in (".", ".."):
+        raise refuse("it names a folder" if name.strip() else "it is empty")
+    if any(unicodedata.category(character) in _HIDDEN for character in name):
+        raise refuse("it has control or invisible characters")
+    if "/" in name or "\\" in name or name[1:2] == ":":
         raise refuse("it has folders or a drive; archives are saved beside the notebook")
     if name.startswith("."):
         raise refuse("it starts with a dot")
-    if len(name.encode()) > 240:
+    if name != name.strip() or name.endswith("."):
+        raise refuse("it starts or ends with a blank, or ends with a dot")
+    path = folder() / (name if "." in name else f"{name}.hlab")
+    if len(path.name.encode()) > LONGEST:
         raise refuse("it is too long")
-    base = folder()
-    path = base / (name if Path(name).suffix else f"{name}.hlab")
     if path.is_symlink():
         raise refuse("it is a link")
-    if path.is_dir():
-        raise refuse("it is a folder")
+    if path.exists() and not path.is_file():
+        raise refuse("it is a folder" if path.is_dir() else "it is no plain file")
+    return path
+
+
+def checked_for_writing(name: str, overwrite: bool) -> Path:
+    """The same for a file that is to be written.
+
+    Raises RequestError `exists` unless it may be overwritten, and `bad-file-name` where it exists and is no archive.
+    """
+    path = checked(name)
+    if path.exists():
+        with path.open("rb") as file:
+            start = file.read(4)
+        if start not in (b"", b"PK\x03\x04") and path.suffix != ".hlab":
+            raise RequestError(
+                "bad-file-name", f"{path.name} exists and is not an archive", "Choose another name, such as net.hlab."
+            )
+        if not overwrite:
+            raise RequestError("exists", f"{path.name} exists already", "Choose another name, or overwrite it.")
     return path

@@ -1,117 +1,216 @@
-"""Hooks into IPython: the comm target, what happens before and after each cell, and HTML for Blocks. Registered once."""
+"""Hooks into IPython: the comm target, what happens before and after each cell, the magics. Registered once.
+
+This file is imported by `import hybrid_lab` in a notebook, so it loads the rest of the lab only when a page connects, a
+magic is used or a view is made.
+"""
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import sys
-import weakref
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.location import register_cell
-from hybrid_lab.lab.tree import cell_ids
+from hybrid_lab.lab.schema import TARGET
+
+if TYPE_CHECKING:
+    from hybrid_lab.lab.comm import Comms
+    from hybrid_lab.lab.lifecycle import Redefinitions
+    from hybrid_lab.lab.registry import Registry
+    from hybrid_lab.lab.session import Session
+
+OPT_OUT = "HYBRID_LAB_NO_HOOKS"
+"""Environment variable: anything but "" and "0" keeps `import hybrid_lab` from registering the hooks."""
+
+_logger = logging.getLogger("hybrid_lab")
+
+
+def _quiet(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """On the main thread only, and never an error into the user's cell: what fails here is this package's fault."""
+
+    @functools.wraps(hook)
+    def call(self: Lab, *args: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            try:
+                hook(self, *args)
+            except Exception as error:
+                _logger.debug(f"{hook.__name__} failed", exc_info=error)
+
+    return call
 
 
 class Lab:
-    """The lab of one IPython shell."""
+    """The lab of one IPython shell. session and comms are made when they are first needed."""
 
     def __init__(self, shell: Any):
-        from hybrid_lab.gluon.step import boundary
-        from hybrid_lab.lab.comm import Comms
-        from hybrid_lab.lab.session import Session
-
         self.shell = shell
-        kernel = getattr(shell, "kernel", None)
-        subshells = bool(getattr(kernel, "_supports_kernel_subshells", False))
-        self.session = Session(lambda: shell.user_ns, self.push, subshells)
-        self.comms = Comms(self.session)
-        self._boundary = boundary
-        self._classes: dict[str, weakref.ref[type]] = {}
-        self._kernel = kernel
+        self._kernel = getattr(shell, "kernel", None)
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._comms: Comms | None = None
+        self._registry: Registry | None = None
+        self._redefinitions: Redefinitions | None = None
+        self._magics: Any = None
+        #: the cells that are running, outer ones first; a cell that imported this package counts as one
+        self._running: list[Any] = [None] if _inside_cell(self._kernel) else []
 
-    # -- registration ----------------------------------------------------------------------------------------------------
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> Session:
+        """What answers the requests of the pages and views."""
+        with self._lock:
+            if self._session is None:
+                from hybrid_lab.gluon.step import boundary
+                from hybrid_lab.lab.comm import Comms
+                from hybrid_lab.lab.session import Session
+
+                subshells = bool(getattr(self._kernel, "_supports_kernel_subshells", False))
+                made = Session(self._namespace, self.push, subshells, self.is_busy, self._registry)
+                boundary.busy = self.is_busy()
+                self._comms, self._session = Comms(made), made
+            return self._session
+
+    @property
+    def comms(self) -> Comms:
+        """The pages that are connected."""
+        assert self.session is not None and self._comms is not None
+        return self._comms
+
+    def _namespace(self) -> dict[str, Any]:
+        return self.shell.user_ns
+
+    def is_busy(self) -> bool:
+        """Whether a cell is running."""
+        return bool(self._running)
+
+    # -- registration -------------------------------------------------------------------------------------------------
 
     def register(self) -> None:
-        from hybrid_lab.lab.comm import TARGET
-
+        """Register everything with the shell."""
         self.shell.events.register("pre_run_cell", self.before_cell)
         self.shell.events.register("post_run_cell", self.after_cell)
-        formatter = self.shell.display_formatter.formatters["text/html"]
-        formatter.for_type_by_name("hybrid_lab.gluon.block", "Block", _block_html)
         if self._kernel is not None:
-            self._kernel.comm_manager.register_target(TARGET, self.comms.opened)
+            self._kernel.comm_manager.register_target(TARGET, self._opened)
         from hybrid_lab.lab.magics import HybridMagics
 
-        self.shell.register_magics(HybridMagics(self.shell, self))
+        self._magics = HybridMagics(self.shell, self)
+        self.shell.register_magics(self._magics)
 
     def unregister(self) -> None:
-        from hybrid_lab.lab.comm import TARGET
-
+        """Take everything back."""
         for event, function in (("pre_run_cell", self.before_cell), ("post_run_cell", self.after_cell)):
-            try:
+            if function in self.shell.events.callbacks[event]:
                 self.shell.events.unregister(event, function)
-            except ValueError:
-                pass
         if self._kernel is not None:
-            self._kernel.comm_manager.unregister_target(TARGET, self.comms.opened)
-        self.comms.close()
-        for kind in ("line", "cell"):
-            for name in [name for name in self.shell.magics_manager.magics[kind] if name.startswith("hybrid_")]:
-                del self.shell.magics_manager.magics[kind][name]
+            self._kernel.comm_manager.unregister_target(TARGET, self._opened)
+        if self._comms is not None:
+            self._comms.close()
+        if self._session is not None:
+            from hybrid_lab.gluon.step import boundary
 
-    # -- cells -----------------------------------------------------------------------------------------------------------
+            boundary.cell_ended()
+        for kind, names in self._magics.magics.items():
+            for name in names:
+                self.shell.magics_manager.magics[kind].pop(name, None)
 
+    def _opened(self, comm: Any, message: Any) -> None:
+        self.comms.opened(comm, message)
+
+    # -- cells --------------------------------------------------------------------------------------------------------
+
+    @_quiet
     def before_cell(self, info: Any) -> None:
-        """Note the cell's number and the notebook's id of it, and that requests must wait for step boundaries from now on."""
-        if not _on_main_thread():
+        """Note the cell's number and id, and that requests wait for step boundaries; drop what %autoreload changed."""
+        nested = self.is_busy()
+        self._running.append(info)
+        self._name(info)
+        if self._session is not None and not nested:
+            from hybrid_lab.gluon.step import boundary
+
+            boundary.cell_started()
+        if not nested and "hybrid_lab.gluon" in sys.modules:
+            self._drop_stale()
+
+    def _name(self, info: Any) -> None:
+        """Tell locations which cell its file name means. A kernel names files by the cell's text alone."""
+        cell = getattr(info, "raw_cell", None)
+        if self._kernel is None or not isinstance(cell, str):
             return
-        file = self._cell_file(info)
-        if file:
-            register_cell(file, self.shell.execution_count)
-            cell_ids[file] = str(getattr(info, "cell_id", None) or "")
-        self._boundary.busy = True
-        self.session.busy = True
+        file = self.shell.compile.get_code_name(cell, cell, self.shell.execution_count)
+        register_cell(file, self.shell.execution_count)
+        from hybrid_lab.lab.places import cell_ids
 
-    def _cell_file(self, info: Any) -> str:
-        """The name under which IPython will compile the cell."""
-        try:
-            transformed = self.shell.transform_cell(info.raw_cell)
-            return self.shell.compile.get_code_name(info.raw_cell, transformed, self.shell.execution_count)
-        except Exception:  # a cell that does not parse has no file
-            return ""
+        cell_ids[file] = str(getattr(info, "cell_id", None) or "")
 
+    @_quiet
     def after_cell(self, result: Any) -> None:
-        """Run what waited, drop graphs of code that changed, and tell the panel."""
-        if not _on_main_thread():
+        """Run what waited, drop graphs of code that changed, and tell the pages and views."""
+        self._end(getattr(result, "info", None))
+        if self.is_busy():
+            return  # a cell that another one ran, as %%hybrid_lint does
+        self._come_last()
+        if "hybrid_lab.gluon" not in sys.modules:
             return
-        self._boundary.busy = False
-        self.session.busy = False
-        self._boundary.passed()
-        self.session.notes += self.drop_stale()
+        if self._session is not None:
+            from hybrid_lab.gluon.step import boundary
+
+            boundary.cell_ended()
+        self._drop_stale()
         self.push()
 
-    def drop_stale(self) -> list[str]:
-        """Graphs whose Blocks' code changed under them (%autoreload), and a note for models whose class was defined again."""
-        from hybrid_lab.lab.lifecycle import drop_changed_code, redefined_classes
+    def _end(self, info: Any) -> None:
+        """The cell of this info ended, and those that it ran."""
+        places = [place for place, running in enumerate(self._running) if running is info and info is not None]
+        if places:
+            del self._running[places[-1] :]
+        elif info is None or self._running[:1] == [None]:
+            self._running.clear()  # else it is a blank cell, which is not announced, inside of another one
 
-        entries = self.session.registry.refresh()
-        notes = drop_changed_code([entry.block for entry in entries])
-        return notes + redefined_classes(self.shell.user_ns, entries, self._classes)
+    def _come_last(self) -> None:
+        """Be the last that is told of a cell: %autoreload, if it was loaded later, has then replaced what it will."""
+        callbacks = self.shell.events.callbacks["pre_run_cell"]
+        if callbacks and callbacks[-1] != self.before_cell:
+            self.shell.events.unregister("pre_run_cell", self.before_cell)
+            self.shell.events.register("pre_run_cell", self.before_cell)
+
+    def _drop_stale(self) -> None:
+        """Graphs of code that changed under them (%autoreload), and of models whose class was defined again."""
+        from hybrid_lab.lab.lifecycle import Redefinitions, drop_changed_code
+        from hybrid_lab.lab.registry import Registry
+
+        if self._redefinitions is None:
+            self._redefinitions = Redefinitions()
+        if self._registry is None:
+            self._registry = Registry(self._namespace) if self._session is None else self._session.registry
+        models = [(entry.name, block) for entry in self._registry.refresh() if (block := entry.reference()) is not None]
+        notes = drop_changed_code() + self._redefinitions.notes(self.shell.user_ns, models)
+        if self._comms is not None and self._comms.any_open:
+            self.session.note(notes)
+        else:
+            for note in notes:
+                _logger.info(note)
 
     def push(self) -> None:
-        """Send the models of now to the panel."""
-        self.comms.push_models()
+        """Send the models of now to the pages, and what changed to the views."""
+        if self._session is None or self._comms is None:
+            return
+        self._comms.push_models()
+        for view in list(self._session.views):
+            view.refresh()
 
 
-def _on_main_thread() -> bool:
-    import threading
-
-    return threading.current_thread() is threading.main_thread()
-
-
-def _block_html(block: Any) -> str:
-    from hybrid_lab.lab.static_html import block_html
-
-    return block_html(block)
+def _inside_cell(kernel: Any) -> bool:
+    """Whether the kernel runs a cell at the moment (silent code is none: the hooks are not told when it ends)."""
+    parent = kernel.get_parent() if kernel is not None and hasattr(kernel, "get_parent") else None
+    if not isinstance(parent, dict):
+        return False
+    header, content = parent.get("header") or {}, parent.get("content") or {}
+    return header.get("msg_type") == "execute_request" and not content.get("silent")
 
 
 _labs: dict[int, Lab] = {}
@@ -133,15 +232,20 @@ def register(shell: Any) -> bool:
 
 
 def unregister(shell: Any) -> None:
+    """Take the hooks off again; nothing happens where there are none."""
     lab = _labs.pop(id(shell), None)
     if lab is not None:
         lab.unregister()
 
 
 def register_when_interactive() -> None:
-    """Called by `import hybrid_lab`: register with the running IPython, unless HYBRID_LAB_NO_HOOKS is set."""
-    if os.environ.get("HYBRID_LAB_NO_HOOKS"):
+    """Called by `import hybrid_lab`: register with the running IPython, unless OPT_OUT is set. Never raises."""
+    if os.environ.get(OPT_OUT, "") not in ("", "0"):
         return
-    shell = sys.modules["IPython"].get_ipython()
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = get_ipython() if get_ipython is not None else None
     if shell is not None:
-        register(shell)
+        try:
+            register(shell)
+        except Exception as error:
+            _logger.warning(f"the lab's panel is not connected to this notebook: {type(error).__name__}: {error}")

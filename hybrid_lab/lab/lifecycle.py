@@ -1,56 +1,99 @@
-"""The life of code in a notebook: graphs go when the code they were traced from changes; redefined classes are named."""
+"""The life of code in a notebook: graphs go when their code changes, and classes that were defined again are named."""
 
 from __future__ import annotations
 
+import sys
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
+from hybrid_lab.gluon import cached_graph
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.insight.states import walk
-
-#: Block -> the code objects its graphs were traced from
-_traced_from: weakref.WeakKeyDictionary[Block, tuple[Any, ...]] = weakref.WeakKeyDictionary()
+from hybrid_lab.gluon.code import code_of
+from hybrid_lab.insight.states import blocks_below
 
 
-def _code(block: Block) -> tuple[Any, ...]:
-    kind = type(block)
-    found = []
-    for name in ("hybrid_forward", "forward"):
-        function = getattr(kind, name, None)
-        found.append(getattr(function, "__code__", None))
-    return tuple(found)
+def drop_changed_code() -> list[str]:
+    """Drop the graphs of every live Block whose code was replaced in place since, and those of all Blocks around it.
 
-
-def drop_changed_code(models: list[Block]) -> list[str]:
-    """Drop the graphs of every Block whose methods were replaced in place since (as %autoreload does); notes about it."""
+    That is what %autoreload does, and assigning a method to a class, and running the cell of a helper function again.
+    Returns notes for the user, one a class.
+    """
+    stale = [cache._block for cache in list(cached_graph.traced) if cache.stale]
     notes = []
-    for net in models:
-        for path, _, block, before in walk(net):
-            if before is not None or not isinstance(block, HybridBlock):
+    for kind in dict.fromkeys(type(block) for block in stale):
+        count = sum(type(block) is kind for block in stale)
+        graphs = "its graph was" if count == 1 else f"the graphs of {count} Blocks were"
+        notes.append(f"the code of {kind.__name__} changed: {graphs} dropped")
+    for block in stale:
+        block._structure_changed()
+    return notes
+
+
+class Redefinitions:
+    """Notices classes that the user defined again while models of the earlier class live on. Each is told once."""
+
+    def __init__(self) -> None:
+        self._told: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDictionary()
+
+    def notes(self, namespace: dict[str, Any], models: Iterable[tuple[str, Block]]) -> list[str]:
+        """Drop the graphs of Blocks whose class is not the one of that name any more, and say so.
+
+        models : (name, top Block). A class that was run again unchanged is none.
+        """
+        found: dict[type, list[tuple[str, str, Block]]] = {}
+        for name, net in models:
+            for path, block in blocks_below(net):
+                current = _current(type(block), namespace)
+                if current is not None and not self._is_told(type(block), current):
+                    found.setdefault(type(block), []).append((name, f"{name}.{path}" if path else name, block))
+        notes = []
+        for kind, places in found.items():
+            current = _current(kind, namespace)
+            if current is None:
                 continue
-            code = _code(block)
-            old = _traced_from.get(block)
-            _traced_from[block] = code
-            if old is not None and old != code:
-                had = bool(block._graphs.variants)
+            self._told[kind] = weakref.ref(current)
+            if _same_class(kind, current):
+                continue
+            for _, _, block in places:
                 block._structure_changed()
-                if had:
-                    notes.append(f"{path or net.name}: the code of {type(block).__name__} changed; its graph was dropped")
-    return notes
+            notes.append(_note(kind, places))
+        return notes
+
+    def _is_told(self, kind: type, current: type) -> bool:
+        told = self._told.get(kind)
+        return told is not None and told() is current
 
 
-def redefined_classes(namespace: dict[str, Any], entries: list[Any], known: dict[str, weakref.ref[type]]) -> list[str]:
-    """Notes about models whose class the user has defined again: they keep running the old code."""
-    notes = []
-    classes = {name: item for name, item in namespace.items() if isinstance(item, type) and issubclass(item, Block)}
-    for name, kind in classes.items():
-        old = known.get(name)
-        before = old() if old is not None else None
-        known[name] = weakref.ref(kind)
-        if before is None or before is kind:
-            continue
-        for entry in entries:
-            if any(type(block) is before for _, _, block, _ in walk(entry.block)):
-                notes.append(f"{entry.name} was made from the earlier class {name}; make it again to run the new code")
-    return notes
+def _note(kind: type, places: list[tuple[str, str, Block]]) -> str:
+    where = [place for _, place, _ in places]
+    shown = where[0] if len(where) == 1 else f"{where[0]} and {len(where) - 1} more Blocks"
+    models = " and ".join(dict.fromkeys(name for name, _, _ in places))
+    verb = "was" if len(where) == 1 else "were"
+    return f"{shown} {verb} made from an earlier class {kind.__name__}: make {models} again to run the new code"
+
+
+def _current(kind: type, namespace: dict[str, Any]) -> type | None:
+    """The Block class that has the place of `kind` now; None where that is itself or nothing."""
+    if "<locals>" in kind.__qualname__ or kind.__module__.startswith("hybrid_lab."):
+        return None
+    first, *rest = kind.__qualname__.split(".")
+    own = kind.__module__ == namespace.get("__name__", "__main__")
+    found: Any = (namespace if own else vars(sys.modules.get(kind.__module__, sys))).get(first)
+    for name in rest:
+        found = vars(found).get(name) if isinstance(found, type) else None
+    return found if isinstance(found, type) and found is not kind and issubclass(found, Block) else None
+
+
+def _same_class(one: type, two: type) -> bool:
+    """Whether two definitions say the same: the same code, bases and plain values."""
+    if code_of(one) != code_of(two) or [base.__name__ for base in one.__bases__] != [b.__name__ for b in two.__bases__]:
+        return False
+    return _plain(one) == _plain(two)
+
+
+def _plain(kind: type) -> dict[str, Any]:
+    """Class attributes that are numbers, texts and the like, of the class itself."""
+    skip = {"__module__", "__doc__", "__firstlineno__", "__static_attributes__"}
+    values = {name: value for name, value in vars(kind).items() if name not in skip}
+    return {name: value for name, value in values.items() if type(value) in (bool, int, float, str, bytes, type(None))}

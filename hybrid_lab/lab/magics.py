@@ -29,6 +29,8 @@ class CellFailed(Exception):  # noqa: N818 - it stands for the error that was sh
 class HybridMagics(Magics):
     """Registered by the hooks."""
 
+    shell: Any
+
     def __init__(self, shell: Any, lab: Any):
         super().__init__(shell)
         self._lab = lab

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.insight.states import walk
+from hybrid_lab.insight.states import blocks_below, hybrid_blocks, walk
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.tree import count_parameters
 
 
 class Entry:
-    """One model. token and before belong to the last reload (see actions)."""
+    """One model.
+
+    id : stable while the kernel lives; name : the variable's name, else the Block's; revision : grows when tree, graphs
+    or findings change; shown : a view of it is open; file : the archive that it was last saved to or loaded from
+    undo, undo_token : of the last reload; lint, lint_key : findings and what they were made from (see diagnostics)
+    """
 
     def __init__(self, identity: str, block: Block, name: str):
         self.id = identity
@@ -23,111 +29,125 @@ class Entry:
         self.name = name
         self.revision = 0
         self.fingerprint: Any = None
+        self.shown = False
         self.undo_token = ""
         self.undo: Callable[[], str] | None = None
-        self.findings: list[Any] | None = None
-        self.findings_for: Any = None
+        self.lint: list[Any] = []
+        self.lint_key: Any = None
         self.file = ""
 
     @property
     def block(self) -> Block:
+        """The model. Raises RequestError `unknown-model` where it is gone."""
         block = self.reference()
         if block is None:
-            raise RequestError("unknown-model", f"the model {self.name!r} is gone: its variable was deleted or assigned anew")
+            raise RequestError(
+                "unknown-model", f"the model {self.name!r} is gone: its variable was deleted or assigned anew"
+            )
         return block
+
+    @property
+    def proposed_file(self) -> str:
+        """The archive name that Save proposes."""
+        return self.file or f"{self.name}.hlab"
 
 
 class Registry:
-    """Finds models in a namespace and keeps their ids stable."""
+    """Finds models in a namespace and keeps their ids stable. Any thread may ask."""
 
     def __init__(self, namespace: Callable[[], dict[str, Any]]):
         self._namespace = namespace
         self._entries: dict[str, Entry] = {}
         self._numbers = itertools.count(1)
-        self._pinned: list[Block] = []
+        self._lock = threading.RLock()
 
     def refresh(self) -> list[Entry]:
         """The models of now, in the order in which they appeared; ids of known Blocks stay."""
+        with self._lock:
+            tops = self._tops()
+            entries: dict[str, Entry] = {}
+            known: set[int] = set()
+            for entry in self._entries.values():
+                block = entry.reference()
+                if block is not None and (id(block) in tops or entry.shown):
+                    known.add(id(block))
+                    entries[entry.id] = entry
+                    self._update(entry, block, tops.get(id(block), (entry.name, block))[0])
+            for key, (name, block) in tops.items():
+                if key not in known:
+                    made = Entry(f"m{next(self._numbers)}", block, name)
+                    entries[made.id] = made
+                    self._update(made, block, name)
+            self._entries = entries
+            return list(entries.values())
+
+    def _tops(self) -> dict[int, tuple[str, Block]]:
+        """id -> (variable, Block) of what is bound to a public variable and is no child of another such Block."""
         named: dict[int, tuple[str, Block]] = {}
         for name, item in list(self._namespace().items()):
-            if isinstance(item, Block) and not name.startswith("_"):
+            # type(), not isinstance: a lazy proxy in a variable may do anything when it is asked for its class.
+            if issubclass(type(item), Block) and not name.startswith("_"):
                 named.setdefault(id(item), (name, item))
-        inner: set[int] = set()
-        for _, block in named.values():
-            inner.update(id(found) for path, _, found, _ in walk(block) if path)
+        inner = {id(found) for _, block in named.values() for path, _, found, _ in walk(block) if path}
+        # Blocks in a circle have no top; the first one stands for all.
         tops = {key: pair for key, pair in named.items() if key not in inner}
-        known = {}
-        for entry in self._entries.values():
-            block = entry.reference()
-            if block is not None:
-                known[id(block)] = entry
-        entries: dict[str, Entry] = {}
-        for entry in known.values():
-            block = entry.reference()
-            if id(block) in tops:
-                entry.name = tops[id(block)][0]
-                entries[entry.id] = entry
-            elif getattr(entry, "shown", False):
-                entries[entry.id] = entry  # a view of it is open
-        for key, (name, block) in tops.items():
-            if key not in known:
-                made = Entry(f"m{next(self._numbers)}", block, name)
-                entries[made.id] = made
-        self._entries = entries
-        for entry in entries.values():
-            found = fingerprint(entry.block)
-            if found != entry.fingerprint:
-                entry.fingerprint, entry.revision = found, entry.revision + 1
-        return list(entries.values())
+        return tops or dict(itertools.islice(named.items(), 1))
+
+    def _update(self, entry: Entry, block: Block, name: str) -> None:
+        found = (name, fingerprint(block))
+        if found != entry.fingerprint:
+            entry.name, entry.fingerprint, entry.revision = name, found, entry.revision + 1
 
     def show(self, block: Block, name: str | None = None) -> Entry:
         """The entry of a Block that a view shows, whether it is bound to a variable or not."""
-        self.refresh()
-        for entry in self._entries.values():
-            if entry.reference() is block:
-                entry.shown = True  # type: ignore[attr-defined]
-                return entry
-        made = Entry(f"m{next(self._numbers)}", block, name or block.name)
-        made.shown = True  # type: ignore[attr-defined]
-        made.fingerprint = fingerprint(block)
-        self._entries[made.id] = made
-        return made
+        with self._lock:
+            entry = next((entry for entry in self.refresh() if entry.reference() is block), None)
+            if entry is None:
+                entry = Entry(f"m{next(self._numbers)}", block, name or block.name)
+                self._entries[entry.id] = entry
+                self._update(entry, block, entry.name)
+            entry.shown = True
+            return entry
+
+    def is_bound(self, block: Block) -> bool:
+        """Whether a variable of the user holds this Block, or one that it is part of."""
+        return any(found is block for _, top in self._tops().values() for _, found in blocks_below(top))
 
     def get(self, identity: str) -> Entry:
         """The entry with this id. Raises RequestError `unknown-model`."""
-        self.refresh()
-        entry = self._entries.get(identity)
+        entry = next((entry for entry in self.refresh() if entry.id == identity), None)
         if entry is None:
-            raise RequestError("unknown-model", f"there is no model {identity!r} in this kernel", "Refresh the list of models.")
-        entry.block  # noqa: B018 - raises where it is gone
+            raise RequestError(
+                "unknown-model", f"there is no model {identity!r} in this kernel", "Refresh the list of models."
+            )
         return entry
 
 
 def fingerprint(net: Block) -> Any:
     """Changes when the tree, the graphs or the states of a model change; weights do not count."""
     rows = []
-    for path, _, block, _ in walk(net):
-        row: tuple[Any, ...] = (path, id(block), len(block._reg_params), block._last_outputs)
+    for path, block in blocks_below(net):
+        row: tuple[Any, ...] = (path, id(block), block._structure_version, block._last_outputs)
         if isinstance(block, HybridBlock):
-            cache: Any = block._graphs
-            row += (block._active, len(cache.graphs()), len(cache.compilations), id(cache.failure), len(cache.pinned))
-        row += tuple(parameter.partial_shape for parameter in block._reg_params.values())
-        rows.append(row)
+            cache = block._graphs
+            last = id(cache.compilations[-1]) if cache.compilations else 0
+            row += (block._active, len(cache.graphs()), len(cache.pinned), last, id(cache.failure))
+        rows.append(row + tuple((item.partial_shape, item.grad_req) for item in tuple(block._reg_params.values())))
     return tuple(rows)
 
 
 def model_data(entry: Entry, findings: int) -> dict[str, Any]:
     """The protocol's Model."""
     net = entry.block
-    blocks = [(block, before) for _, _, block, before in walk(net) if before is None]
-    hybrid = [block for block, _ in blocks if isinstance(block, HybridBlock)]
-    compiled: list[Any] = [item for block in hybrid for item in block._graphs.compilations]
-    operators = sum(len(block._graphs.first().graph.operators) for block in hybrid if block._graphs.programs and block._graphs.first())
-    programs = [block for block in hybrid if block._graphs.programs]
+    hybrid = [block for _, block in hybrid_blocks(net)]
+    compiled = [item for block in hybrid for item in tuple(block._graphs.compilations)]
     summary = ""
     if compiled:
-        graphs = f"{len(programs)} graph{'s' if len(programs) != 1 else ''}"
-        summary = f"{graphs}, {operators} operators, {compiled[-1].program.where}, {sum(item.seconds for item in compiled):.1f} s"
+        programs = [block._graphs.compilations[0].program for block in hybrid if block._graphs.compilations]
+        operators = sum(program.num_operators for program in programs)
+        seconds = sum(item.seconds for item in compiled)
+        summary = f"{len(programs)} graph{'s' if len(programs) != 1 else ''}, {operators} operators, "
+        summary += f"{compiled[-1].program.where}, {seconds:.1f} s"
     return {
         "id": entry.id,
         "name": entry.name,
@@ -135,12 +155,12 @@ def model_data(entry: Entry, findings: int) -> dict[str, Any]:
         "class": type(net).__name__,
         "hybrid": isinstance(net, HybridBlock),
         "hybridized": any(block._active for block in hybrid),
-        "blocks": len(blocks),
+        "blocks": len(blocks_below(net)),
         "graphs": sum(len(block._graphs.graphs()) for block in hybrid),
         "findings": findings,
         "parameters": count_parameters(net),
         "engine": compiled[-1].program.engine if compiled else "",
-        "file": entry.file or f"{entry.name}.hlab",
+        "file": entry.proposed_file,
         "undo": entry.undo_token,
         "revision": entry.revision,
         "summary": summary,

@@ -1,7 +1,8 @@
-"""The Jupyter server's half: lint for notebooks whose kernel cannot answer. It reads source text and runs none of it."""
+"""The Jupyter server's half: lint for notebooks whose kernel cannot answer. It reads source and runs none of it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,9 +10,8 @@ from jupyter_server.base.handlers import APIHandler
 from jupyter_server.utils import url_path_join
 from tornado import web
 
-from hybrid_lab.lab.diagnostics import lint_cells
-from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.schema import MAX_BYTES, REQUESTS, check_fields
+STATUS = {"too-large": 413, "failed": 500}
+"""HTTP status by the protocol's error code; 400 for all others."""
 
 
 class LintHandler(APIHandler):
@@ -19,22 +19,39 @@ class LintHandler(APIHandler):
 
     @web.authenticated
     async def post(self) -> None:
-        """Answer, or say with status 4xx and the protocol's error body what is wrong."""
+        """Answer, or say with an error status and the protocol's error body what is wrong."""
+        # Lint needs the package's heavier half: only when it is asked for.
+        from hybrid_lab.lab.errors import RequestError
+
         try:
-            if len(self.request.body) > MAX_BYTES:
-                raise RequestError("too-large", f"the request is larger than {MAX_BYTES // 1024 // 1024} MiB")
-            try:
-                body = json.loads(self.request.body)
-            except (ValueError, RecursionError):
-                raise RequestError("bad-request", "the request is no JSON") from None
-            if not isinstance(body, dict):
-                raise RequestError("bad-request", "the request must be an object")
-            checked = check_fields(REQUESTS["lint"], body)
+            # In a thread: a large notebook must not hold up the server.
+            reply = await asyncio.to_thread(lint, self.request.body)
         except RequestError as error:
-            self.set_status(413 if error.code == "too-large" else 400)
-            self.finish(json.dumps(error.body()))
-            return
-        self.finish(json.dumps({"cells": lint_cells(checked["cells"], checked["only"])}))
+            self.set_status(STATUS.get(error.code, 400))
+            reply = error.body()
+        except Exception as error:
+            self.log.exception("hybrid_lab: lint failed")
+            self.set_status(STATUS["failed"])
+            reply = RequestError("failed", f"{type(error).__name__}: {error}").body()
+        self.finish(json.dumps(reply))
+
+
+def lint(request: bytes) -> dict[str, Any]:
+    """The reply to the bytes of a request. Raises RequestError for what is not the protocol's `lint`."""
+    from hybrid_lab.lab.diagnostics import lint_cells
+    from hybrid_lab.lab.errors import RequestError
+    from hybrid_lab.lab.schema import MAX_BYTES, REQUESTS, check_fields
+
+    if len(request) > MAX_BYTES:
+        raise RequestError("too-large", f"the request is larger than {MAX_BYTES // 1024 // 1024} MiB")
+    try:
+        body = json.loads(request)
+    except (ValueError, RecursionError):
+        raise RequestError("bad-request", "the request is no JSON") from None
+    if not isinstance(body, dict):
+        raise RequestError("bad-request", "the request must be an object")
+    checked = check_fields(REQUESTS["lint"], body)
+    return {"cells": lint_cells(checked["cells"], checked["only"])}
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import platform
+import threading
+import weakref
 from collections.abc import Callable
 from importlib.resources import files as resources
 from typing import Any
 
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.lab import actions, files
-from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, model_findings
+from hybrid_lab.lab import actions, archives, files
+from hybrid_lab.lab.diagnostics import failures, findings_by_path, lint_cells, lint_key, lint_model, merged
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.registry import Entry, Registry, model_data
@@ -21,18 +23,31 @@ from hybrid_lab.lab.tree import block_tree
 #: progress(text, done, total)
 Progress = Callable[[str, int, int], None]
 
+_NOTES_KEPT = 20
+
 
 class Session:
-    """namespace : the user's variables; changed : called after a request changed a model; subshells : see `hello`"""
+    """registry : of the models; namespace : the user's variables; views : the open widgets
 
-    def __init__(self, namespace: Callable[[], dict[str, Any]], changed: Callable[[], None], subshells: bool = False):
-        self.registry = Registry(namespace)
-        self.notes: list[str] = []
-        self.busy = False
-        self._namespace, self._changed, self._subshells = namespace, changed, subshells
+    changed : called after a request changed a model; subshells : see `hello`; busy : tells whether a cell is running
+    """
+
+    def __init__(
+        self,
+        namespace: Callable[[], dict[str, Any]],
+        changed: Callable[[], None] = lambda: None,
+        subshells: bool = False,
+        busy: Callable[[], bool] = lambda: False,
+        registry: Registry | None = None,
+    ):
+        self.registry = Registry(namespace) if registry is None else registry
+        self.views: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._notes: list[str] = []
+        self._lock = threading.Lock()
+        self._namespace, self._changed, self._subshells, self._busy = namespace, changed, subshells, busy
 
     def answer(self, kind: str, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
-        """The reply's body. Raises RequestError, with code `failed` for whatever else goes wrong."""
+        """The reply's body. Raises RequestError, with code `failed` for errors in the user's or the system's terms."""
         try:
             return getattr(self, f"_on_{kind}")(body, progress)
         except RequestError:
@@ -41,10 +56,13 @@ class Session:
             raise RequestError("failed", str(error)) from error
         except OSError as error:
             raise RequestError("failed", f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")) from error
-        except Exception as error:
-            raise RequestError("failed", f"{type(error).__name__}: {error}", "This is a fault of hybrid_lab; please report it.") from error
 
-    # -- reading ---------------------------------------------------------------------------------------------------------
+    def note(self, notes: list[str]) -> None:
+        """Keep sentences for the user until the next `models`."""
+        with self._lock:
+            self._notes = [*self._notes, *notes][-_NOTES_KEPT:]
+
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def _on_hello(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
         from hybrid_lab import engines
@@ -61,24 +79,29 @@ class Session:
 
     def models(self) -> dict[str, Any]:
         """The body of `models`, reply and push."""
-        notes, self.notes = self.notes, []
+        with self._lock:
+            notes, self._notes = self._notes, []
         rows = [model_data(entry, len(self.findings(entry))) for entry in self.registry.refresh()]
-        return {"models": rows, "busy": self.busy, "notes": notes}
+        return {"models": rows, "busy": self._busy(), "notes": notes}
 
     def _on_models(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
         return self.models()
 
     def findings(self, entry: Entry) -> list[dict[str, Any]]:
-        """Findings of a model, computed again only when its revision grew."""
-        key = (entry.revision, entry.name)
-        if entry.findings is None or entry.findings_for != key:
-            entry.findings, entry.findings_for = model_findings(entry.block, entry.name), key
-        return entry.findings
+        """Findings of a model. Its classes are checked again only when they or the tree changed."""
+        net, name = entry.block, entry.name
+        key = lint_key(net, name)
+        if entry.lint_key != key:
+            if entry.lint_key is not None:
+                entry.revision += 1
+            entry.lint, entry.lint_key = lint_model(net, name), key
+        return merged(entry.lint, failures(net, name))
 
     def _on_tree(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
         return self.tree(self.registry.get(body["model"]))
 
     def tree(self, entry: Entry) -> dict[str, Any]:
+        """The body of `tree`."""
         findings = self.findings(entry)
         root = block_tree(entry.block, entry.name, findings_by_path(findings, entry.name))
         return {"model": model_data(entry, len(findings)), "root": root}
@@ -88,7 +111,9 @@ class Session:
         try:
             return graph_view(entry.block, body["path"], body["form"])
         except KeyError:
-            raise RequestError("unknown-block", f"{entry.name} has no block {body['path']!r}", "Refresh the tree.") from None
+            raise RequestError(
+                "unknown-block", f"{entry.name} has no block {body['path']!r}", "Refresh the tree."
+            ) from None
 
     def _on_findings(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
         return {"findings": self.findings(self.registry.get(body["model"]))}
@@ -102,12 +127,12 @@ class Session:
         return {"cells": lint_cells(body["cells"], body["only"])}
 
     def _on_archives(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
-        return actions.archives()
+        return {"folder": str(files.folder()), "host": actions.host(), "archives": archives.listing()}
 
     def _on_asset(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
         return {"name": body["name"], "text": asset(body["name"])}
 
-    # -- changing --------------------------------------------------------------------------------------------------------
+    # -- changing -----------------------------------------------------------------------------------------------------
 
     def _on_save(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
         progress("saving", 0, 0)
@@ -132,19 +157,29 @@ class Session:
 
     def _on_open(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
         progress("loading", 0, 0)
-        net, path = actions.open_archive(body["file"], body["name"], body["replace"], self._namespace())
+        name = body["name"]
+        net, path = actions.open_archive(body["file"], name, body["replace"], self._namespace())
         entry = next(entry for entry in self.registry.refresh() if entry.reference() is net)
         entry.file = path.name
         self._changed()
         model = model_data(entry, len(self.findings(entry)))
-        return {"model": model, "path": str(path), "summary": f"{model['blocks']} blocks, {model['graphs']} graphs, bound to {body['name']}"}
+        counts = f"{_count(model['blocks'], 'block')}, {_count(model['graphs'], 'graph')}"
+        return {"model": model, "path": str(path), "summary": f"{counts}, bound to {name}"}
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' if number != 1 else ''}"
 
 
 @functools.lru_cache
 def asset(name: str) -> str:
-    """The text of a JavaScript module that is shipped with the package."""
+    """The text of a JavaScript module that is shipped with the package. Raises RequestError where it is not built."""
     path = resources("hybrid_lab.lab") / "static" / f"{name}.js"
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise RequestError("failed", f"{name}.js is not part of this installation", "Run `make install` in the checkout, or install the wheel.") from None
+        raise RequestError(
+            "failed",
+            f"{name}.js is not part of this installation",
+            "Run `make install` in the checkout, or install the wheel.",
+        ) from None

@@ -8,14 +8,17 @@ from typing import Any
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.lab.tree import block_tree
 
-_STYLE = """
-.hybrid-lab-tree{font-family:var(--jp-code-font-family,ui-monospace,monospace);font-size:13px;line-height:1.5;color:inherit}
-.hybrid-lab-tree ul{list-style:none;margin:0;padding-left:1.4em}
-.hybrid-lab-tree summary{cursor:pointer}
-.hybrid-lab-tree .leaf{padding-left:1.05em}
-.hybrid-lab-tree .dim{opacity:.7}
-.hybrid-lab-tree .state{border:1px solid currentColor;border-radius:3px;padding:0 .35em;font-size:11px;opacity:.8}
-""".replace("\n", "")
+# Inline, because front ends drop style sheets from notebooks that are not trusted. Colours are inherited: dark themes.
+_TREE = "font-family:var(--jp-code-font-family,ui-monospace,monospace);font-size:13px;line-height:1.5;color:inherit"
+_LIST = "list-style:none;margin:0;padding-left:1.4em"
+_LEAF = "padding-left:1.05em"
+_DIM = "opacity:.7"
+_STATE = "border:1px solid currentColor;border-radius:3px;padding:0 .35em;font-size:11px;opacity:.8"
+
+_OPENED = 2
+"""Levels of the tree that are open at first."""
+_ROWS = 2000
+"""Blocks that are shown; the rest is counted."""
 
 _STATE_WORDS = {
     "plain": "not hybrid",
@@ -29,35 +32,53 @@ _STATE_WORDS = {
 
 
 def block_html(net: Block, name: str | None = None) -> str:
-    """The tree of `net` as self-contained HTML without scripts; text is escaped."""
-    root = block_tree(net, name or net.name)
-    return f'<div class="hybrid-lab-tree"><style>{_STYLE}</style>{_node(root, 0)}</div>'
+    """The tree of `net` as self-contained HTML without scripts; text is escaped. name : what to call it"""
+    return f'<div style="{_TREE}">{_Rows().node(block_tree(net, name or net.name), 0)}</div>'
 
 
-def _node(node: dict[str, Any], depth: int) -> str:
-    line = _line(node, depth)
-    if not node["children"]:
-        return f'<div class="leaf">{line}</div>'
-    inner = "".join(f"<li>{_node(child, depth + 1)}</li>" for child in node["children"])
-    opened = " open" if depth < 2 else ""
-    return f"<details{opened}><summary>{line}</summary><ul>{inner}</ul></details>"
+class _Rows:
+    """Writes the rows of one tree and counts them."""
+
+    def __init__(self) -> None:
+        self.left = _ROWS
+
+    def node(self, node: dict[str, Any], depth: int) -> str:
+        """One Block and what is below it."""
+        self.left -= 1
+        line = _line(node, depth)
+        if not node["children"]:
+            return f'<div style="{_LEAF}">{line}</div>'
+        rows, children = [], node["children"]
+        for index, child in enumerate(children):
+            if self.left <= 0:
+                rows.append(f'<li style="{_LEAF};{_DIM}">and {len(children) - index} more</li>')
+                break
+            rows.append(f"<li>{self.node(child, depth + 1)}</li>")
+        opened = " open" if depth < _OPENED else ""
+        inner = f'<ul style="{_LIST}">{"".join(rows)}</ul>'
+        return f'<details{opened}><summary style="cursor:pointer">{line}</summary>{inner}</details>'
 
 
 def _line(node: dict[str, Any], depth: int) -> str:
     say = html.escape
     head = f"<b>{say(node['attr'])}</b>: {say(node['class'] if node['children'] else node['repr'])}"
     if node["shared_with"] is not None:
-        return f"{head} <span class='dim'>the same Block as {say(node['shared_with'] or 'the top')}</span>"
+        return f"{head} {_dim('the same Block as ' + (node['shared_with'] or 'the top'))}"
     parts = [head]
     if node["output"]:
-        parts.append("<span class='dim'>" + say(", ".join(_tensor(item) for item in node["output"])) + "</span>")
+        parts.append(_dim(", ".join(_tensor(item) for item in node["output"])))
     if node["parameter_count"]:
-        parts.append(f"<span class='dim'>{node['parameter_count']:,} parameters</span>")
+        parts.append(_dim(f"{node['parameter_count']:,} parameter{'s' if node['parameter_count'] != 1 else ''}"))
     elif node["parameter_count"] is None:
-        parts.append("<span class='dim'>shapes not known yet</span>")
+        parts.append(_dim("shapes not known yet"))
     if depth == 0 or node["state"] in ("failed", "file", "plain"):
-        parts.append(f"<span class='state' title='{say(node['why'], quote=True)}'>{say(_STATE_WORDS[node['state']])}</span>")
+        word = say(_STATE_WORDS[node["state"]])
+        parts.append(f'<span style="{_STATE}" title="{say(node["why"], quote=True)}">{word}</span>')
     return " ".join(parts)
+
+
+def _dim(text: str) -> str:
+    return f'<span style="{_DIM}">{html.escape(text)}</span>'
 
 
 def _tensor(item: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Clean SVG: a picture that came from the browser, reduced to drawing elements without scripts, events or references."""
+"""Clean SVG: a picture that came from the browser, reduced to drawing elements: no scripts, events or references."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from xml.etree import ElementTree
 
 SVG = "http://www.w3.org/2000/svg"
-_ELEMENTS = frozenset({"svg", "g", "path", "polygon", "polyline", "ellipse", "circle", "rect", "line", "text", "tspan", "title", "desc", "defs"})
+_ELEMENTS = frozenset("svg g path polygon polyline ellipse circle rect line text tspan title desc defs".split())
 _ATTRIBUTES = frozenset(
-    "id class d points x y dx dy x1 y1 x2 y2 cx cy r rx ry width height viewBox transform fill stroke stroke-width stroke-dasharray "
-    "fill-opacity stroke-opacity opacity font-family font-size font-weight font-style text-anchor dominant-baseline role aria-label".split()
+    "id class d points x y dx dy x1 y1 x2 y2 cx cy r rx ry width height viewBox transform fill stroke stroke-width "
+    "stroke-dasharray fill-opacity stroke-opacity opacity font-family font-size font-weight font-style text-anchor "
+    "dominant-baseline role aria-label".split()
 )
 _MAX = 4 * 1024 * 1024
 

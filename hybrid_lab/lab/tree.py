@@ -2,126 +2,147 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any
 
-from hybrid_lab.diagnostics.location import Location, cell_number, display_file
+import numpy as np
+
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
-from hybrid_lab.insight.states import block_state
-
-#: file name of a notebook cell -> the notebook's id of that cell; kept by the hooks.
-cell_ids: dict[str, str] = {}
+from hybrid_lab.insight.states import block_state, blocks_below
+from hybrid_lab.lab.places import place
 
 
 def block_tree(net: Block, name: str, findings: dict[str, int] | None = None) -> dict[str, Any]:
     """The tree of `net`, known to the user as `name`. findings : path -> number of findings of the Block there."""
-    seen: dict[int, str] = {}
-    owners: dict[int, int] = {}
-    for parameter in _own_parameters_below(net, set()):
-        owners[id(parameter)] = owners.get(id(parameter), 0) + 1
-    return _node(net, "", name, seen, owners, findings or {})
+    return _Tree(net, findings or {}).node(net, "", name)[0]
 
 
-def _own_parameters_below(block: Block, seen: set[int]) -> list[Parameter]:
-    if id(block) in seen:
-        return []
-    seen.add(id(block))
-    found = list(block._reg_params.values())
-    for child in block._children.values():
-        found += _own_parameters_below(child, seen)
-    return found
+class _Tree:
+    """Builds the nodes of one tree. Sizes are added up on the way; what several Blocks share is counted once."""
+
+    def __init__(self, net: Block, findings: dict[str, int]):
+        self.findings = findings
+        self.seen: dict[int, str] = {}
+        self.places: dict[type, dict[str, Any] | None] = {}
+        owners: dict[int, int] = {}
+        for _, block in blocks_below(net):
+            for parameter in block._reg_params.values():
+                owners[id(parameter)] = owners.get(id(parameter), 0) + 1
+        self.shared = {key for key, count in owners.items() if count > 1}
+
+    def node(self, block: Block, path: str, attr: str) -> tuple[dict[str, Any], int | None, dict[int, int | None]]:
+        """(BlockNode, elements of the parameters that only this subtree has, those of the shared ones by identity)."""
+        before = self.seen.setdefault(id(block), path) if id(block) in self.seen else None
+        self.seen.setdefault(id(block), path)
+        own: int | None = 0
+        shared: dict[int, int | None] = {}
+        parameters = []
+        for key, parameter in tuple(block._reg_params.items()):
+            is_shared = id(parameter) in self.shared
+            parameters.append(parameter_row(key, parameter, is_shared))
+            if is_shared:
+                shared[id(parameter)] = parameter_size(parameter)
+            else:
+                own = _add(own, parameter_size(parameter))
+        children = []
+        # A Block that came before is not entered again, and what it counts to its parents is counted there already.
+        for key, child in () if before is not None else tuple(block._children.items()):
+            row, size, sizes = self.node(child, f"{path}.{key}" if path else key, key)
+            children.append(row)
+            own = _add(own, size)
+            shared |= sizes
+        count = count_parameters(block) if before is not None else functools.reduce(_add, shared.values(), own)
+        state = block_state(block)
+        graphs = block._graphs if isinstance(block, HybridBlock) else None
+        row = {
+            "path": path,
+            "attr": attr,
+            "name": block.name,
+            "class": type(block).__name__,
+            "hybrid": graphs is not None,
+            "state": state.state,
+            "why": state.why,
+            "repr": short_repr(block),
+            "parameters": parameters,
+            "parameter_count": count,
+            "output": [tensor(shape, dtype) for shape, dtype in block._last_outputs],
+            "graphs": len(graphs.graphs()) if graphs is not None else 0,
+            "engine": graphs.compilations[-1].program.engine if graphs is not None and graphs.compilations else "",
+            "findings": self.findings.get(path, 0),
+            "shared_with": before,
+            "location": self.place(type(block)),
+            "children": children,
+        }
+        return (row, 0, {}) if before is not None else (row, own, shared)
+
+    def place(self, kind: type) -> dict[str, Any] | None:
+        if kind not in self.places:
+            self.places[kind] = class_location(kind)
+        return self.places[kind]
 
 
-def _node(block: Block, path: str, attr: str, seen: dict[int, str], owners: dict[int, int], findings: dict[str, int]) -> dict[str, Any]:
-    state = block_state(block)
-    shared = seen.get(id(block))
-    seen.setdefault(id(block), path)
-    children = [] if shared is not None else list(block._children.items())
-    graphs: Any = block._graphs if isinstance(block, HybridBlock) else None
-    return {
-        "path": path,
-        "attr": attr,
-        "name": block.name,
-        "class": type(block).__name__,
-        "hybrid": isinstance(block, HybridBlock),
-        "state": state.state,
-        "why": state.why,
-        "repr": short_repr(block),
-        "parameters": [parameter_row(key, parameter, owners) for key, parameter in block._reg_params.items()],
-        "parameter_count": count_parameters(block),
-        "output": [tensor(shape, dtype) for shape, dtype in block._last_outputs],
-        "graphs": len(graphs.graphs()) if graphs is not None else 0,
-        "engine": graphs.compilations[-1].program.engine if graphs is not None and graphs.compilations else "",
-        "findings": findings.get(path, 0),
-        "shared_with": shared,
-        "location": class_location(type(block)),
-        "children": [
-            _node(child, f"{path}.{key}" if path else key, key, seen, owners, findings) for key, child in children
-        ],
-    }
+def _add(total: int | None, size: int | None) -> int | None:
+    return None if total is None or size is None else total + size
 
 
 def short_repr(block: Block) -> str:
-    """One line: `Dense(84 -> 10, linear)`; the class with an ellipsis where the repr would list children."""
+    """One line: `Dense(84 -> 10, linear)`; the class with an ellipsis where the repr would list children.
+
+    A `__repr__` of the user's that raises gives the class alone.
+    """
     if block._children:
         return f"{type(block).__name__}(...)"
-    return " ".join(repr(block).split())
+    try:
+        text = " ".join(repr(block).split())
+    except Exception:  # a broken __repr__ must not hide the tree
+        text = type(block).__name__
+    return text if len(text) <= 200 else text[:199] + "…"
 
 
-def parameter_row(key: str, parameter: Parameter, owners: dict[int, int]) -> dict[str, Any]:
+def parameter_row(key: str, parameter: Parameter, shared: bool) -> dict[str, Any]:
+    """The protocol's data of one parameter, known to its Block as `key`."""
     shape = parameter.partial_shape
     return {
         "name": key,
         "shape": None if shape is None else list(shape),
-        "dtype": str(_dtype_name(parameter.dtype)),
+        "dtype": dtype_name(parameter.dtype),
         "grad_req": parameter.grad_req,
-        "shared": owners.get(id(parameter), 0) > 1,
+        "shared": shared,
     }
+
+
+def parameter_size(parameter: Parameter) -> int | None:
+    """Number of elements; None while the shape is unknown."""
+    shape = parameter.partial_shape
+    if shape is None or None in shape:
+        return None
+    size = 1
+    for length in shape:
+        size *= length or 0
+    return size
 
 
 def count_parameters(block: Block) -> int | None:
     """Elements of all parameters below, shared ones once; None while a shape is unknown."""
-    total = 0
-    for parameter in {id(p): p for p in _own_parameters_below(block, set())}.values():
-        if not parameter.shape_is_known:
-            return None
-        size = 1
-        for length in parameter.shape or ():
-            size *= length
-        total += size
+    found = {id(item): item for _, inner in blocks_below(block) for item in tuple(inner._reg_params.values())}
+    total: int | None = 0
+    for item in found.values():
+        total = _add(total, parameter_size(item))
     return total
 
 
 def tensor(shape: Any, dtype: Any) -> dict[str, Any]:
-    return {"shape": None if shape is None else list(shape), "dtype": _dtype_name(dtype)}
+    """The protocol's Tensor."""
+    return {"shape": None if shape is None else list(shape), "dtype": dtype_name(dtype)}
 
 
-def _dtype_name(dtype: Any) -> str:
-    import numpy as np
-
+@functools.lru_cache(maxsize=64)
+def dtype_name(dtype: Any) -> str:
+    """`float32`; "" where there is none."""
     return "" if dtype is None else np.dtype(dtype).name
-
-
-def location_data(location: Location | None) -> dict[str, Any] | None:
-    """The protocol's Location."""
-    if location is None:
-        return None
-    return place(location.file, location.line, location.col, location.end_line, location.end_col)
-
-
-def place(file: str, line: int, col: int, end_line: int, end_col: int) -> dict[str, Any]:
-    return {
-        "file": file,
-        "label": f"{display_file(file)}, line {line}",
-        "cell": cell_number(file),
-        "cell_id": cell_ids.get(file, ""),
-        "line": line,
-        "col": col,
-        "end_line": end_line,
-        "end_col": end_col,
-    }
 
 
 def class_location(kind: type) -> dict[str, Any] | None:
@@ -130,7 +151,7 @@ def class_location(kind: type) -> dict[str, Any] | None:
         return None
     for name in ("hybrid_forward", "forward", "__init__"):
         function = kind.__dict__.get(name)
-        code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None
+        code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
         if code is not None:
             line = code.co_firstlineno
             return place(code.co_filename, line, 0, line, 0)

@@ -1,4 +1,4 @@
-"""mx.view(net): the block tree beside the cached graph as an anywidget; static HTML where no front end shows widgets."""
+"""mx.view(net): block tree beside the cached graph as an anywidget; static HTML where no front end shows widgets."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ import traitlets
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.insight.states import walk
+from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.lab.comm import finite, forget_route, handle
+from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.schema import PROTOCOL
 from hybrid_lab.lab.session import Session
 from hybrid_lab.lab.static_html import block_html
 from hybrid_lab.lab.svg import clean_svg
 
-_ALLOWED = frozenset({"tree", "graph", "findings", "explain", "save", "reload", "undo", "archives", "asset"})
+ALLOWED = frozenset({"tree", "graph", "findings", "explain", "save", "reload", "undo", "archives", "asset"})
+"""The requests of this channel, all about the widget's own model."""
 
 
 class View(anywidget.AnyWidget):
-    """The widget of one model; the traits are listed in docs/protocol.md, section 5."""
+    """The widget of one model; the traits are listed in docs/protocol.md, section 5.
+
+    The front end's registry keeps widgets for ever, so a model that is bound to a variable is held weakly: it goes
+    with its variable. A model that nothing else holds stays until the widget is closed.
+    """
 
     _esm = resources("hybrid_lab.lab") / "static" / "view.js"
 
@@ -38,49 +43,70 @@ class View(anywidget.AnyWidget):
     svg = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, net: Block, session: Session, name: str | None = None):
-        self._net, self._session = net, session
+        self._session = session
         self._entry = session.registry.show(net, name)
+        self._keeps = None if session.registry.is_bound(net) else net
+        self._revision = -1
         super().__init__(model=self._entry.id, selected=first_hybrid(net))
         self.refresh()
         self.on_msg(self._message)
+        session.views.add(self)
 
     def refresh(self) -> None:
-        """Bring tree, graph and findings up to date."""
+        """Bring tree, graph and findings up to date where the model's revision grew."""
         entry = self._entry
-        self.tree = finite(self._session.tree(entry))
-        self.graph = finite(graph_view(self._net, first_hybrid(self._net), "neutral"))
-        self.findings = {"findings": self._session.findings(entry)}
-        self._revision = entry.revision
-        if self.comm is not None:
-            forget_route(self.comm)
+        self._session.registry.refresh()
+        net = entry.reference()
+        if net is None:
+            return
+        findings = self._session.findings(entry)
+        if entry.revision != self._revision:
+            self._revision = entry.revision
+            self.tree = finite(self._session.tree(entry))
+            self.graph = finite(graph_view(net, first_hybrid(net), "neutral"))
+            self.findings = {"findings": finite(findings)}
+            if self.comm is not None:
+                forget_route(self.comm)
+
+    def close(self) -> None:
+        """Close the widget and let go of the model."""
+        self._session.views.discard(self)
+        self._keeps = None
+        super().close()
 
     def _message(self, widget: Any, content: Any, buffers: Any) -> None:
+        """Answer one request; one about another model is refused."""
         body = content.get("body") if isinstance(content, dict) else None
         if isinstance(body, dict) and "model" in body and body["model"] != self.model:
             content = {**content, "body": {**body, "model": ""}}
-        handle(self._session, content, self.send, _ALLOWED)
-        self._session.registry.refresh()
-        if self._entry.revision != self._revision:
+        handle(self._session, content, self.send, ALLOWED)
+        try:
             self.refresh()
+        except RequestError:  # the model went away meanwhile
+            pass
 
     @traitlets.validate("svg")
     def _check_svg(self, proposal: Any) -> str:
         return clean_svg(proposal["value"])
 
     def _repr_mimebundle_(self, **keywords: Any) -> Any:
+        """The widget, and beside it the static tree and text for places that show no widgets."""
         found = super()._repr_mimebundle_(**keywords)
-        data = dict(found[0] if isinstance(found, tuple) else found or {})
-        data["text/html"] = self._static_html()
-        data["text/plain"] = repr(self._net)
-        return (data, found[1]) if isinstance(found, tuple) else data
+        data, *more = found if isinstance(found, tuple) else (found,)
+        net = self._entry.reference()
+        data = dict(data or {}) | {"text/html": self._static_html()}
+        data["text/plain"] = f"view of {self._entry.name}" if net is None else repr(net)
+        return (data, *more) if more else data
 
     def _static_html(self) -> str:
-        return block_html(self._net, self._entry.name) + (f"<div>{self.svg}</div>" if self.svg else "")
+        net = self._entry.reference()
+        tree = "<div>the model is gone</div>" if net is None else block_html(net, self._entry.name)
+        return tree + (f"<div>{self.svg}</div>" if self.svg else "")
 
 
 def first_hybrid(net: Block) -> str:
     """Path of the first HybridBlock of the tree; the top where there is none."""
-    return next((path for path, _, block, _ in walk(net) if isinstance(block, HybridBlock)), "")
+    return next((path for path, _ in hybrid_blocks(net)), "")
 
 
 def make_view(net: Block, session: Session, name: str | None = None) -> View:
@@ -88,5 +114,7 @@ def make_view(net: Block, session: Session, name: str | None = None) -> View:
     if not isinstance(net, Block):
         raise HybridLabError(f"view needs a Block, not {type(net).__name__}")
     if not (resources("hybrid_lab.lab") / "static" / "view.js").is_file():
-        raise HybridLabError("the widget's browser half is not built; run `make install` in the checkout, or install the wheel")
+        raise HybridLabError(
+            "the widget's browser half is not built: run `make install` in the checkout, or install the wheel"
+        )
     return View(net, session, name)

@@ -1,0 +1,176 @@
+"""A graph as a picture: the protocol's GraphNode data and DOT text, nested Blocks as one node each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.printer import format_type
+from hybrid_lab.lab.places import location_data
+from hybrid_lab.lab.tree import tensor
+
+_SHAPES = {"block": "box3d", "output": "plain", "input": "ellipse", "parameter": "ellipse", "aux": "ellipse"}
+"""Graphviz's shapes by the node's kind; a box for all others."""
+_LABEL = 40
+"""Characters of the attributes that a node shows."""
+
+
+class Picture:
+    """Nodes and edges of one graph; operators of nested Blocks are folded into one node per Block call.
+
+    num_data : how many of the graph's inputs are data, the others are parameters
+    block : whose children are folded, or None to show every operator
+    path : of the Block in the model; root : its scope in the graph
+    """
+
+    def __init__(self, graph: Graph, num_data: int, block: Block | None, path: str, root: str, engine: str):
+        self.graph, self.block, self.path, self.root, self.engine = graph, block, path, root, engine
+        self.nodes: list[dict[str, Any]] = []
+        self._parameters = set(graph.inputs[num_data:])
+        self._calls = self._nested_calls()
+        self._edges: dict[tuple[str, str, str], None] = {}
+        self._id_of: dict[Value, str] = {}
+        self._folded: dict[tuple[str, int], dict[str, Any]] = {}
+        self._build()
+
+    def _build(self) -> None:
+        graph = self.graph
+        states = _states(graph)
+        hidden = self._read_inside_only()
+        for node in graph.nodes:
+            call = self._calls.get(node)
+            if call is not None:
+                row = self._fold(call, node)
+            elif isinstance(node.op, Input):
+                value = node.outputs[0]
+                if value in hidden:
+                    continue
+                kind = "aux" if value in states else "parameter" if value in self._parameters else "input"
+                row = self._add(node, kind, node.name)
+            elif isinstance(node.op, Constant):
+                row = self._add(node, "constant", repr(node.op))
+            else:
+                row = self._add(node, "operator", node.op.name)
+            self._id_of.update((value, row["id"]) for value in node.outputs)
+            for item in node.inputs:
+                if isinstance(item, Value):
+                    self._connect(item, row)
+        for index, value in enumerate(graph.outputs):
+            label = f"output {index}" if len(graph.outputs) > 1 else "output"
+            self._connect(value, self._put("output", label, [tensor(value.shape, value.dtype)], identity=f"out{index}"))
+
+    def _connect(self, value: Value, row: dict[str, Any]) -> None:
+        source = self._id_of.get(value)
+        if source is not None and source != row["id"]:
+            if source not in row["inputs"]:
+                row["inputs"].append(source)
+            label = format_type(value.shape, value.dtype) if value.shape is not None else ""
+            self._edges[source, row["id"], label] = None
+
+    # -- nested Blocks ------------------------------------------------------------------------------------------------
+
+    def _nested_calls(self) -> dict[Node, tuple[str, int]]:
+        """Operator of a nested Block -> (name of the child, number of its call)."""
+        found: dict[Node, tuple[str, int]] = {}
+        calls: dict[str, int] = {}
+        last: str | None = None
+        for node in self.graph.operators if self.block is not None else ():
+            child = self._inside(node).split(".")[0]
+            if self.block is None or child not in self.block._children:
+                last = None
+                continue
+            if child != last:
+                calls[child] = calls.get(child, 0) + 1
+                last = child
+            found[node] = (child, calls[child])
+        return found
+
+    def _inside(self, node: Node) -> str:
+        """Path of the Block that a node belongs to, as seen from the Block of the picture."""
+        return node.scope[len(self.root) :].lstrip(".") if f"{node.scope}.".startswith(f"{self.root}.") else ""
+
+    def _in_model(self, inside: str) -> str:
+        return ".".join(part for part in (self.path, inside) if part)
+
+    def _read_inside_only(self) -> set[Value]:
+        """Parameters that only folded Blocks read: they are not shown."""
+        users = self.graph.users() if self._calls else {}
+        shown = set(self.graph.outputs)
+        return {
+            value
+            for value in self._parameters - shown
+            if users.get(value) and all(reader in self._calls for reader in users[value])
+        }
+
+    def _fold(self, call: tuple[str, int], node: Node) -> dict[str, Any]:
+        """The node of a nested Block's call; its outputs are those of the last operator."""
+        row = self._folded.get(call)
+        if row is None:
+            assert self.block is not None
+            child = call[0]
+            where, label = self._in_model(child), f"{child}: {type(self.block._children[child]).__name__}"
+            row = self._put("block", label, [], scope=where, block=where, location=location_data(node.location))
+            self._folded[call] = row
+        row["outputs"] = [tensor(value.shape, value.dtype) for value in node.outputs[: node.op.num_visible]]
+        return row
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _add(self, node: Node, kind: str, label: str) -> dict[str, Any]:
+        attributes: dict[str, str] = {}
+        visible, is_operator = 1, kind == "operator"
+        if is_operator:
+            visible = max(node.op.num_visible, 1)
+            attributes = {key: str(value) for key, value in node.op.written.items()}
+            immediates = [(place, item) for place, item in enumerate(node.inputs) if not isinstance(item, Value)]
+            attributes |= {f"input {place}": repr(item) for place, item in immediates}
+        return self._put(
+            kind,
+            label,
+            [tensor(value.shape, value.dtype) for value in node.outputs[:visible]],
+            op=node.op.name if is_operator else "",
+            attributes=attributes,
+            scope=self._in_model(self._inside(node)),
+            location=location_data(node.location),
+            engine=self.engine if is_operator else "",
+        )
+
+    def _put(self, kind: str, label: str, outputs: list[Any], identity: str = "", **more: Any) -> dict[str, Any]:
+        row: dict[str, Any] = {"id": identity or f"n{len(self.nodes)}", "kind": kind, "label": label, "op": ""}
+        row |= {"attributes": {}, "inputs": [], "outputs": outputs, "scope": self.path, "block": None}
+        row |= {"location": None, "group": "", "engine": ""}
+        row |= more
+        self.nodes.append(row)
+        return row
+
+    def dot(self) -> str:
+        """The picture as DOT text, without colours, fonts, links or HTML: the browser styles it by class."""
+        lines = ["digraph graph_ {"]
+        for row in self.nodes:
+            label = _escape(row["label"])
+            detail = ", ".join(f"{key}={value}" for key, value in row["attributes"].items() if " " not in key)
+            if detail:
+                label += "\\n" + _escape(detail if len(detail) <= _LABEL else detail[: _LABEL - 1] + "…")
+            shape = _SHAPES.get(row["kind"], "box")
+            lines.append(f'  {row["id"]} [id="{row["id"]}", class="{row["kind"]}", shape={shape}, label="{label}"];')
+        for source, target, label in self._edges:
+            lines.append(f'  {source} -> {target} [label="{_escape(label)}"];' if label else f"  {source} -> {target};")
+        lines.append("}")
+        return "\n".join(lines)
+
+
+def _states(graph: Graph) -> set[Any]:
+    """Values that operators read as auxiliary states."""
+    return {
+        item
+        for node in graph.operators
+        for name, item in zip(node.op.names(), node.inputs, strict=False)
+        if name in node.op.aux_names
+    }
+
+
+def _escape(text: str) -> str:
+    """Text inside a quoted string of the DOT language."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ")

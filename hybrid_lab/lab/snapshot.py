@@ -1,0 +1,138 @@
+"""Snapshot: the parameters and graphs of a model as they were before a reload, to be compared and put back."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab import autograd
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.parameter import Parameter
+from hybrid_lab.insight.states import blocks_below
+
+
+@dataclass
+class _Values:
+    """One parameter: its path in the model, its values per context (None before it has some), what they wait for."""
+
+    parameter: Parameter
+    path: str
+    arrays: list[np.ndarray] | None
+    shape: Any
+    deferred: Any
+
+
+@dataclass
+class _Graphs:
+    """One HybridBlock, held weakly: a model whose variable is deleted goes, although its reload could be undone."""
+
+    block: weakref.ref[HybridBlock]
+    pinned: dict[Any, Any]
+    cached: dict[str, Any]
+    outputs: Any
+
+
+class Snapshot:
+    """Copies of all values of a model, and its graphs."""
+
+    def __init__(self, net: Block):
+        self._values: dict[int, _Values] = {}
+        self._graphs: list[_Graphs] = []
+        for path, block in blocks_below(net):
+            for name, parameter in block._reg_params.items():
+                if id(parameter) not in self._values:
+                    self._values[id(parameter)] = _held(parameter, f"{path}.{name}" if path else name)
+            if isinstance(block, HybridBlock):
+                cache = block._graphs
+                held = _Graphs(weakref.ref(block), dict(cache.pinned), cache.snapshot(), block._last_outputs)
+                self._graphs.append(held)
+
+    def roll_back(self) -> None:
+        """Put back everything, compiled programs included, right after something failed."""
+        self._restore_values()
+        for held in self._graphs:
+            block = held.block()
+            if block is not None:
+                block._graphs.restore(held.cached)
+                block.__dict__["_last_outputs"] = held.outputs
+
+    def done(self) -> None:
+        """What was to be done succeeded: forget compiled programs, keep what an undo needs."""
+        for held in self._graphs:
+            held.cached = {}
+
+    def restore(self) -> str:
+        """Undo: put back values, and graphs that came from a file; returns what was done in one sentence."""
+        changed = self._restore_values()
+        for held in self._graphs:
+            block = held.block()
+            if block is not None and block._graphs.pinned != held.pinned:
+                block._graphs.pin(list(held.pinned.values()))
+        return f"{changed} parameter{'s' if changed != 1 else ''} put back"
+
+    def _restore_values(self) -> int:
+        changed = 0
+        with autograd.pause():
+            for held in self._values.values():
+                changed += _put_back(held)
+        return changed
+
+    def differences(self) -> list[str]:
+        """One line per parameter that is no longer what it was."""
+        lines = []
+        for held in self._values.values():
+            now = held.parameter._data
+            if now is None:
+                continue
+            if held.arrays is None:
+                lines.append(f"{held.path}: {_numbers(now[0])}, not initialized before")
+            elif any(not _same(array, old) for array, old in zip(now, held.arrays, strict=False)):
+                lines.append(f"{held.path}: {_change(held.arrays[0], now[0].asnumpy())}")
+        return lines
+
+
+def _held(parameter: Parameter, path: str) -> _Values:
+    arrays = None if parameter._data is None else [array.asnumpy().copy() for array in parameter._data]
+    return _Values(parameter, path, arrays, parameter._shape, parameter._deferred_init)
+
+
+def _put_back(held: _Values) -> bool:
+    """Whether anything had to be done."""
+    parameter = held.parameter
+    if held.arrays is None:
+        if parameter._data is None:
+            return False
+        parameter._set_arrays(None)
+        parameter._grad = None
+        parameter._shape, parameter._deferred_init, parameter._var = held.shape, held.deferred, None
+        return True
+    if parameter._data is None or all(_same(now, old) for now, old in zip(parameter._data, held.arrays, strict=False)):
+        return False
+    for now, old in zip(parameter._data, held.arrays, strict=False):
+        now[:] = old
+    return True
+
+
+def _same(now: Any, old: np.ndarray) -> bool:
+    """Bit for bit: 0.0 is not -0.0, and a NaN is itself."""
+    values = now.asnumpy()
+    return values.shape == old.shape and values.dtype == old.dtype and values.tobytes() == old.tobytes()
+
+
+def _numbers(array: Any) -> str:
+    size = int(np.prod(array.shape))
+    return f"{size} number{'s' if size != 1 else ''}"
+
+
+def _change(before: np.ndarray, now: np.ndarray) -> str:
+    if before.shape != now.shape or before.dtype != now.dtype:
+        return f"{now.dtype.name}{list(now.shape)} instead of {before.dtype.name}{list(before.shape)}"
+    with np.errstate(all="ignore"):
+        gaps = np.abs(now.astype("float64") - before.astype("float64"))
+    finite = gaps[np.isfinite(gaps)]
+    largest = f"{finite.max():.3g}" if finite.size else "not a number"
+    return f"{_numbers(now)}, largest change {largest}"
