@@ -77,8 +77,10 @@ export class HybridPanel extends Widget {
     this.current = current;
     this.link = current ? this.options.linkOf(current) : null;
     this.link?.changed.connect(this.onLink, this);
+    if (!current) {
+      this.view.setCellFindings([]);
+    }
     this.onLink();
-    this.view.setCellFindings(current ? this.options.diagnostics.findings(current) : []);
   }
 
   private onLink(): void {
@@ -92,6 +94,10 @@ export class HybridPanel extends Widget {
         models: null
       }
     );
+    if (this.current) {
+      // A cell that ran has a new number, under which its findings are listed.
+      this.view.setCellFindings(this.options.diagnostics.findings(this.current));
+    }
   }
 
   private onFindings(_: unknown, panel: NotebookPanel): void {

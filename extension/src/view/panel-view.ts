@@ -256,9 +256,21 @@ export class PanelView {
   private modelFindings: readonly Diagnostic[] = [];
 }
 
-/** Where and what, by the cell's id and by its number: the linter's and the trace's report of a line share one of them. */
+/**
+ * Where and what, by the cell's id and by its number: the linter's and the trace's report of a line share one of them.
+ * The kernel does not know the cell in which hybrid_lab was imported; there the place within the cell has to do.
+ */
 function spots(diagnostic: Diagnostic): string[] {
-  const { code, location } = diagnostic;
-  const cells = location ? [location.cell_id, location.cell === null ? '' : `#${location.cell}`] : [];
-  return cells.filter(cell => cell !== '').map(cell => `${code}|${cell}|${location?.line}`);
+  const { code, location, col } = diagnostic;
+  if (!location) {
+    return [];
+  }
+  const place = `${code}|${location.line}`;
+  const { cell, cell_id: id, file } = location;
+  const isUnknownCell = id === '' && cell === null && /[\\/]ipykernel_\d+[\\/]/.test(file);
+  return [
+    ...(id === '' ? [] : [`${place}|${id}`]),
+    ...(cell === null ? [] : [`${place}|#${cell}`]),
+    ...(file === '' || isUnknownCell ? [`${place}|${col}`] : [])
+  ];
 }
