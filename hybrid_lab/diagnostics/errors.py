@@ -22,6 +22,20 @@ class AttributeSpecError(HybridLabError, TypeError):
     """An operator attribute that is unknown, missing or cannot be parsed."""
 
 
+class RecordError(HybridLabError):
+    """An operator record that breaks the contract of records (docs/adding-an-operator.md): a mistake in the operator's
+    code, not in the user's.
+    """
+
+    def __init__(self, operator: str, member: str, problem: str) -> None:
+        self.operator, self.member = operator, member
+        super().__init__(f"the operator record {operator!r}: {member} {problem}")
+
+    def __reduce__(self) -> object:
+        problem = str(self).split(f": {self.member} ", 1)[-1]
+        return type(self), (self.operator, self.member, problem)
+
+
 class UninitializedError(HybridLabError, RuntimeError):
     """A parameter was used before `initialize()`."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value, input_node
+from hybrid_lab.ops.contract import check_gradient_type
 from hybrid_lab.ops.run import run_gradient
 
 
@@ -37,8 +38,9 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
             inputs, outputs = (list(map(builder.expr, items)) for items in (node.inputs, node.outputs))
             wanted = [isinstance(item, Value) and item in needed for item in node.inputs]
             found = run_gradient(node.op, builder, inputs, outputs, douts, wanted)
-            for item, gradient in zip(node.inputs, found, strict=True):
+            for index, (item, gradient) in enumerate(zip(node.inputs, found, strict=True)):
                 if gradient is not None and isinstance(item, Value) and item in needed:
+                    check_gradient_type(node.op, index, gradient.value, item)
                     _accumulate(gradients, item, gradient)
 
     results = [gradients[value] if value in gradients else builder.zeros_like(Expr(builder, value)) for value in wrt]

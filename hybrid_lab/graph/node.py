@@ -151,6 +151,9 @@ class Input(Operator, name="null"):
     def infer_shape(self) -> Any:
         raise AssertionError("an input's shape is given, not inferred")
 
+    def numpy(self) -> Any:
+        raise AssertionError("an input's value is given, not computed")
+
 
 class Constant(Operator):
     """An array inside the graph, held by reference."""

@@ -71,6 +71,7 @@ _SHAPE_NOOPS = frozenset(
         "broadcast_to",
         "broadcast_like",
         "Cast",
+        "_cast_like",
         "expand_dims",
         "squeeze",
     }

@@ -14,6 +14,7 @@ from hybrid_lab.ndarray.context import current_context
 from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_program, stand_in
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ops.contract import read_outputs
 from hybrid_lab.ops.namespace import F, Namespace
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import infer, run_kernel
@@ -86,7 +87,7 @@ def invoke(
 
     if op.run_keywords <= _PLAIN and op.num_outputs == 1 and not (tracked and state.recording):
         if out is None:
-            return _wrapped(op.numpy(*raw), op.view, context)
+            return _wrapped(op, op.numpy(*raw), op.view, context)
         if op.alias_safe and type(out) is NDArray and _same_place(out, inputs):
             _destinations(op, (out,), 1, inferred)
             op.numpy(*raw, out=out._view)
@@ -111,9 +112,11 @@ def invoke_pair(op: Operator, lhs: Any, rhs: Any) -> Any:
     return invoke(op, (lhs, rhs))
 
 
-def _wrapped(result: Any, view: bool, context: Any) -> NDArray:
+def _wrapped(op: Operator, result: Any, view: bool, context: Any) -> NDArray:
     """The NDArray of a kernel's result, copied where it is a view, a NumPy scalar or not contiguous."""
     if view or type(result) is not _ndarray or not result.flags.c_contiguous:
+        if result is None:
+            read_outputs(op, result)
         result = np.array(result, order="C")
     return _wrap(result, context)
 
@@ -153,7 +156,7 @@ def _invoke_fully(
         _update_aux(op, inputs, raw, outputs)
     results: Sequence[NDArray]
     if outs is None:
-        results = [_wrapped(outputs[index], op.view and index == 0, context) for index in range(visible)]
+        results = [_wrapped(op, outputs[index], op.view and index == 0, context) for index in range(visible)]
     else:
         results = outs
         for target, value in zip(outs, outputs, strict=False):

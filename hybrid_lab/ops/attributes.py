@@ -124,7 +124,8 @@ def parser(annotation: Any) -> Callable[[Any], Any]:
         optional = type(None) in arguments
         options = [parser(argument) for argument in arguments if argument is not type(None)]
         return _union(options, optional)
-    raise TypeError(f"no parser for the attribute annotation {annotation!r}")
+    known = "bool, int, float, str, Shape, Axis, DType, Literal[...] and unions of them with None"
+    raise TypeError(f"has the annotation {annotation!r}; known are {known}")
 
 
 def _choice(choices: tuple[Any, ...]) -> Callable[[Any], Any]:

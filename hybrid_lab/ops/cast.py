@@ -63,7 +63,7 @@ class CastLike(Operator, name="_cast_like"):
 
     def numpy(self, data: Any, like: Any, out: Any = None) -> Any:
         if out is None:
-            return data.astype(like.dtype)
+            return data.astype(like.dtype, copy=False)
         np.copyto(out, data, casting="unsafe")
         return out
 

@@ -96,6 +96,7 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
     dy : data's shape + (width,); data : row numbers; weight : (rows, width), read for its shape; returns : as weight
     """
 
+    kinds = "fiu"
     mxnet = None
     shape_only = ("weight",)
     samples = [sample((2, 3, 4), ints((2, 3), 0, 3), (5, 4)), sample((6, 4), ints((6,), -1, 7), (5, 4))]
@@ -110,7 +111,7 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
         out = np.empty(weight.shape, dy.dtype) if out is None else out
         out.fill(0)
         rows = whole(data, weight.shape[0], "clip", self.name).reshape(-1)
-        add_rows(out, rows, dy.reshape(len(rows), -1))
+        add_rows(out, rows, dy.reshape(len(rows), weight.shape[1]))
         return out
 
     def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
@@ -165,6 +166,7 @@ class TakeGrad(Operator, name="_take_grad"):
 
     axis: int = 0
     mode: Mode = "clip"
+    kinds = "fiu"
     mxnet = None
     shape_only = ("like",)
     samples = [
@@ -183,13 +185,13 @@ class TakeGrad(Operator, name="_take_grad"):
         out = np.empty(like.shape, dy.dtype) if out is None else out
         out.fill(0)
         rows = whole(indices, like.shape[axis], self.mode, "take").reshape(-1)
-        lead = like.shape[:axis]
+        lead, width = like.shape[:axis], prod(like.shape) // max(like.shape[axis], 1)
         spread = np.moveaxis(dy.reshape(*lead, len(rows), *like.shape[axis + 1 :]), axis, 0)
         if out.flags.c_contiguous and axis == 0:
-            add_rows(out.reshape(like.shape[0], -1), rows, spread.reshape(len(rows), -1))
+            add_rows(out.reshape(like.shape[0], width), rows, spread.reshape(len(rows), width))
             return out
-        total = np.zeros((like.shape[axis], spread[:1].size), dy.dtype)
-        add_rows(total, rows, spread.reshape(len(rows), -1))
+        total = np.zeros((like.shape[axis], width), dy.dtype)
+        add_rows(total, rows, spread.reshape(len(rows), width))
         np.copyto(np.moveaxis(out, axis, 0), total.reshape(np.moveaxis(out, axis, 0).shape))
         return out
 

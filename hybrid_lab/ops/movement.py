@@ -233,7 +233,7 @@ class TileGrad(Operator, name="_tile_grad"):
 
     def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
         pairs, axes = self._pairs(like.shape)
-        return into(np.add.reduce(dy.reshape(pairs), axis=axes).reshape(like.shape), out)
+        return into(np.add.reduce(dy.reshape(pairs), axis=axes, dtype=dy.dtype).reshape(like.shape), out)
 
     def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
         return F.tile(ddy, reps=self.reps), None
@@ -295,7 +295,7 @@ class RepeatGrad(Operator, name="_repeat_grad"):
 
     def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
         shape, axis = self._split(like.shape)
-        return into(np.add.reduce(dy.reshape(shape), axis=axis), out)
+        return into(np.add.reduce(dy.reshape(shape), axis=axis, dtype=dy.dtype), out)
 
     def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
         return F.repeat(ddy, repeats=self.repeats, axis=self.axis), None

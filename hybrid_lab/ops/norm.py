@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import sample
@@ -36,6 +36,7 @@ class BatchNorm(Operator, name="BatchNorm"):
     returns : as data; with output_mean_var also the mean and 1 / sqrt(var + eps), both (channels,)
     """
 
+    kinds = "f"
     eps: float = 1e-3
     momentum: float = 0.9
     fix_gamma: bool = True
@@ -98,6 +99,9 @@ class BatchNorm(Operator, name="BatchNorm"):
 
     def infer_type(self, *dtypes: Any) -> Any:
         # Parameters may stay float32 beside float16 data, as Gluon keeps them.
+        if any(dtype != dtypes[1] for dtype in dtypes[2:]):
+            given = ", ".join(dtype.name for dtype in dtypes[1:])
+            raise DTypeError(f"BatchNorm: gamma, beta, moving_mean and moving_var need one dtype, they have {given}")
         return [dtypes[0], dtypes[3] or dtypes[0], dtypes[4] or dtypes[0]]
 
     def numpy(
@@ -179,6 +183,8 @@ class BatchNorm(Operator, name="BatchNorm"):
         if dy is None:
             return None, None, None, None, None
         wanted = wanted or (True,) * 5
+        # float16 data may stand beside float32 parameters and statistics: the gradients are computed in their dtype.
+        given, data, dy = data, F._cast_like(data, mean), F._cast_like(dy, mean)
         inverse_like = F._channel_like(inverse, data, axis=self.axis)
         scale = inverse_like if self.fix_gamma else inverse_like * F._channel_like(gamma, data, axis=self.axis)
         dbeta = F.sum(dy, axis=self.axis, exclude=True)
@@ -193,6 +199,7 @@ class BatchNorm(Operator, name="BatchNorm"):
                 slope = F._channel_like(dgamma * inverse / count, data, axis=self.axis) * scale
                 shift = F._channel_like(dbeta / count, data, axis=self.axis) * scale
                 ddata = ddata - centred * slope - shift
+            ddata = F._cast_like(ddata, given)
         return ddata, F.zeros_like(gamma) if self.fix_gamma else dgamma, dbeta, None, None
 
     def lower(self, F: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
@@ -240,6 +247,7 @@ class LayerNorm(Operator, name="LayerNorm"):
     returns : as data; with output_mean_var also the mean and sqrt(var + eps), with `axis` as 1
     """
 
+    kinds = "f"
     axis: int = -1
     eps: float = 1e-5
     output_mean_var: bool = False
@@ -330,6 +338,7 @@ class L2Normalization(Operator, name="L2Normalization"):
     data : two or more dimensions (spatial: three or more), floating; returns : as data
     """
 
+    kinds = "f"
     eps: float = 1e-10
     mode: Literal["instance", "channel", "spatial"] = "instance"
     samples = [sample((2, 3, 4), mode=mode) for mode in ("instance", "channel", "spatial")]

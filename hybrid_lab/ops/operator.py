@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, RecordError
 from hybrid_lab.ops.attributes import Field
+from hybrid_lab.ops.contract import RUN_KEYWORDS, check_record, named_parameters
 from hybrid_lab.ops.sample import Sample
 
 _REGISTRY: dict[str, type[Operator]] = {}
 _RECORDS: list[type[Operator]] = []
-_RUN_KEYWORDS = ("out", "rng", "need", "scratch")
 
 
 class Operator:
@@ -43,6 +43,8 @@ class Operator:
     mode_dependent: ClassVar[bool] = False
     shape_only: ClassVar[tuple[str, ...]] = ()
     aux_names: ClassVar[tuple[str, ...]] = ()
+    kinds: ClassVar[str] = "fiub"
+    """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
     triton: ClassVar[str | None] = None
 
     num_outputs: Any = 1
@@ -66,16 +68,17 @@ class Operator:
         cls.name = name
         cls.family = cls.__module__.rsplit(".", 1)[-1]
         cls.fields = dict(_read_fields(cls))
-        cls.input_names, cls.variadic = _parameters(cls.infer_shape)
+        cls.input_names, cls.variadic = named_parameters(cls.infer_shape)
         if "mxnet" not in cls.__dict__:
             # None is inherited from a family's abstract base, a name is not.
             families = [base for base in cls.__mro__ if base not in (cls, Operator) and not getattr(base, "name", "")]
             cls.mxnet = None if any(base.__dict__.get("mxnet", name) is None for base in families) else name
         cls.differentiable = cls.grad is not Operator.grad
-        cls.grad_wants = "wanted" in _parameters(cls.grad)[0]
+        cls.grad_wants = "wanted" in named_parameters(cls.grad)[0]
         cls.has_lowering = cls.lower is not Operator.lower or cls.triton is not None
-        cls.run_keywords = frozenset(_parameters(cls.numpy)[0]) & frozenset(_RUN_KEYWORDS)
+        cls.run_keywords = frozenset(named_parameters(cls.numpy)[0]) & frozenset(RUN_KEYWORDS)
         cls._interned, cls._bound = {}, {}
+        check_record(cls, Operator)
         for key in (name, *cls.aliases):
             if key in _REGISTRY:
                 raise HybridLabError(
@@ -256,20 +259,22 @@ def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
     for name, (annotation, default, required) in seen.items():
         if not required and name in cls.__dict__:
             default = cls.__dict__[name]
-        yield name, Field(name, annotation, default, required)
+        try:
+            field = Field(name, annotation, default, required)
+        except TypeError as error:
+            raise RecordError(cls.name, name, str(error)) from None
+        if not required:
+            try:
+                field.read(cls.name, default)
+            except AttributeSpecError as error:
+                raise RecordError(cls.name, name, f"has a default that its type does not take: {error}") from None
+        yield name, field
 
 
 @cache
 def _evaluated(module: str, annotation: Any) -> Any:
     """An annotation as an object; records postpone theirs, so that most are strings."""
     return eval(annotation, vars(sys.modules[module])) if isinstance(annotation, str) else annotation
-
-
-def _parameters(method: Any) -> tuple[tuple[str, ...], bool]:
-    """The named parameters of a method behind `self`, and whether it takes any number more; faster than inspect."""
-    code = method.__code__
-    count = code.co_argcount + code.co_kwonlyargcount
-    return code.co_varnames[1:count], bool(code.co_flags & inspect.CO_VARARGS)
 
 
 def unknown_attribute(cls: type[Operator], key: str) -> str:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.pointwise import Pointwise, Unary
 from hybrid_lab.ops.sample import sample
 
 
-class SmoothL1(Pointwise, name="smooth_l1"):
+class SmoothL1(Unary, name="smooth_l1"):
     """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2.
 
     data : any shape, floating; returns : as data
@@ -25,10 +25,7 @@ class SmoothL1(Pointwise, name="smooth_l1"):
         inner, outer = f"{0.5 * square!r} * {{0}} * {{0}}", f"tl.abs({{0}}) - {0.5 / square!r}"
         return f"tl.where(tl.abs({{0}}) < {1 / square!r}, {inner}, {outer})"
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
-        return data
-
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def ufunc(self, data: Any, out: Any = None) -> Any:
         square, size = self.scalar**2, np.abs(data)
         result = np.where(size < 1 / square, 0.5 * square * data * data, size - 0.5 / square)
         if out is None:

@@ -34,6 +34,7 @@ class Pointwise(Operator):
 class Unary(Pointwise):
     """y[i] = f(x[i]). data : any shape; returns : as data."""
 
+    kinds = "fiu"
     ufunc: ClassVar[Callable[..., np.ndarray]]
     integers: ClassVar[bool] = False
     """Whether the kernel takes integer arrays itself; else they go through float64 and are cut back, as in MXNet."""
@@ -54,6 +55,7 @@ class Unary(Pointwise):
 class Binary(Pointwise):
     """y = f(lhs, rhs) with NumPy's broadcasting. An immediate scalar takes the tensor's dtype first."""
 
+    kinds = "fiu"
     ufunc: ClassVar[Callable[..., np.ndarray]]
 
     def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
@@ -68,6 +70,8 @@ class Binary(Pointwise):
 
 class Comparison(Binary):
     """1 where the relation holds, else 0, in the dtype of the inputs (as MXNet)."""
+
+    kinds = "fiub"
 
     def numpy(self, lhs: Any, rhs: Any, out: np.ndarray | None = None, scratch: Any = np.empty) -> Any:
         lhs, rhs = scalar_as(lhs, rhs), scalar_as(rhs, lhs)

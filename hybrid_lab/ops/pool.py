@@ -194,6 +194,7 @@ class Pooling(_Pooled, name="Pooling"):
     count_include_pad=False divides by the elements inside the input only.
     """
 
+    kinds = "fiu"
     samples = _POOLS
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
@@ -389,6 +390,7 @@ class SpreadPoolGrad(_Pooled, name="_spread_pool_grad"):
     dy : the output; data : read for its shape; returns : that.
     """
 
+    kinds = "f"
     mxnet = None
     shape_only = ("data",)
     samples = _gradient_samples("dy", "data")

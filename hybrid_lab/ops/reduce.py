@@ -111,7 +111,9 @@ def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch
     if first_kept and 0 < last_kept < data.ndim - 1:
         # Sums over trailing axes are pairwise and fast; the leading ones are few numbers then.
         inner = data.shape[: last_kept + 1]
-        partial = np.add.reduce(data.reshape(*inner, prod(data.shape[last_kept + 1 :])), axis=-1, out=scratch(inner, dtype))
+        partial = np.add.reduce(
+            data.reshape(*inner, prod(data.shape[last_kept + 1 :])), axis=-1, out=scratch(inner, dtype)
+        )
         rest = tuple(axis for axis in axes if axis <= last_kept)
         np.add.reduce(partial, axis=rest, keepdims=True, out=out.reshape(kept_shape(inner, rest)))
         return out
@@ -194,7 +196,17 @@ class NanSum(Reduction, name="nansum"):
         return self.onnx_reduce(g, filled, "ReduceSum", g.shape(data))
 
 
+def chosen(op: Operator, data: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """`shape`, the result of choosing elements of data. Raises ShapeError where there are none to choose from."""
+    if 0 in data and 0 not in shape:
+        raise ShapeError(f"{op.name}: the reduced axes of {data} are empty, there is nothing to choose from")
+    return shape
+
+
 class _Extreme(Reduction):
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return chosen(self, data, super().infer_shape(data))
+
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return self.spread(F, dy, data) * F.broadcast_equal(data, self.spread(F, y, data))
 
@@ -273,7 +285,8 @@ class _ArgExtreme(Operator):
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         axes = reduced_axes(self.name, self.axis, len(data))
         kept = kept_shape(data, axes)
-        return kept if self.keepdims else tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
+        dropped = tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
+        return chosen(self, data, kept if self.keepdims else dropped)
 
     def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
         raise NotImplementedError

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import DTypeError
+from hybrid_lab.ops.contract import read_dtypes, read_gradients, read_outputs, read_shapes
 from hybrid_lab.ops.memory import WORKSPACE
 from hybrid_lab.ops.operator import Operator
 
@@ -40,17 +42,11 @@ def run_kernel(
             if scratch is None:
                 mark = WORKSPACE.mark()
                 try:
-                    return _as_tuple(op.numpy(*inputs, **keywords, scratch=WORKSPACE))
+                    return read_outputs(op, op.numpy(*inputs, **keywords, scratch=WORKSPACE))
                 finally:
                     WORKSPACE.release(mark)
             keywords["scratch"] = scratch
-    return _as_tuple(op.numpy(*inputs, **keywords))
-
-
-def _as_tuple(result: Any) -> tuple[Any, ...]:
-    if type(result) is not tuple:
-        result = tuple(result) if isinstance(result, list) else (result,)
-    return result
+    return read_outputs(op, op.numpy(*inputs, **keywords))
 
 
 def infer(
@@ -63,12 +59,12 @@ def infer(
     key = (shapes, dtypes)
     found = op._inferred.get(key)
     if found is None:
-        out_shapes = op.infer_shape(*shapes)
-        out_shapes = tuple(map(tuple, out_shapes)) if isinstance(out_shapes, list) else (tuple(out_shapes),)
-        out_types = op.infer_type(*dtypes)
-        count = len(out_shapes)
-        out_types = tuple(out_types) if isinstance(out_types, (list, tuple)) else (out_types,) * count
-        found = (out_shapes, tuple(np.dtype(dtype) for dtype in out_types))
+        out_shapes = read_shapes(op, op.infer_shape(*shapes))
+        out_types = read_dtypes(op, op.infer_type(*dtypes))
+        if out_types[0].kind not in op.kinds:
+            wanted = "floating numbers are needed" if op.kinds == "f" else "numbers are needed"
+            raise DTypeError(f"{op.name}: {wanted}, not {out_types[0].name}; use F.cast(x, dtype='float32')")
+        found = (out_shapes, out_types)
         if len(op._inferred) > 512:
             op._inferred.clear()
         op._inferred[key] = found
@@ -99,4 +95,4 @@ def run_gradient(
         result = op.grad(F, *inputs, *outputs, *douts, wanted=wanted)
     else:
         result = op.grad(F, *inputs, *outputs, *douts)
-    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    return read_gradients(op, result, inputs)

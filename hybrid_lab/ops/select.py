@@ -118,7 +118,7 @@ class SequenceMask(Operator, name="SequenceMask", aliases=("sequence_mask",)):
     def numpy(self, data: Any, sequence_length: Any = None, out: Any = None) -> Any:
         result = data.copy() if out is None else into(data, out)
         if self.use_sequence_length:
-            np.copyto(result, result.dtype.type(self.value), where=self._behind(data.shape, sequence_length))
+            np.copyto(result, self.value, casting="unsafe", where=self._behind(data.shape, sequence_length))
         return result
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:

@@ -50,6 +50,8 @@ class _SoftmaxLike(Operator):
 
     def _shifted(self, data: np.ndarray, out: np.ndarray | None, scratch: Any, sign: float = 1.0) -> np.ndarray:
         """sign * data / temperature minus its maximum."""
+        if not data.size:
+            return np.empty(data.shape, data.dtype) if out is None else out
         factor = sign / (self.temperature or 1.0)
         top = scratch(data.shape[: self.axis % data.ndim] + (1,) + data.shape[self.axis % data.ndim + 1 :], data.dtype)
         if factor != 1.0:

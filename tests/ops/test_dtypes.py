@@ -1,0 +1,68 @@
+"""Every record on other dtypes than its samples': what is inferred is real, or a DTypeError names the dtype."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError
+from hybrid_lab.ops.namespace import F
+from hybrid_lab.ops.run import infer, run_gradient, run_kernel
+from tests.ops.cases import RNG, Case, each_sample
+
+WHOLE = ("int32", "int64", "uint8", "int8", "bool")
+FLOATING = ("float16", "float64")
+
+
+def converted(case: Case, dtype: str) -> list:
+    """The sample's inputs with its random arrays as `dtype`; numbers that are indices stay as they are."""
+    return [
+        (item * 3).astype(dtype) if isinstance(given, tuple) else item
+        for given, item in zip(case.sample.inputs, case.inputs(), strict=True)
+    ]
+
+
+def inferred(case: Case, inputs: list) -> tuple:
+    return infer(case.op, tuple(map(np.shape, inputs)), tuple(getattr(item, "dtype", None) for item in inputs))
+
+
+@each_sample(lambda case: case.sample.dtype == "float32" and case.sample.inputs)
+def test_the_kernel_gives_the_inferred_dtype_or_inference_refuses(case: Case):
+    for dtype in WHOLE + FLOATING:
+        check_kernel(case, dtype)
+
+
+def check_kernel(case: Case, dtype: str) -> None:
+    inputs = converted(case, dtype)
+    try:
+        _, dtypes = inferred(case, inputs)
+    except DTypeError as error:
+        assert case.record.name in str(error) and (dtype in str(error) or "dtypes" in str(error))
+        return
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        outputs = run_kernel(case.op, inputs, rng=RNG)
+        memory = tuple(np.zeros(y.shape, y.dtype) for y in outputs)
+        run_kernel(case.op, inputs, out=memory, rng=RNG)
+    assert tuple(y.dtype for y in outputs) == dtypes, dtype
+
+
+@each_sample(lambda case: case.record.differentiable and case.sample.gradient and case.sample.dtype == "float32")
+def test_gradients_have_the_dtype_of_their_input(case: Case):
+    for dtype in FLOATING:
+        check_gradients(case, dtype)
+
+
+def check_gradients(case: Case, dtype: str) -> None:
+    inputs = converted(case, dtype)
+    try:
+        inferred(case, inputs)
+    except DTypeError:
+        return
+    with np.errstate(all="ignore"):
+        outputs = run_kernel(case.op, inputs, rng=RNG)
+        douts = [np.ones(y.shape, y.dtype) for y in outputs[: case.op.num_visible]]
+        for item, gradient in zip(inputs, run_gradient(case.op, F, inputs, outputs, douts), strict=True):
+            if gradient is not None:
+                assert (gradient.shape, gradient.dtype) == (item.shape, item.dtype)
