@@ -7,8 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.cached_graph import Compilation
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.structure import describe
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.insight.states import block_state, walk
@@ -16,9 +19,19 @@ from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import copies
 
 
+_DETAILED = 2
+"""Programs of a Block whose reports are printed in full: the first ones and the latest one."""
+_LISTED = 12
+"""Programs of a Block that are printed at all."""
+
+
 @dataclass
 class ProgramRow:
-    """One compiled program. reason : why it was compiled; forward, backward : the engines' reports as text."""
+    """One compiled program.
+
+    reason : why it was compiled; forward, backward : the engines' reports as text; fallbacks : operators that run
+    elsewhere than on the engine, equal ones together, with `fallback_count` their number
+    """
 
     inputs: str
     mode: str
@@ -29,6 +42,7 @@ class ProgramRow:
     forward: str
     backward: str
     fallbacks: list[str]
+    fallback_count: int
 
 
 @dataclass
@@ -59,11 +73,15 @@ class BlockRow:
 
 @dataclass
 class Explanation:
-    """What runs where and why; `print` it, show it in a notebook, or take `data()`."""
+    """What runs where and why; `print` it, show it in a notebook, or take `data()`.
+
+    copies : between host and device, in this process so far; error : why the call on the inputs could not be traced
+    """
 
     name: str
     blocks: list[BlockRow]
     copies: dict[str, int]
+    error: str = ""
 
     @property
     def fallbacks(self) -> list[str]:
@@ -91,21 +109,16 @@ class Explanation:
         width = max((2 * _depth(row) + len(_label(row)) for row in self.blocks), default=0)
         for row in self.blocks:
             label = "  " * _depth(row) + _label(row)
-            why = f"   {row.why}" if row.why and row.state != "plain" else ""
             if row.shared_with is not None:
                 lines.append(f"  {label:<{width}}  the same Block as {row.shared_with or self.name}")
                 continue
-            lines.append(f"  {label:<{width}}  {row.state:<8}{row.output and '  ' + row.output}{why}")
+            parts = [f"  {label:<{width}}  {row.state:<8}", row.output, row.why]
+            lines.append("  ".join(part for part in parts if part).rstrip())
             indent = "  " * _depth(row) + "      "
-            for graph in row.graphs if row.state in ("active", "file") else ():
-                guard = f", only for {graph.guard}" if graph.guard else ""
-                lines.append(f"{indent}graph {graph.structure}: {graph.operators} operators, from the {graph.source}{guard}")
-            for program in row.programs:
-                lines.append(f"{indent}{program.mode} {program.inputs}: {program.where}, {program.seconds:.2f} s ({program.reason})")
-                for title, report in (("forward", program.forward), ("backward", program.backward)):
-                    if report:
-                        lines.append(f"{indent}  {title}: " + report.replace("\n", f"\n{indent}    "))
-        lines.append(f"  copies: {self.copies['to_device']} to a device, {self.copies['to_host']} to the host, {self.copies['reads']} reads")
+            lines += [indent + line for line in _details(row)]
+        lines.append("  copies so far: " + _copies(self.copies))
+        if self.error:
+            lines += ["", self.error]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -113,24 +126,67 @@ class Explanation:
     @property
     def headline(self) -> str:
         """`net0: 1 graph, 1 program, 0 fallbacks, 0 recompiles`."""
-        graphs = sum(len(row.graphs) for row in self.blocks)
-        programs = sum(len(row.programs) for row in self.blocks)
-        parts = [(graphs, "graph"), (programs, "program"), (len(self.fallbacks), "fallback"), (len(self.recompiles), "recompile")]
-        return f"{self.name}: " + ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in parts)
+        counts = {
+            "graph": sum(len(row.graphs) for row in self.blocks),
+            "program": sum(len(row.programs) for row in self.blocks),
+            "fallback": sum(program.fallback_count for row in self.blocks for program in row.programs),
+            "recompile": len(self.recompiles),
+        }
+        text = ", ".join(_count(count, word) for word, count in counts.items())
+        failed = sum(row.state == "failed" for row in self.blocks if row.shared_with is None)
+        return f"{self.name}: {text}" + (f", {_count(failed, 'Block')} that cannot be hybridized" if failed else "")
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td style='text-align:left;padding-left:{1 + 1.2 * _depth(row):.1f}em'>{html.escape(_label(row))}</td>"
-            f"<td>{html.escape(row.state)}</td><td>{html.escape(row.output)}</td><td>{len(row.graphs)}</td>"
-            f"<td style='text-align:left'>{html.escape('; '.join(sorted({p.where for p in row.programs})) or row.why)}</td></tr>"
-            for row in self.blocks
+        left = "text-align:left"
+        rows = []
+        for row in self.blocks:
+            where = "; ".join(sorted({program.where for program in row.programs})) or row.why
+            cells = [
+                f"<td style='{left};padding-left:{1 + 1.2 * _depth(row):.1f}em'>{html.escape(_label(row))}</td>",
+                f"<td>{html.escape(row.state)}</td>",
+                f"<td>{html.escape(row.output)}</td>",
+                f"<td>{len(row.graphs) or ''}</td>",
+                f"<td style='{left}'>{html.escape(where)}</td>",
+            ]
+            rows.append(f"<tr>{''.join(cells)}</tr>")
+        titles = "".join(
+            f"<th style='{left}'>{title}</th>" for title in ("block", "state", "output", "graphs", "runs on")
         )
-        head = "<tr><th style='text-align:left'>block</th><th>state</th><th>output</th><th>graphs</th><th style='text-align:left'>runs on</th></tr>"
-        text = html.escape(str(self))
+        error = f"<pre>{html.escape(self.error)}</pre>" if self.error else ""
         return (
-            f"<div><b>{html.escape(self.headline)}</b><table>{head}{rows}</table>"
-            f"<details><summary>everything</summary><pre>{text}</pre></details></div>"
+            f"<div style='color:inherit'><b>{html.escape(self.headline)}</b>{error}"
+            f"<table><thead><tr>{titles}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"<details><summary>everything</summary><pre>{html.escape(str(self))}</pre></details></div>"
         )
+
+
+def _details(row: BlockRow) -> list[str]:
+    """The graphs and programs of a Block in lines of text."""
+    lines = []
+    for graph in row.graphs if row.state in ("active", "file") else ():
+        guard = f", only for {graph.guard}" if graph.guard else ""
+        lines.append(f"graph {graph.structure}: {_count(graph.operators, 'operator')}, from the {graph.source}{guard}")
+    last = len(row.programs) - 1
+    for number, program in enumerate(row.programs):
+        if _LISTED <= number < last:
+            if number == _LISTED:
+                lines.append(f"... {last - _LISTED} more programs ...")
+            continue
+        head = f"{program.mode} {program.inputs}: {program.where}, {program.seconds:.2f} s ({program.reason})"
+        lines.append(head)
+        for title, report in (("forward", program.forward), ("backward", program.backward)):
+            if report and (number < _DETAILED or number == last):
+                first, *rest = report.split("\n")
+                lines += [f"  {title}: {first}", *(f"    {line}" for line in rest)]
+    return lines
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _copies(copies: dict[str, int]) -> str:
+    return f"{copies['to_device']} to a device, {copies['to_host']} to the host, {copies['reads']} reads"
 
 
 def _depth(row: BlockRow) -> int:
@@ -144,13 +200,18 @@ def _label(row: BlockRow) -> str:
 def explain(net: Block, *inputs: Any) -> Explanation:
     """Explain what hybridization made of `net`; with inputs the net is called on them first (in prediction mode).
 
-    Raises HybridLabError if `net` is not a Block.
+    Where the code cannot be hybridized the explanation says so, with the error; nothing is raised for that.
+    Raises HybridLabError if `net` is not a Block, and what the call raises otherwise.
     """
     if not isinstance(net, Block):
         raise HybridLabError(f"explain needs a Block, not {type(net).__name__}")
+    error = ""
     if inputs:
-        with tape.Mode(False, False):
-            net(*inputs)
+        try:
+            with tape.Mode(False, False):
+                net(*inputs)
+        except HybridizeError as caught:
+            error = str(caught)
     rows = []
     for path, _, block, before in walk(net):
         state = block_state(block)
@@ -158,32 +219,36 @@ def explain(net: Block, *inputs: Any) -> Explanation:
         row = BlockRow(path, block.name, type(block).__name__, state.state, state.why, before, output)
         if before is None and isinstance(block, HybridBlock):
             row.graphs = [_graph_row(neutral) for neutral in block._graphs.graphs()]
-            row.programs = [_program_row(compilation) for compilation in block._graphs.compilations]
+            row.programs = [_program_row(compilation) for compilation in tuple(block._graphs.compilations)]
         rows.append(row)
-    return Explanation(net.name, rows, copies.snapshot())
+    return Explanation(net.name, rows, copies.snapshot(), error)
 
 
-def _graph_row(neutral: Any) -> GraphRow:
-    parts = []
-    if neutral.guard.types is not None:
-        parts.append("the shapes " + ", ".join(str(shape) for shape, _ in neutral.guard.types))
-    if neutral.guard.training is not None:
-        parts.append("training" if neutral.guard.training else "prediction")
-    return GraphRow(describe(neutral.in_spec), len(neutral.graph.operators), neutral.source, " and ".join(parts), repr(neutral.graph))
+def _graph_row(neutral: NeutralGraph) -> GraphRow:
+    guard, parts = neutral.guard, []
+    if guard.types is not None:
+        parts.append("the shapes " + ", ".join(str(shape) for shape, _ in guard.types))
+    if guard.training is not None:
+        parts.append("training" if guard.training else "prediction")
+    count = len(neutral.graph.operators)
+    return GraphRow(describe(neutral.in_spec), count, neutral.source, " and ".join(parts), repr(neutral.graph))
 
 
-def _program_row(compilation: Any) -> ProgramRow:
+def _program_row(compilation: Compilation) -> ProgramRow:
     program = compilation.program
     data = program.special.forward.inputs[: program.neutral.num_data]
     reports = [program.forward.report] + ([program.backward.report] if program.backward is not None else [])
+    fallbacks = [item for report in reports for item in report.fallbacks]
+    recorded = ", recorded" if program.backward is not None else ""
     return ProgramRow(
         inputs=", ".join(format_type(value.shape, value.dtype) for value in data),
-        mode=("training" if program.training else "prediction") + (", recorded" if program.backward is not None else ""),
+        mode=("training" if program.training else "prediction") + recorded,
         engine=program.engine,
         where=program.where,
         reason=compilation.reason,
         seconds=compilation.seconds,
         forward=str(program.forward.report),
         backward=str(program.backward.report) if program.backward is not None else "",
-        fallbacks=[str(item) for report in reports for item in report.fallbacks],
+        fallbacks=[str(item) for item in fallbacks],
+        fallback_count=sum(item.count for item in fallbacks),
     )

@@ -45,12 +45,17 @@ def hybrid_blocks(net: Block) -> list[tuple[str, HybridBlock]]:
     return [(path, block) for path, block in blocks_below(net) if isinstance(block, HybridBlock)]
 
 
+def class_name(block: Block) -> str:
+    """The name of a Block's class; of a Block from an archive that of the class it was saved from."""
+    return getattr(block, "_archived_class", None) or type(block).__name__
+
+
 def block_state(block: Block) -> BlockState:
     """What runs when this Block is called, and why."""
     if not isinstance(block, HybridBlock):
         return BlockState(
             "plain",
-            f"{type(block).__name__} is not a HybridBlock: its forward runs as Python, "
+            f"{class_name(block)} is not a HybridBlock: its forward runs as Python, "
             "its HybridBlock children can be graphs",
         )
     graphs = block._graphs

@@ -11,10 +11,13 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.cached_graph import Program
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.structure import LEAF
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import infer
+from hybrid_lab.insight.states import class_name
 from hybrid_lab.lab.picture import Picture
 
 
@@ -26,7 +29,7 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
     if not isinstance(block, HybridBlock):
         children = [name for name, child in block._children.items() if isinstance(child, HybridBlock)]
         hint = f": select one of its children, {', '.join(children[:4])}" if children else ""
-        kind = type(block).__name__
+        kind = class_name(block)
         return reply | {"missing": f"{block.name} is a {kind}, not a HybridBlock, and has no graph{hint}."}
     cache = block._graphs
     graphs = cache.graphs()
@@ -42,7 +45,7 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
         summary = f"{len(graph.operators)} operators, {compiled.where}"
     else:
         form, neutral = "neutral", graphs[0]
-        graph = neutral.graph
+        graph = with_shapes(neutral.graph, compiled)
         picture = Picture(graph, neutral.num_data, block, path, root_scope(net, path, graph), "")
         summary = f"{len(graph.operators)} operators" + (", from a file" if neutral.source == "file" else "")
     return reply | {
@@ -54,6 +57,21 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
         "summary": summary,
         "variants": len(graphs),
     }
+
+
+def with_shapes(graph: Graph, compiled: Program | None) -> Graph:
+    """A neutral graph with the shapes of the last compile, so that the picture can tell them; else as it was."""
+    if compiled is None:
+        return graph
+    known = {value.node.name: value for value in compiled.special.forward.inputs}
+    found = {value: known[value.node.name] for value in graph.inputs if value.node.name in known}
+    shapes = {value: same.shape for value, same in found.items()}
+    if len(found) < len(graph.inputs) or None in shapes.values():
+        return graph
+    try:
+        return infer(graph, shapes, {value: same.dtype for value, same in found.items()})
+    except HybridLabError:  # another variant of the graph was compiled
+        return graph
 
 
 def block_at(net: Block, path: str) -> Block:

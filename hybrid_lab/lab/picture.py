@@ -8,6 +8,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import format_type
+from hybrid_lab.insight.states import class_name
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.tree import tensor
 
@@ -110,7 +111,7 @@ class Picture:
         if row is None:
             assert self.block is not None
             child = call[0]
-            where, label = self._in_model(child), f"{child}: {type(self.block._children[child]).__name__}"
+            where, label = self._in_model(child), f"{child}: {class_name(self.block._children[child])}"
             row = self._put("block", label, [], scope=where, block=where, location=location_data(node.location))
             self._folded[call] = row
         row["outputs"] = [tensor(value.shape, value.dtype) for value in node.outputs[: node.op.num_visible]]

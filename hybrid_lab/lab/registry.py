@@ -10,7 +10,7 @@ from typing import Any
 
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.insight.states import blocks_below, hybrid_blocks, walk
+from hybrid_lab.insight.states import blocks_below, class_name, hybrid_blocks, walk
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.tree import count_parameters
 
@@ -152,7 +152,7 @@ def model_data(entry: Entry, findings: int) -> dict[str, Any]:
         "id": entry.id,
         "name": entry.name,
         "block": net.name,
-        "class": type(net).__name__,
+        "class": class_name(net),
         "hybrid": isinstance(net, HybridBlock),
         "hybridized": any(block._active for block in hybrid),
         "blocks": len(blocks_below(net)),

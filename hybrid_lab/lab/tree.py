@@ -11,7 +11,7 @@ import numpy as np
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
-from hybrid_lab.insight.states import block_state, blocks_below
+from hybrid_lab.insight.states import block_state, blocks_below, class_name
 from hybrid_lab.lab.places import place
 
 
@@ -61,7 +61,7 @@ class _Tree:
             "path": path,
             "attr": attr,
             "name": block.name,
-            "class": type(block).__name__,
+            "class": class_name(block),
             "hybrid": graphs is not None,
             "state": state.state,
             "why": state.why,
@@ -94,11 +94,11 @@ def short_repr(block: Block) -> str:
     A `__repr__` of the user's that raises gives the class alone.
     """
     if block._children:
-        return f"{type(block).__name__}(...)"
+        return f"{class_name(block)}(...)"
     try:
         text = " ".join(repr(block).split())
     except Exception:  # a broken __repr__ must not hide the tree
-        text = type(block).__name__
+        text = class_name(block)
     return text if len(text) <= 200 else text[:199] + "…"
 
 
