@@ -17,8 +17,12 @@ from hybrid_lab.ops.special import error_function
 _WIDE = [sample((3, 4), low=-3.0, high=3.0), sample((2, 3, 4), low=-8.0, high=8.0)]
 
 
+#: Arrays rather than scalars: NumPy takes twice as long to convert a scalar as to compare a small array.
+_ZERO = {np.dtype(name): np.zeros((), name) for name in DTYPES}
+
+
 def _relu(x: Any, out: np.ndarray | None = None) -> Any:
-    return np.maximum(x, x.dtype.type(0), out=out)
+    return np.maximum(x, _ZERO[x.dtype], out=out)
 
 
 relu = unary(
@@ -110,6 +114,7 @@ softrelu = unary(
 class HardSigmoid(Pointwise, name="hard_sigmoid"):
     """alpha * data + beta, limited to [0, 1]. data : any shape, floating; returns : as data."""
 
+    kinds = "f"
     alpha: float = 0.2
     beta: float = 0.5
     samples = [sample((3, 4), low=-4.0, high=4.0), sample((3, 4), alpha=0.5, beta=0.1)]
@@ -182,6 +187,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     data : any shape; gamma (prelu) : (channels,) or (1,); returns : as data
     """
 
+    kinds = "f"
     act_type: Literal["leaky", "prelu", "elu", "selu", "gelu", "rrelu"] = "leaky"
     slope: float = 0.25
     lower_bound: float = 0.125
