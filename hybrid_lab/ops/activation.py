@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.attributes import DTYPES
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Pointwise, unary
 from hybrid_lab.ops.sample import sample

@@ -66,7 +66,7 @@ def _check_grad(record: type[Operator], visible: int) -> None:
         raise RecordError(
             record.name,
             "grad",
-            f"takes F and {taken} values; it is called with F, {inputs} inputs, {outputs} outputs (hidden ones too) and "
+            f"takes F and {taken} values; it gets F, {inputs} inputs, {outputs} outputs (hidden ones too) and "
             f"{visible} output gradients",
         )
 
