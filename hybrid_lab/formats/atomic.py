@@ -36,7 +36,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = os.path.realpath(os.fspath(path))
     directory, name = os.path.split(target)
     temporary = os.path.join(directory, f".{name[:64]}.{secrets.token_hex(6)}.tmp")
-    file = _create(temporary)
+    try:
+        file = _create(temporary)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, target) from None
     try:
         with file:
             yield file

@@ -310,6 +310,7 @@ class HybridBlock(Block):
         for parameter in neutral.parameters:
             if parameter._array is None:
                 parameter._finish_deferred_init()
+                parameter.list_data()  # says so where initialize() was forgotten
 
     # -- saving --------------------------------------------------------------------------------------------------
     # ------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, ShapeError
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.ndarray import NDArray
+
+# Raises where an input is a Symbol; the symbol package puts it in.
+refuse_symbols: Callable[[str, Sequence[Any]], None] = lambda name, inputs: None  # noqa: E731
 
 
 class Function:
@@ -51,6 +54,7 @@ class Function:
             raise AutogradError(
                 f"each {type(self).__name__} instance is called once; make another one: {type(self).__name__}()(x)"
             )
+        refuse_symbols(type(self).__name__, inputs)
         self._used = True
         with tape.Mode(False, None):
             outputs = self.forward(*inputs)

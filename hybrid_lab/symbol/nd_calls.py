@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hybrid_lab.ndarray import creation
+from hybrid_lab.ndarray import creation, function
 from hybrid_lab.ndarray import invoke as invoke_module
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.symbol import tracing
@@ -35,7 +35,21 @@ def create_traced(name: str, arguments: dict[str, Any]) -> Symbol:
     return getattr(surface, name)(**known)
 
 
+def refuse_function(name: str, inputs: Sequence[Any]) -> None:
+    """Hooked into ndarray.function. Raises HybridizeError HL175: a graph would lose the Function's own backward."""
+    label = next((item._label for item in inputs if isinstance(item, Symbol)), None)
+    if label is not None:
+        raise tracing.refuse(
+            "HL175",
+            tensor=label,
+            call=f"{name}()",
+            reason="An autograd.Function computes on arrays; a graph would take its forward and lose its backward.",
+            rewrite="operators of F, with F.BlockGrad where no gradient flows      or      call it in a plain Block",
+        )
+
+
 def install() -> None:
     """Register the hooks."""
+    function.refuse_symbols = refuse_function
     invoke_module.symbol_dispatch = dispatch_traced
     creation.symbol_creation = create_traced

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from hybrid_lab.diagnostics.location import Location, capture
@@ -43,6 +44,13 @@ def _unpacks(location: Location | None) -> bool:
     )
 
 
+def _inplace(binary: str) -> Callable[[Any, Any], Any]:
+    def refuse_inplace(self: Any, other: Any) -> Any:
+        self._refuse_protocol("HL142", operator=f"{binary}=", binary=binary)
+
+    return refuse_inplace
+
+
 class Refusals:
     """Mixin: every protocol that would need the numbers raises the HybridizeError of its rule."""
 
@@ -80,10 +88,8 @@ class Refusals:
     def __array__(self, *args: Any, **keywords: Any) -> Any:
         self._refuse_protocol("HL162")
 
-    def _refuse_inplace(self, other: Any) -> Any:
-        self._refuse_protocol("HL142")
-
-    __iadd__ = __isub__ = __imul__ = __itruediv__ = __imod__ = __ipow__ = _refuse_inplace
+    __iadd__, __isub__, __imul__ = _inplace("+"), _inplace("-"), _inplace("*")
+    __itruediv__, __imod__, __ipow__ = _inplace("/"), _inplace("%"), _inplace("**")
 
     def _refuse_iteration(self) -> NoReturn:
         self._refuse_protocol("HL106" if _unpacks(capture()) else "HL123")

@@ -42,8 +42,8 @@ def save_cached_graphs(
 
     net : any Block; every HybridBlock below it that was called brings its graphs
     path : by default `<block name>.hlab`; the suffix is appended where there is none
-    inputs : an array or a tuple of arrays to call `net` on once, in predict mode, so that every HybridBlock it reaches
-        has a graph
+    inputs : an array, or a tuple or list of the arguments, to call `net` on once, in predict mode, so that every
+        HybridBlock it reaches has a graph
     trainer : saves the optimizer's settings and states and the random state too, for resuming exactly
     aux : values of your own, in a dict: numbers, texts, arrays, and lists, tuples and dicts of them
 
@@ -161,7 +161,7 @@ def _as_json(data: Any, what: str) -> Any:
 
 def _call(net: Block, inputs: Any, blocks: Sequence[HybridBlock]) -> dict[int, Sequence[np.ndarray]]:
     """Call `net` once in predict mode, so that all it reaches has graphs; the arrays that each graph was given."""
-    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     given: dict[int, Sequence[np.ndarray]] = {}
     _complete(net, arguments)
 

@@ -1,5 +1,9 @@
 """Layers of neural networks, with MXNet's names and arguments."""
 
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.symbol_block import SymbolBlock
+
 from . import registry
 from .activation import ELU, GELU, SELU, Activation, LeakyReLU, PReLU, Swish
 from .container import HybridSequential, Sequential
@@ -34,6 +38,7 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNorm",
+    "Block",
     "Conv1D",
     "Conv2D",
     "Conv3D",
@@ -47,6 +52,7 @@ __all__ = [
     "GlobalMaxPool1D",
     "GlobalMaxPool2D",
     "GlobalMaxPool3D",
+    "HybridBlock",
     "HybridLambda",
     "HybridSequential",
     "Lambda",
@@ -58,5 +64,6 @@ __all__ = [
     "PReLU",
     "Sequential",
     "Swish",
+    "SymbolBlock",
     "registry",
 ]
