@@ -14,10 +14,9 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.structure import describe
 from hybrid_lab.graph.printer import format_type
-from hybrid_lab.insight.states import block_state, walk
+from hybrid_lab.insight.states import block_state, class_name, walk
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import copies
-
 
 _DETAILED = 2
 """Programs of a Block whose reports are printed in full: the first ones and the latest one."""
@@ -216,7 +215,7 @@ def explain(net: Block, *inputs: Any) -> Explanation:
     for path, _, block, before in walk(net):
         state = block_state(block)
         output = ", ".join(format_type(shape, dtype) for shape, dtype in block._last_outputs)
-        row = BlockRow(path, block.name, type(block).__name__, state.state, state.why, before, output)
+        row = BlockRow(path, block.name, class_name(block), state.state, state.why, before, output)
         if before is None and isinstance(block, HybridBlock):
             row.graphs = [_graph_row(neutral) for neutral in block._graphs.graphs()]
             row.programs = [_program_row(compilation) for compilation in tuple(block._graphs.compilations)]

@@ -1,0 +1,136 @@
+"""The hooks: registered once, by import or by %load_ext; never in the user's way."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from hybrid_lab.lab import hooks
+from tests.lab.conftest import CLASS, IMPORTS, MAKE
+
+FRESH = """
+import sys
+{before}
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.history_manager.enabled = False
+shell.run_cell({cell!r}).raise_error()
+"""
+
+
+def fresh(cell, after, before="", **environment):
+    """What a new Python prints that runs a cell under IPython and then `after`."""
+    import os
+
+    code = FRESH.format(before=before, cell=cell) + after
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+COUNT = "print(len(shell.events.callbacks['pre_run_cell']), 'hybrid_save' in shell.magics_manager.magics['line'])"
+
+
+def test_import_registers_once_and_lightly(tmp_path):
+    heavy = "print([name for name in ('hybrid_lab.gluon', 'onnx', 'onnxruntime', 'torch', 'anywidget') if name in sys.modules])"
+    cell = "import hybrid_lab\nimport hybrid_lab"
+    out = fresh(cell, COUNT + "\n" + heavy, IPYTHONDIR=str(tmp_path))
+    *_, count, loaded = out.splitlines()
+    assert count == "1 True" and loaded == "[]"
+
+
+@pytest.mark.parametrize("setting, registered", [("1", "0 False"), ("0", "1 True"), ("", "1 True")])
+def test_a_setting_opts_out(tmp_path, setting, registered):
+    out = fresh("import hybrid_lab", COUNT, IPYTHONDIR=str(tmp_path), HYBRID_LAB_NO_HOOKS=setting)
+    assert out.splitlines()[-1] == registered
+
+
+def test_load_ext_does_the_same_aloud_and_unload_takes_it_back(shell, capsys):
+    def state():
+        magics = shell.magics_manager.magics
+        ours = [name for kind in ("line", "cell") for name in magics[kind] if name.startswith("hybrid_")]
+        return [len(shell.events.callbacks[event]) for event in ("pre_run_cell", "post_run_cell")], sorted(ours)
+
+    hooks.unregister(shell)
+    before = state()
+    shell.run_cell("%load_ext hybrid_lab").raise_error()
+    assert "connected to this notebook" in capsys.readouterr().out
+    loaded = state()
+    assert loaded[1] == ["hybrid_explain", "hybrid_lint", "hybrid_load", "hybrid_save"]
+    shell.run_cell("%load_ext hybrid_lab").raise_error()
+    assert not hooks.register(shell)
+    assert state() == loaded
+    shell.run_cell("%unload_ext hybrid_lab").raise_error()
+    assert state() == before
+    shell.run_cell("%load_ext hybrid_lab").raise_error()
+    assert state() == loaded
+
+
+def test_unload_leaves_the_user_s_own_magics(shell):
+    shell.register_magic_function(lambda line: "mine", "line", "hybrid_mine")
+    hooks.unregister(shell)
+    assert "hybrid_mine" in shell.magics_manager.magics["line"]
+    hooks.register(shell)
+
+
+def test_a_failing_hook_does_not_reach_the_cell(shell, run, capsys, monkeypatch):
+    lab = hooks.lab_of(shell)
+    run(IMPORTS, CLASS, MAKE)
+    monkeypatch.setattr(lab, "_drop_stale", lambda: 1 / 0)
+    capsys.readouterr()
+    assert run("1 + 1") == 2
+    assert "Error" not in capsys.readouterr().out + capsys.readouterr().err
+    assert not lab.is_busy()
+
+
+def test_broken_user_objects_do_not_break_cells(run, shell, capsys):
+    run(IMPORTS, CLASS, MAKE)
+    run(
+        """class Rude(gluon.HybridBlock):
+    def __repr__(self):
+        raise RuntimeError("no repr")
+    def __eq__(self, other):
+        raise RuntimeError("no comparison")
+    def hybrid_forward(self, F, x):
+        return x
+rude = Rude(); rude.hybridize(); z = rude(x)
+class Proxy:
+    @property
+    def __class__(self):
+        raise RuntimeError("no class")
+proxy = Proxy()"""
+    )
+    names = [entry.name for entry in hooks.lab_of(shell).session.registry.refresh()]
+    assert names == ["net", "rude"]
+    models = hooks.lab_of(shell).session.models()["models"]
+    assert [model["class"] for model in models] == ["Net", "Rude"]
+    assert "Rude" in hooks.lab_of(shell).session.tree(hooks.lab_of(shell).session.registry.get("m2"))["root"]["repr"]
+    assert "no " not in capsys.readouterr().err
+
+
+def test_busy_is_while_a_cell_runs(shell, run):
+    lab = hooks.lab_of(shell)
+    shell.user_ns["lab"] = lab
+    assert run("lab.is_busy()") is True
+    assert not lab.is_busy()
+    run("get_ipython().run_cell('1'); get_ipython().run_cell(' '); still = lab.is_busy()")
+    assert shell.user_ns["still"]
+    shell.run_cell("1 / 0")
+    assert not lab.is_busy()
+
+
+def test_hooks_run_on_the_main_thread_only(shell):
+    lab = hooks.lab_of(shell)
+    thread = threading.Thread(target=lambda: lab.before_cell(object()))
+    thread.start()
+    thread.join()
+    assert not lab.is_busy()
+
+
+def test_the_hook_comes_after_autoreload(shell, run):
+    run(IMPORTS, "%load_ext autoreload")
+    assert shell.events.callbacks["pre_run_cell"][-1] == hooks.lab_of(shell).before_cell
+    run("%autoreload 0", "%unload_ext autoreload")
