@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -21,18 +22,20 @@ Kind = Literal["input", "constant", "arena", "output", "view", "own", "none"]
 
 @dataclass
 class Block:
-    """A piece of the arena: `nbytes` from `offset`, in use from step `first` to step `last`, both included."""
+    """A piece of the arena: `nbytes` from `offset`, in use from step `first` to step `last`, both included.
+
+    size : bytes taken, alignment included
+    """
 
     nbytes: int
     first: int
     last: int
     offset: int = -1
     values: list[Value] = field(default_factory=list)
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        """Bytes taken, alignment included."""
-        return -(-self.nbytes // ALIGNMENT) * ALIGNMENT
+    def __post_init__(self) -> None:
+        self.size = -(-self.nbytes // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -232,20 +235,21 @@ def pack(blocks: Sequence[Block]) -> int:
 
 
 def _place(blocks: Sequence[Block]) -> int:
-    placed: list[Block] = []
+    placed: list[Block] = []  # by offset
     total = 0
     for block in blocks:
-        neighbours = [other for other in placed if other.first <= block.last and block.first <= other.last]
-        neighbours.sort(key=lambda other: other.offset)
+        first, last, size = block.first, block.last, block.size
         end, best, smallest = 0, -1, -1
-        for other in neighbours:
-            gap = other.offset - end
-            if gap >= block.size and (best < 0 or gap < smallest):
-                best, smallest = end, gap
-            end = max(end, other.offset + other.size)
+        for other in placed:
+            if other.first <= last and first <= other.last:
+                gap = other.offset - end
+                if gap >= size and (best < 0 or gap < smallest):
+                    best, smallest = end, gap
+                if other.offset + other.size > end:
+                    end = other.offset + other.size
         block.offset = best if best >= 0 else end
-        placed.append(block)
-        total = max(total, block.offset + block.size)
+        insort(placed, block, key=lambda other: other.offset)
+        total = max(total, block.offset + size)
     return total
 
 
