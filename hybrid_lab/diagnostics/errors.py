@@ -31,7 +31,7 @@ class RecordError(HybridLabError):
         self.operator, self.member = operator, member
         super().__init__(f"the operator record {operator!r}: {member} {problem}")
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[object, ...]:
         problem = str(self).split(f": {self.member} ", 1)[-1]
         return type(self), (self.operator, self.member, problem)
 

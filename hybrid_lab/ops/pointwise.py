@@ -175,8 +175,8 @@ def binary(
         def full(self: Any, F: Any, a: Any, b: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
             made = []
             for index, (rule, value) in enumerate(zip(rules, (a, b), strict=True)):
-                skip = rule is None or is_scalar(value) or (wanted is not None and not wanted[index])
-                made.append(None if skip else F._sum_like(rule(F, a, b, y, dy), value))
+                skip = is_scalar(value) or (wanted is not None and not wanted[index])
+                made.append(None if skip or rule is None else F._sum_like(rule(F, a, b, y, dy), value))
             return made[0], made[1]
 
     default = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from math import ceil, prod
 from typing import Any, Literal
@@ -143,7 +143,7 @@ class Windows:
         result = scratch((*data.shape[:2], *self.reach), data.dtype)
         result.fill(fill)
         target, source = self.inside()
-        np.copyto(result[(..., *target)], data[(..., *source)])
+        np.copyto(result[_everywhere(target)], data[_everywhere(source)])
         return result
 
     def sweep(self, data: np.ndarray, combine: Any, out: np.ndarray, scratch: Any) -> np.ndarray:
@@ -219,7 +219,7 @@ class Pooling(_Pooled, name="Pooling"):
             divisor = self.divisor(windows, data.dtype)
             np.divide(out, divisor, out=out) if data.dtype.kind == "f" else np.floor_divide(out, divisor, out=out)
         elif self.pool_type == "lp":
-            np.power(out, out.dtype.type(1 / self.p_value), out=out)
+            np.power(out, out.dtype.type(1 / (self.p_value or 1)), out=out)
         return out
 
     def _global(self, data: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -277,6 +277,15 @@ def emit_windows(windows: Windows) -> dict[str, Any]:
     return {"kernel_shape": list(windows.kernel), "strides": list(windows.stride), "pads": [*windows.pad, *after]}
 
 
+def _everywhere(where: Any) -> Any:
+    """An index of the last axes, for all of the first ones."""
+    return (..., *where)
+
+
+def _forward(op: Operator, place: int, arrays: Any) -> Any:
+    return op.numpy(arrays[place])
+
+
 def _gradient_samples(*like: str) -> list[Any]:
     """Samples of a gradient operator from those of Pooling, its inputs by role: dy and d random, data, y the output."""
     made = []
@@ -288,7 +297,7 @@ def _gradient_samples(*like: str) -> list[Any]:
         shape = op.infer_shape(data if isinstance(data, tuple) else data.shape)
         place = like.index("data")
         roles = {"data": data, "d": data if isinstance(data, tuple) else data.shape, "dy": shape}
-        roles["y"] = Derived(lambda arrays, op=op, place=place: op.numpy(arrays[place]))
+        roles["y"] = Derived(partial(_forward, op, place))
         made.append(sample(*(roles[role] for role in like), **item.attributes))
     return made
 
@@ -327,10 +336,10 @@ class MaxPoolGrad(_Pooled, name="_max_pool_grad"):
         np.copyto(rest, dy)
         hit, share = scratch(dy.shape, np.bool_), scratch(dy.shape, dy.dtype)
         for where in windows.places():
-            np.equal(padded[(..., *where)], y, out=hit)
+            np.equal(padded[_everywhere(where)], y, out=hit)
             np.multiply(rest, hit, out=share)
             rest -= share
-            target = total[(..., *where)]
+            target = total[_everywhere(where)]
             if disjoint:
                 np.copyto(target, share)
             else:
@@ -339,7 +348,7 @@ class MaxPoolGrad(_Pooled, name="_max_pool_grad"):
             source, target_part = windows.inside()
             if any(part.stop < size for part, size in zip(target_part, data.shape[2:], strict=True)):
                 out.fill(0)
-            np.copyto(out[(..., *target_part)], total[(..., *source)])
+            np.copyto(out[_everywhere(target_part)], total[_everywhere(source)])
         return out
 
     def grad(self, F: Any, dy: Any, data: Any, y: Any, dx: Any, d: Any) -> tuple[Any, Any, Any]:
@@ -375,9 +384,9 @@ class MaxPoolPick(_Pooled, name="_max_pool_pick"):
         out.fill(0)
         open_ = np.ones(y.shape, np.bool_)
         for where in windows.places():
-            hit = (padded[(..., *where)] == y) & open_
+            hit = (padded[_everywhere(where)] == y) & open_
             open_ &= ~hit
-            np.copyto(out, values[(..., *where)], where=hit)
+            np.copyto(out, values[_everywhere(where)], where=hit)
         return out
 
     def grad(self, F: Any, d: Any, data: Any, y: Any, picked: Any, dd: Any) -> tuple[Any, Any, Any]:
@@ -413,12 +422,12 @@ class SpreadPoolGrad(_Pooled, name="_spread_pool_grad"):
         total = out if not windows.padded else scratch((*data.shape[:2], *windows.reach), dy.dtype)
         total.fill(0)
         for where in windows.places():
-            total[(..., *where)] += dy
+            total[_everywhere(where)] += dy
         if windows.padded:
             source, target = windows.inside()
             if any(part.stop < size for part, size in zip(target, data.shape[2:], strict=True)):
                 out.fill(0)
-            np.copyto(out[(..., *target)], total[(..., *source)])
+            np.copyto(out[_everywhere(target)], total[_everywhere(source)])
         return out
 
     def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:

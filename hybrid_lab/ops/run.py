@@ -42,7 +42,7 @@ def run_kernel(
             if scratch is None:
                 mark = WORKSPACE.mark()
                 try:
-                    return read_outputs(op, op.numpy(*inputs, **keywords, scratch=WORKSPACE))
+                    return read_outputs(op, op.numpy(*inputs, **{**keywords, "scratch": WORKSPACE}))
                 finally:
                     WORKSPACE.release(mark)
             keywords["scratch"] = scratch

@@ -1,6 +1,6 @@
 """The hybrid tutorial in the real MXNet 1.9.1: weights, inputs, outputs and gradients. Run in the oracle's environment.
 
-    MXNET_MKLDNN_ENABLED=0 .oracle/bin/python tests/golden/tutorial/make_golden.py
+MXNET_MKLDNN_ENABLED=0 .oracle/bin/python tests/golden/tutorial/make_golden.py
 """
 
 import os
@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 class Net(gluon.HybridBlock):
     def __init__(self, **kwargs):
-        super(Net, self).__init__(**kwargs)
+        super().__init__(**kwargs)
         with self.name_scope():
             self.conv1 = nn.Conv2D(6, kernel_size=5)
             self.pool1 = nn.MaxPool2D(pool_size=2)
@@ -51,7 +51,13 @@ def main():
         y = net(x)
         loss = loss_of(y, labels)
     loss.backward()
-    held = {"x": x.asnumpy(), "labels": labels.asnumpy(), "y": y.asnumpy(), "loss": loss.asnumpy(), "grad:x": x.grad.asnumpy()}
+    held = {
+        "x": x.asnumpy(),
+        "labels": labels.asnumpy(),
+        "y": y.asnumpy(),
+        "loss": loss.asnumpy(),
+        "grad:x": x.grad.asnumpy(),
+    }
     for path, parameter in net._collect_params_with_prefix().items():
         held["grad:" + path] = parameter.grad().asnumpy()
     np.savez_compressed(os.path.join(HERE, "lenet.npz"), **held)
