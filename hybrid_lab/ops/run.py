@@ -91,8 +91,9 @@ def run_gradient(
     outputs : all of them, hidden ones too; douts : one per visible output, None where no gradient arrives
     wanted : one bool per input, None meaning all; saves eager work, a graph builder may leave it out
     """
+    rule: Any = op.grad
     if op.grad_wants:
-        result = op.grad(F, *inputs, *outputs, *douts, wanted=wanted)
+        result = rule(F, *inputs, *outputs, *douts, wanted=wanted)
     else:
-        result = op.grad(F, *inputs, *outputs, *douts)
+        result = rule(F, *inputs, *outputs, *douts)
     return read_gradients(op, result, inputs)
