@@ -28,7 +28,8 @@ def browser():
         try:
             started = launch(playwright)
         except Error as error:
-            pytest.skip(f"no Chromium: apt-get install chromium, or set CHROMIUM to its path ({error.message.splitlines()[0]})")
+            reason = error.message.splitlines()[0]
+            pytest.skip(f"no Chromium: apt-get install chromium, or set CHROMIUM to its path ({reason})")
         yield started
         started.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -21,7 +22,8 @@ from playwright.sync_api import Browser, Locator, Page, Playwright, expect
 ROOT = Path(__file__).resolve().parents[2]
 
 CHROMIUM_FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync"
 ).split()
 
 #: The Python whose JupyterLab is driven; the wheel's test names the one of an environment with nothing else in it.
@@ -145,6 +147,15 @@ _IN_KERNEL = """async code => {
   return [reply.content.status, text];
 }"""
 
+_HAS_KERNEL = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel"
+
+_STATUS = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status"
+
+_SET_SOURCE = """([index, source]) => {
+  const cell = window.jupyterapp.shell.currentWidget.content.model.cells.get(index);
+  cell.sharedModel.setSource(source);
+}"""
+
 _CELLS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
   .filter(cell => cell.cell_type === 'code')"""
 
@@ -156,11 +167,12 @@ class NotebookPage:
         self.page, self.server, self.front_end = page, server, front_end
         page.goto(server.address(front_end, notebook))
         page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
-        page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel", timeout=60_000)
-        page.wait_for_function(
-            "() => ['idle', 'busy'].includes(window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status)",
-            timeout=60_000,
-        )
+        self.wait_kernel()
+
+    def wait_kernel(self) -> None:
+        """Until the notebook has a running kernel."""
+        self.page.wait_for_function(_HAS_KERNEL, timeout=60_000)
+        self.page.wait_for_function(f"() => ['idle', 'busy'].includes({_STATUS})", timeout=60_000)
 
     # -- the panel ---------------------------------------------------------------------------------------------------
 
@@ -225,10 +237,7 @@ class NotebookPage:
 
     def wait_idle(self) -> None:
         self.page.wait_for_timeout(200)
-        self.page.wait_for_function(
-            "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'",
-            timeout=PATIENCE * 1000,
-        )
+        self.page.wait_for_function(f"() => {_STATUS} === 'idle'", timeout=PATIENCE * 1000)
 
     def is_running(self, index: int) -> bool:
         """Whether this cell runs, or waits for its turn."""
@@ -279,13 +288,8 @@ class NotebookPage:
 
     def set_source(self, index: int, source: str) -> None:
         """Replace a cell's text, as typing does."""
-        self.page.evaluate(
-            "([index, source]) => window.jupyterapp.shell.currentWidget.content.model.cells.get(index).sharedModel.setSource(source)",
-            [index, source],
-        )
+        self.page.evaluate(_SET_SOURCE, [index, source])
 
 
-def exactly(text: str):
-    import re
-
+def exactly(text: str) -> re.Pattern[str]:
     return re.compile(f"^{re.escape(text)}$")

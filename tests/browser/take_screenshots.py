@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/images: `python -m tests.browser.take_screenshots`. Look at them before committing them."""
+"""Takes the pictures of docs/images: `python -m tests.browser.take_screenshots`. Look at them before a commit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def take(notebook: NotebookPage, theme: str) -> None:
     )
     notebook.panel.get_by_role("combobox", name="Model", exact=True).select_option(label="net: Net")
     if front_end == "lab":
-        page.evaluate("() => { const s = window.jupyterapp.shell; s._hsplitPanel && s._hsplitPanel.setRelativeSizes([0.27, 0.73, 0]); }")
+        page.evaluate("() => window.jupyterapp.shell._hsplitPanel?.setRelativeSizes([0.27, 0.73, 0])")
 
     stubborn = next(i for i, source in enumerate(sources) if source.startswith("class Stubborn"))
     show(notebook, stubborn, "center")
