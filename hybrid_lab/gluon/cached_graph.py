@@ -21,6 +21,7 @@ from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.context import CPU, Context
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
 
@@ -214,7 +215,8 @@ class GraphCache:
         leaves, spec = flatten(args, f"the input of {self._block.name}")
         recording, training = _modes.recording, _modes.training
         tracked = recording and tuple(tape.link(leaf) is not None for leaf in leaves)
-        key = (spec, tuple((leaf.shape, leaf.dtype) for leaf in leaves), training, tracked)
+        context = leaves[0].context if leaves else None
+        key = (spec, tuple((leaf.shape, leaf.dtype) for leaf in leaves), training, tracked, context)
         program = self.programs.get(key)
         if program is None or not program.still_valid():
             program = self._compile(key, spec, leaves, training, recording)
@@ -230,6 +232,7 @@ class GraphCache:
             modes.training,
             recording and leaf._tape is not None and tape.link(leaf) is not None,
             recording,
+            leaf._buffer.context,
         )
         program = self.programs.get(key)
         if program is None or (program.guarded and not program.still_valid()):
@@ -268,7 +271,7 @@ class GraphCache:
             return "first call"
         last = self.compilations[-1].key
         parts = []
-        if len(last) == len(key) == 5:
+        if len(last) == len(key) == 6:
             if last[0] != key[0]:
                 parts.append(f"input shape {key[0]} instead of {last[0]}")
             if last[1] != key[1]:
@@ -279,6 +282,8 @@ class GraphCache:
                 parts.append("recording for the backward" if key[4] else "no recording")
             elif last[3] != key[3]:
                 parts.append("the input needs a gradient" if key[3] else "the input needs no gradient")
+            if last[5] != key[5]:
+                parts.append(f"input on {key[5]} instead of {last[5]}")
         return ", ".join(parts) or "another input structure"
 
 
@@ -292,7 +297,8 @@ class Program:
         self.block_name = block.name
         self.training, self.recording = training, recording
         self._parameters = neutral.parameters
-        self._arrays = [parameter._array for parameter in neutral.parameters]
+        self._context = leaves[0].context if leaves else CPU
+        self._arrays = [parameter._on(parameter._data, self._context) for parameter in neutral.parameters]
         self._requests = [parameter.grad_req != "null" for parameter in neutral.parameters]
         inputs: list[Any] = [*leaves, *self._arrays]
         wrt: list[int] = []
@@ -323,7 +329,7 @@ class Program:
             and self._plain
             and self._num_outputs == 1
         )
-        self.run_one = _simple_call(self._run) if simple else lambda leaf: self((leaf,))
+        self.run_one = _simple_call(self._run, self._context) if simple else lambda leaf: self((leaf,))
         # What the backward reads of outputs and inputs, so that later writes to them are noticed.
         self.kept_inputs = tuple(index for kind, index in self.special.sources if kind == "input")
         self.kept_outputs = tuple(index for kind, index in self.special.sources if kind == "output")
@@ -331,7 +337,7 @@ class Program:
     def still_valid(self) -> bool:
         """Whether the parameters are the arrays this program was made for."""
         for parameter, array in zip(self._parameters, self._arrays, strict=True):
-            if parameter._array is not array:
+            if parameter._array is not array and not any(array is other for other in parameter._data or ()):
                 return False
         if self.recording:
             return all(
@@ -342,13 +348,13 @@ class Program:
     def __call__(self, leaves: Sequence[NDArray]) -> Any:
         raw = [leaf._data for leaf in leaves]
         for array in self._arrays:
-            raw.append(array._data)  # type: ignore[union-attr]
+            raw.append(array._data)
         rng = state.next_draws(self._draws) if self._draws else (0, 0)
         results = self._run(raw, rng)
         for index, new in zip(self._effects, results[self._num_kept :], strict=False):
-            self._arrays[index]._assign(new)  # type: ignore[union-attr]
-        wrap = NDArray._wrap
-        outputs = [wrap(result) for result in results[: self._num_outputs]]
+            self._arrays[index]._assign(new)
+        wrap, context = NDArray._wrap, self._context
+        outputs = [wrap(result, context) for result in results[: self._num_outputs]]
         if self.backward is not None:
             inputs = [*leaves, *self._arrays]
             saved = results[self._num_outputs : self._num_kept]
@@ -372,12 +378,12 @@ class Program:
         return f"{self.block_name}: 1 graph, {count} operator{'s' if count != 1 else ''}, {self.where}, {seconds:.1f} s"
 
 
-def _simple_call(run: Any) -> Any:
+def _simple_call(run: Any, context: Context) -> Any:
     """One array in, one out, nothing else to do: the shortest way through a program."""
     wrap, nothing = NDArray._wrap, (0, 0)
 
     def call(leaf: NDArray) -> NDArray:
-        return wrap(run((leaf._data,), nothing)[0])
+        return wrap(run((leaf._data,), nothing)[0], context)
 
     return call
 
