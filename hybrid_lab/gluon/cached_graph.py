@@ -16,6 +16,7 @@ from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.gluon.code import code_of
+from hybrid_lab.gluon.frozen import warn_of_frozen_code
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, unflatten
 from hybrid_lab.graph.specialize import specialize
@@ -87,8 +88,7 @@ class GraphCache:
     def __reduce__(self) -> Any:
         raise HybridLabError("cached graphs cannot be pickled; save the model with net.save(path)")
 
-    # -- graphs
-    # ----------------------------------------------------------------------------------------------------------
+    # -- graphs ----------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
         """Drop traces and programs; graphs that came from a file stay until a child is replaced."""
@@ -193,6 +193,7 @@ class GraphCache:
             self.failure = error
             raise
         self.failure = None
+        warn_of_frozen_code(self._block)
         self.note(found)
         for what, place in found.guard.places:
             if (what, place) in self._warned:
@@ -205,8 +206,7 @@ class GraphCache:
             )
         return found
 
-    # -- calls
-    # -----------------------------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------------
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """Run the compiled graph for these arguments, compiling it on the first call of its kind."""

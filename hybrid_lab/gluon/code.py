@@ -27,9 +27,7 @@ def code_of(kind: type) -> tuple[CodeType, ...]:
         if id(function) not in found and _of_user(function.__module__):
             found[id(function)] = function
             names = _names(function.__code__)
-            pending += [
-                item for name in names if isinstance(item := function.__globals__.get(name), FunctionType)
-            ]
+            pending += [item for name in names if isinstance(item := function.__globals__.get(name), FunctionType)]
     return tuple(function.__code__ for function in found.values())
 
 

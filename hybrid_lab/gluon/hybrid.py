@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +15,7 @@ from hybrid_lab.diagnostics.errors import DeferredInitializationError, HybridLab
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import GraphCache
-from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, rewrap, run_traced, spread
+from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, place_of, rewrap, run_traced, spread
 from hybrid_lab.gluon.structure import flatten, unflatten
 from hybrid_lab.graph.infer import PartialShapes, is_complete
 from hybrid_lab.ndarray.interpret import interpret
@@ -69,7 +71,11 @@ class HybridBlock(Block):
             return self._run_symbolic([x, *args])
         if self._graphs.pinned:
             return self._run_pinned((x, *args))
-        ctx = leaves[0].context if leaves else None
+        if not leaves:
+            given = ", ".join(type(item).__name__ for item in (x, *args))
+            raise HybridLabError(f"{self.name} was called without an array; it got {given}")
+        ctx = leaves[0].context
+        self._check_signature()
         try:
             params = {name: parameter.data(ctx) for name, parameter in self._reg_params.items()}
         except DeferredInitializationError:
@@ -77,12 +83,19 @@ class HybridBlock(Block):
             params = {name: parameter.data(ctx) for name, parameter in self._reg_params.items()}
         return self.hybrid_forward(nd, x, *args, **params)
 
+    def _check_signature(self) -> None:
+        """Raise HybridizeError HL165 where hybrid_forward does not take a parameter of this block."""
+        missing = _untaken(type(self).hybrid_forward, tuple(self._reg_params))
+        if missing:
+            raise hybridize_error("HL165", place_of(self), block=self.name, tensor=missing, parameter=missing)
+
     def _run_symbolic(self, args: Sequence[Any]) -> Any:
         """The block's code on Symbols; scopes and style are the caller's business."""
         if self._graphs.pinned:
             return self._inline_pinned(args)
         if self._style == "2.x":
             return self.forward(*args)
+        self._check_signature()
         trace = tracing.current()
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
         return self.hybrid_forward(
@@ -171,8 +184,7 @@ class HybridBlock(Block):
                 return f"{scope}.{name}"
         return f"{scope}.{self.name}" if scope else self.name
 
-    # -- graphs that a file brought
-    # --------------------------------------------------------------------------------------
+    # -- graphs that a file brought --------------------------------------------------------------------------
 
     def _run_pinned(self, args: tuple[Any, ...]) -> Any:
         """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file'))."""
@@ -195,8 +207,7 @@ class HybridBlock(Block):
         inputs = [*leaves, *(read(parameter) for parameter in neutral.parameters)]
         return unflatten(neutral.out_spec, iter(_inline(neutral, inputs)))
 
-    # -- hybridize
-    # -------------------------------------------------------------------------------------------------------
+    # -- hybridize -------------------------------------------------------------------------------------------
 
     def hybridize(
         self,
@@ -266,8 +277,7 @@ class HybridBlock(Block):
         """Forget traces and programs; a graph that came from a file stays."""
         self._graphs.clear()
 
-    # -- deferred shapes
-    # ---------------------------------------------------------------------------------------------------
+    # -- deferred shapes -------------------------------------------------------------------------------------
 
     def infer_shape(self, *args: Any) -> None:
         """Set the shapes of this block's parameters for these inputs (arrays). Override it for shapes that a trace
@@ -296,7 +306,7 @@ class HybridBlock(Block):
         found = PartialShapes(neutral.graph, shapes).shapes
         missing = []
         for value, parameter in zip(variables, neutral.parameters, strict=True):
-            shape = found.get(value)
+            shape: Any = found.get(value)
             if is_complete(shape):
                 if not parameter.shape_is_known:
                     parameter.shape = shape
@@ -328,6 +338,16 @@ class HybridBlock(Block):
                 f"{self.name} has no graph yet: call net.hybridize() and run it once on data before export()"
             )
         return save_model(path, epoch, neutral)
+
+
+@functools.lru_cache(maxsize=4096)
+def _untaken(function: Any, names: tuple[str, ...]) -> str | None:
+    """The first of `names` that is no argument of `function`."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    taken = {parameter.name for parameter in parameters}
+    return next((name for name in names if name not in taken), None)
 
 
 def _distinct(leaves: Sequence[Symbol]) -> list[Symbol]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.gluon.structure import Spec, flatten, unflatten
+from hybrid_lab.gluon.structure import Spec, describe, flatten, unflatten
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.symbol import tracing
@@ -132,8 +131,22 @@ def flatten_outputs(result: Any, block: HybridBlock) -> tuple[list[Symbol], Spec
     if any(not isinstance(leaf, Symbol) for leaf in leaves):
         raise hybridize_error("HL164", None, block=block.name, tensor="an output")
     if not leaves:
-        raise HybridLabError(f"{block.name}: the traced code returned no tensor")
+        raise hybridize_error(
+            "HL192",
+            place_of(block),
+            block=block.name,
+            message=f"The code returned {describe(spec)}, which holds no tensor.",
+            reason="A graph computes tensors; without one there is nothing to compile.",
+            rewrite="return a tensor, or a tuple, list or dict that holds one",
+        )
     return leaves, spec
+
+
+def place_of(block: HybridBlock) -> Location | None:
+    """Where the code that is traced begins."""
+    kind = type(block)
+    code = getattr(kind.hybrid_forward if block._style == "1.x" else kind.forward, "__code__", None)
+    return None if code is None else Location.known(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
 def spread(item: Any) -> Any:

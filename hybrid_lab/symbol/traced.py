@@ -96,7 +96,9 @@ def note_types(trace: tracing.Trace, node: Node) -> None:
     Raises ShapeError or DTypeError with the source line.
     """
     pairs = [_known(trace, item) if isinstance(item, Value) else ((), None) for item in node.inputs]
-    dtypes = tuple(pair[1] if pair else np.dtype("float32") for pair in pairs)
+    dtypes = tuple(
+        pair[1] if pair else item.dtype or np.dtype("float32") for item, pair in zip(node.inputs, pairs, strict=True)
+    )
     try:
         if any(pair is None for pair in pairs):
             if any(pair is None and not _is_parameter(item) for item, pair in zip(node.inputs, pairs, strict=True)):
