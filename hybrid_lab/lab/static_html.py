@@ -73,7 +73,8 @@ def _line(node: dict[str, Any], depth: int) -> str:
         parts.append(_dim("shapes not known yet"))
     if depth == 0 or node["state"] in ("failed", "file", "plain"):
         word = say(_STATE_WORDS[node["state"]])
-        parts.append(f'<span style="{_STATE}" title="{say(node["why"], quote=True)}">{word}</span>')
+        why = f' title="{say(node["why"], quote=True)}"' if node["why"] else ""
+        parts.append(f'<span style="{_STATE}"{why}>{word}</span>')
     return " ".join(parts)
 
 

@@ -35,7 +35,8 @@ COUNT = "print(len(shell.events.callbacks['pre_run_cell']), 'hybrid_save' in she
 
 
 def test_import_registers_once_and_lightly(tmp_path):
-    heavy = "print([name for name in ('hybrid_lab.gluon', 'onnx', 'onnxruntime', 'torch', 'anywidget') if name in sys.modules])"
+    heavy = "print([name for name in ('hybrid_lab.gluon', 'onnx', 'onnxruntime', 'torch', 'anywidget')"
+    heavy += " if name in sys.modules])"
     cell = "import hybrid_lab\nimport hybrid_lab"
     out = fresh(cell, COUNT + "\n" + heavy, IPYTHONDIR=str(tmp_path))
     *_, count, loaded = out.splitlines()

@@ -288,11 +288,12 @@ def test_findings_are_lint_and_failed_traces_with_paths_in_the_model(page, names
 
 
 def test_lint_of_cells_checks_them_together(page):
+    checked = "class N(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return len(x)"
     cells = [
         {"id": "a", "source": "from hybrid_lab import gluon"},
-        {"id": "b", "source": "%matplotlib inline\nclass N(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return len(x)"},
+        {"id": "b", "source": "%matplotlib inline\n" + checked},
         {"id": "c", "source": "this does not parse"},
-    ]  # fmt: skip
+    ]
     found = page.ok("lint", cells=cells, only=[])["cells"]
     assert {key: [item["line"] for item in items] for key, items in found.items()} == {"a": [], "b": [4], "c": []}
     assert set(found["b"][0]) == DIAGNOSTIC and found["b"][0]["location"] is None

@@ -1,0 +1,128 @@
+"""%hybrid_save, %hybrid_load, %hybrid_explain, %%hybrid_lint: what they do, and what they say when they cannot."""
+
+import pytest
+from IPython.core.error import UsageError
+
+from hybrid_lab.lab.magics import CellFailed
+from tests.lab.conftest import CLASS, IMPORTS, MAKE
+
+
+@pytest.fixture
+def model(run):
+    run(IMPORTS, CLASS, MAKE)
+    return run
+
+
+@pytest.fixture
+def usage(shell, model):
+    """usage(cell) -> the message of the UsageError that it gives."""
+
+    def fails(cell):
+        error = shell.run_cell(cell).error_in_exec
+        assert isinstance(error, UsageError), error
+        return str(error)
+
+    return fails
+
+
+def test_save_change_load(model, tmp_path):
+    assert model("%hybrid_save net") == str(tmp_path / "net.hlab")
+    model("before = y.asnumpy(); net.fc.weight.set_data(net.fc.weight.data() * 0)")
+    assert model("%hybrid_load net").parameters == 2
+    assert model("np.array_equal(net(x).asnumpy(), before)")
+
+
+def test_paths_quotes_and_parts_of_models(model, tmp_path):
+    assert model("%hybrid_save net 'a b.hlab'") == str(tmp_path / "a b.hlab")
+    assert model("%hybrid_load net 'a b.hlab' --graphs file").graphs == 2
+    assert model("%hybrid_load net --graphs=code 'a b.hlab'").parameters == 2
+    assert model("%hybrid_save net.fc part") == str(tmp_path / "part.hlab")
+
+
+def test_explain(model):
+    assert "1 graph" in str(model("%hybrid_explain net x")) or "2 graphs" in str(model("%hybrid_explain net x"))
+
+
+@pytest.mark.parametrize(
+    "cell, words",
+    [
+        ("%hybrid_save", "name a model"),
+        ("%hybrid_save nix", "no variable nix"),
+        ("%hybrid_save x", "x is a NDArray, not a Block"),
+        ("%hybrid_save net.nix", "nix"),
+        ("%hybrid_save net a b", "one path at most"),
+        ("%hybrid_save net 'a", "quot"),
+        ("%hybrid_save net /does/not/exist/a.hlab", "No such file"),
+        ("%hybrid_load", "name a model"),
+        ("%hybrid_load net missing.hlab", "missing.hlab"),
+        ("%hybrid_load net --graphs", "--graphs takes code or file"),
+        ("%hybrid_load net --graphs both", "--graphs takes code or file"),
+        ("%hybrid_load net --strict", "--strict"),
+        ("%hybrid_explain", "name a model"),
+        ("%hybrid_explain net nix", "no variable nix"),
+        ("%%hybrid_lint mxnot\n1", "mxnot"),
+    ],
+)
+def test_errors_are_one_line_that_says_how(usage, cell, words):
+    message = usage(cell)
+    assert words in message and "Traceback" not in message
+
+
+def test_what_does_not_fit_is_listed_without_a_traceback(usage, model, shell, capsys):
+    model("%hybrid_save net", "net.fc = nn.Dense(4); net.more = nn.Dense(2)")
+    message = usage("%hybrid_load net")
+    assert "fc" in message and "more" in message
+    assert "Traceback" not in capsys.readouterr().out
+
+
+# -- %%hybrid_lint -----------------------------------------------------------------------------------------------------
+
+BAD = """class Bad(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return x.reshape((x.shape[0], -1))
+"""
+
+
+def test_lint_shows_the_cell_s_own_lines_and_runs_it(model, capsys):
+    model("%%hybrid_lint\n" + BAD + "made = Bad()")
+    out = capsys.readouterr().out
+    assert ":4:" in out and "HL101" in out
+    assert model("type(made).__name__") == "Bad"
+
+
+def test_lines_count_from_the_top_of_the_cell(shell, model, capsys):
+    shell.run_cell("\n\n%%hybrid_lint\n" + BAD, store_history=True).raise_error()
+    out = capsys.readouterr().out
+    assert (":6:" if "\n\n%%hybrid_lint" in shell.history_manager.input_hist_raw[-1] else ":4:") in out
+
+
+def test_errors_of_the_cell_name_the_same_lines(shell, model, capsys):
+    result = shell.run_cell("%%hybrid_lint\na = 1\nb = 2\nraise ValueError('mine')", store_history=True)
+    assert isinstance(result.error_in_exec, CellFailed)
+    out = capsys.readouterr().out
+    assert "ValueError: mine" in out and "4 raise ValueError" in out and out.count("Traceback") == 1
+
+
+def test_lint_knows_the_cells_before(model, capsys):
+    model("class Base(gluon.HybridBlock):\n    pass")
+    model("%%hybrid_lint\n" + BAD.replace("gluon.HybridBlock", "Base"))
+    assert "HL101" in capsys.readouterr().out
+
+
+def test_lint_has_portability_notes_on_demand(model, capsys):
+    cell = "class A(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return x[0]\n"
+    model("%%hybrid_lint\n" + cell)
+    assert "no findings" in capsys.readouterr().out
+    model("%%hybrid_lint mxnet\n" + cell)
+    assert "HL13" in capsys.readouterr().out
+
+
+def test_a_second_magic_stays_on_top(model, capsys):
+    model("%%hybrid_lint\n%%capture kept\nprint('inside')")
+    assert "inside" not in capsys.readouterr().out
+    assert model("kept.stdout") == "inside\n"
+
+
+def test_the_last_expression_is_shown(model, capsys):
+    model("%%hybrid_lint\n40 + 2")
+    assert "42" in capsys.readouterr().out

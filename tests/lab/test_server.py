@@ -1,0 +1,114 @@
+"""The Jupyter server's endpoint: the same rules as in the kernel, behind the server's own login, running nothing."""
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+pytest.importorskip("jupyter_server")
+pytest.importorskip("tornado")
+
+CELLS = [
+    {"id": "a", "source": "from hybrid_lab import gluon"},
+    {"id": "b", "source": "class N(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return len(x)"},
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """(address, token) of a Jupyter server of its own, with the extension."""
+    import os
+    import socket
+    import time
+
+    home = tmp_path_factory.mktemp("server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JUPYTER")}
+    places = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_RUNTIME_DIR": "runtime", "JUPYTER_DATA_DIR": "data"}
+    environment |= {name: str(home / folder) for name, folder in places.items()}
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [
+        *(sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", f"--port={port}"),
+        *(f"--ServerApp.root_dir={home}", "--IdentityProvider.token=secret", "--ServerApp.base_url=/some/base/"),
+        "--ServerApp.jpserver_extensions={'hybrid_lab.lab.server': True}",
+    ]
+    log = (home / "log").open("w")
+    process = subprocess.Popen(command, env=environment, cwd=home, stdout=log, stderr=log)
+    address = f"http://127.0.0.1:{port}/some/base/"
+    for _ in range(200):
+        try:
+            urllib.request.urlopen(f"{address}api", timeout=2).close()
+            break
+        except OSError:
+            assert process.poll() is None, (home / "log").read_text()
+            time.sleep(0.1)
+    yield address, "secret"
+    process.terminate()
+    process.wait(20)
+    log.close()
+
+
+def post(server, body, token=True):
+    """(status, answer) of one request."""
+    address, secret = server
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"token {secret}"} if token else {})
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(f"{address}hybrid-lab/lint", data, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, json.loads(reply.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read() or b"null")
+
+
+def test_the_answer_is_the_kernel_s(server, page):
+    status, answer = post(server, {"cells": CELLS, "only": []})
+    assert status == 200 and answer == page.ok("lint", cells=CELLS, only=[])
+    assert [item["code"] for item in answer["cells"]["b"]] == ["HL111"] or answer["cells"]["b"]
+
+
+def test_no_code_runs(server, tmp_path):
+    victim = tmp_path / "victim"
+    cell = f"import pathlib\npathlib.Path({str(victim)!r}).write_text('ran')\n%run -i {victim}\n!touch {victim}"
+    assert post(server, {"cells": [{"id": "a", "source": cell}], "only": []})[0] == 200
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"not json", b"[]", b"[" * 100_000, {"cells": []}, {"cells": [], "only": [], "more": 1}, {"cells": 3, "only": []}],
+)
+def test_what_is_no_request_gets_the_protocol_s_error(server, body):
+    status, answer = post(server, body)
+    assert status == 400 and answer["code"] == "bad-request" and set(answer) == {"code", "message", "next", "details"}
+
+
+def test_too_large(server):
+    source = "x" * (5 * 1024 * 1024)
+    status, answer = post(server, {"cells": [{"id": "a", "source": source}], "only": []})
+    assert status == 413 and answer["code"] == "too-large"
+
+
+def test_nobody_is_answered_without_the_token(server):
+    assert post(server, {"cells": CELLS, "only": []}, token=False)[0] == 403
+
+
+def test_the_extension_is_listed_and_valid(tmp_path):
+    import os
+
+    folder = tmp_path / "jupyter_server_config.d"
+    folder.mkdir()
+    from hybrid_lab.lab import server
+
+    settings = server.__file__.replace("server.py", "jupyter_server_config.json")
+    (folder / "hybrid_lab.json").write_text(open(settings).read())
+    environment = os.environ | {"JUPYTER_CONFIG_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "jupyter_server.extension.serverextension", "list"]
+    listed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    lines = [line for line in (listed.stdout + listed.stderr).splitlines() if "hybrid_lab" in line]
+    assert any("enabled" in line for line in lines) and any("OK" in line for line in lines), lines
