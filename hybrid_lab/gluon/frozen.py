@@ -1,6 +1,6 @@
 """Warn of code whose result a trace freezes without any sign at run time: random numbers, clocks, mode dispatch.
 
-A trace cannot see `np.random.rand()`; the source can. The lint room has the rules and registers itself as `findings_of`.
+A trace cannot see `np.random.rand()`; the source can. The lint room has the rules and registers itself here.
 """
 
 from __future__ import annotations
