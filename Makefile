@@ -29,7 +29,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-ts test-browser test-wheel notebooks lint golden oracle bench wheel build clean distclean
+.PHONY: help lab install test test-python test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -125,9 +125,15 @@ $(STAMPS)/chromium: $(STAMPS)/venv
 	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || true; fi
 	@if sh scripts/find-chromium.sh; then touch $@; fi
 
-lint: install
+lint: lint-style lint-types lint-ts
+
+lint-style: install
 	$(BIN)/ruff check .
+
+lint-types: install
 	$(BIN)/mypy
+
+lint-ts: install
 	jlpm lint
 
 # ---------------------------------------------------------------- the oracle
