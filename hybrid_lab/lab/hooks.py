@@ -100,9 +100,11 @@ class Lab:
 
         self._magics = HybridMagics(self.shell, self)
         self.shell.register_magics(self._magics)
+        self.shell.extension_manager.loaded.add(TARGET)  # so that %unload_ext works after a plain import, too
 
     def unregister(self) -> None:
         """Take everything back."""
+        self.shell.extension_manager.loaded.discard(TARGET)
         for event, function in (("pre_run_cell", self.before_cell), ("post_run_cell", self.after_cell)):
             if function in self.shell.events.callbacks[event]:
                 self.shell.events.unregister(event, function)

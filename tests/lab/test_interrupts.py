@@ -13,6 +13,9 @@ from hybrid_lab.ndarray import tape
 from hybrid_lab.symbol import tracing
 from tests.lab.conftest import Net, inputs
 
+# An interrupt inside a generator that is being closed goes nowhere, and Python says so.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 POINTS = 24
 """Places at which one scenario is interrupted, spread over all Python calls that it makes."""
 

@@ -81,7 +81,15 @@ def test_no_code_runs(server, tmp_path):
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"not json", b"[]", b"[" * 100_000, {"cells": []}, {"cells": [], "only": [], "more": 1}, {"cells": 3, "only": []}],
+    [
+        b"",
+        b"not json",
+        b"[]",
+        b"[" * 100_000,
+        {"cells": []},
+        {"cells": [], "only": [], "more": 1},
+        {"cells": 3, "only": []},
+    ],
 )
 def test_what_is_no_request_gets_the_protocol_s_error(server, body):
     status, answer = post(server, body)

@@ -85,11 +85,16 @@ def test_a_shared_block_is_shown_once():
 def test_the_plain_repr_is_mxnet_s():
     net = nn.HybridSequential()
     net.add(nn.Dense(10, in_units=5, activation="relu"), nn.Dropout(0.5))
-    assert repr(net) == "HybridSequential(\n  (0): Dense(5 -> 10, Activation(relu))\n  (1): Dropout(p = 0.5, axes=())\n)"
+    assert (
+        repr(net) == "HybridSequential(\n  (0): Dense(5 -> 10, Activation(relu))\n  (1): Dropout(p = 0.5, axes=())\n)"
+    )
 
 
 def test_a_class_may_have_html_of_its_own(run):
-    run(IMPORTS, CLASS.replace("    def __init__", "    def _repr_html_(self):\n        return 'mine'\n\n    def __init__", 1))
+    run(
+        IMPORTS,
+        CLASS.replace("    def __init__", "    def _repr_html_(self):\n        return 'mine'\n\n    def __init__", 1),
+    )
     assert run("get_ipython().display_formatter.format(Net())[0]['text/html']") == "mine"
 
 

@@ -1,0 +1,176 @@
+"""explain: what runs where and why, as text, HTML and data."""
+
+import json
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, gluon
+from hybrid_lab.gluon import nn
+
+
+class Head(gluon.HybridBlock):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.fc = nn.Dense(4)
+
+    def hybrid_forward(self, F, x):
+        return F.relu(self.fc(x))
+
+
+class Bad(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return x.reshape((x.shape[0], -1))
+
+
+class Top(gluon.Block):
+    """A plain Block over a HybridBlock, which it holds twice, and one that cannot be hybridized."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.head, self.bad = Head(), Bad()
+        self.again = self.head
+
+    def forward(self, x):
+        return self.bad(self.again(self.head(x)))
+
+
+def make(kind=Head):
+    net = kind()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    return net
+
+
+def x(rows=2):
+    return mx.nd.array(np.ones((rows, 4), "float32"))
+
+
+def test_what_happened_in_one_line():
+    net = make()
+    assert mx.explain(net).headline == f"{net.name}: 0 graphs, 0 programs, 0 fallbacks, 0 recompiles"
+    assert mx.explain(net, x()).headline == f"{net.name}: 2 graphs, 1 program, 0 fallbacks, 0 recompiles"
+
+
+def test_states_in_order_of_the_tree():
+    explanation = mx.explain(make(), x())
+    assert [(row.path, row.kind, row.state) for row in explanation.blocks] == [
+        ("", "Head", "active"),
+        ("fc", "Dense", "inlined"),
+    ]
+    assert explanation.blocks[0].output == "f32[2,4]"
+
+
+def test_why_each_recompile():
+    net = make()
+    net(x(2))
+    net(x(3))
+    with autograd.record():
+        net(x(3))
+    reasons = mx.explain(net).recompiles
+    assert reasons[0] == f"{net.name}: input shape (3, 4) instead of (2, 4)"
+    assert "training mode" in reasons[1] and "recording" in reasons[1]
+    text = str(mx.explain(net))
+    assert "backward:" in text and "first call" in text
+
+
+def test_many_recompiles_are_not_a_flood():
+    net = make()
+    for rows in range(1, 31):
+        net(x(rows))
+    lines = str(mx.explain(net)).splitlines()
+    assert len(lines) < 40 and any("17 more programs" in line for line in lines)
+    assert "f32[30,4]" in lines[-6] + lines[-5] + lines[-4] + lines[-3]
+
+
+def test_a_plain_top_a_shared_child_and_a_failure():
+    explanation = mx.explain(make(Top), x())
+    text = str(explanation)
+    assert "1 Block that cannot be hybridized" in text.splitlines()[0]
+    assert "Top is not a HybridBlock: its forward runs as Python" in text
+    assert "the same Block as head" in text
+    assert "failed" in text and "HL101" in text
+    assert "Instead:" in explanation.error and "^" in text  # the error in full, with the line
+
+
+def test_without_inputs_a_failure_is_still_there():
+    net = make(Bad)
+    with pytest.raises(mx.HybridizeError):
+        net(x())
+    assert mx.explain(net).blocks[0].state == "failed" and mx.explain(net).error == ""
+
+
+def test_other_errors_are_the_caller_s():
+    with pytest.raises(TypeError):
+        mx.explain(make(), x(), x())
+    with pytest.raises(mx.diagnostics.HybridLabError, match="needs a Block"):
+        mx.explain(3)
+
+
+def test_the_call_is_in_prediction_mode_and_leaves_no_history():
+    net = gluon.nn.HybridSequential()
+    net.add(nn.Dense(4), nn.BatchNorm(), nn.Dropout(0.5))
+    net.initialize()
+    net.hybridize(engine="numpy")
+    with autograd.record():
+        mx.explain(net, x())
+        assert autograd.is_recording()
+    assert not net[1].running_mean.data().asnumpy().any()
+
+
+def test_fallbacks_are_counted_each():
+    pytest.importorskip("onnxruntime")
+    net = nn.HybridSequential()
+    for _ in range(3):
+        net.add(nn.Dense(4, activation="relu"))
+    net.initialize()
+    net.hybridize(engine="onnxruntime")
+    explanation = mx.explain(net, x())
+    rows = explanation.blocks[0].programs
+    assert sum(row.fallback_count for row in rows) == 6 and "6 fallbacks" in explanation.headline
+    assert all(" on numpy: " in item for item in explanation.fallbacks)
+
+
+def test_loaded_graphs_and_their_classes(tmp_path):
+    net = make()
+    net(x())
+    net.save(tmp_path / "a.hlab")
+    opened = mx.explain(gluon.load(tmp_path / "a.hlab"), x())
+    assert [(row.kind, row.state) for row in opened.blocks] == [("Head", "file"), ("Dense", "file")]
+    assert "from the file" in str(opened)
+    net.load(tmp_path / "a.hlab", graphs="file")
+    assert mx.explain(net).blocks[0].state == "file"
+
+
+def test_guards_are_told():
+    class Shaped(gluon.HybridBlock):
+        def forward(self, x):
+            return x.reshape((x.shape[0], -1)) if autograd.is_training() else x * x.shape[1]
+
+    text = str(mx.explain(make(Shaped), x()))
+    assert "only for the shapes (2, 4) and prediction" in text
+
+
+def test_data_is_plain():
+    explanation = mx.explain(make(Top), x())
+    data = json.loads(json.dumps(explanation.data(), allow_nan=False))
+    assert data["blocks"][1]["programs"][0]["mode"] == "prediction"
+    assert set(data) == {"name", "blocks", "copies", "error"}
+
+
+def test_a_graph_as_a_program():
+    explanation = mx.explain(make(), x())
+    assert "FullyConnected" in explanation.graph() and "FullyConnected" in explanation.graph("fc")
+    assert explanation.graph("nothing") == ""
+
+
+def test_html_is_escaped_and_has_no_scripts():
+    net = make()
+    type(net).__name__ = "<script>"
+    try:
+        source = mx.explain(net, x())._repr_html_()
+    finally:
+        type(net).__name__ = "Head"
+    assert "<script" not in source and "&lt;script&gt;" in source
+    assert source.count("<tr>") == 3 and "<details>" in source

@@ -1,0 +1,77 @@
+"""The state of every Block, with its reason; the walk over a tree."""
+
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import gluon
+from hybrid_lab.gluon import nn
+from hybrid_lab.insight.states import block_state, blocks_below, hybrid_blocks, walk
+
+
+class Net(gluon.HybridBlock):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.fc = nn.Dense(3)
+
+    def hybrid_forward(self, F, x):
+        return self.fc(x)
+
+
+class Bad(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return len(x)
+
+
+def test_the_life_of_a_hybrid_block(tmp_path):
+    net = Net()
+    net.initialize()
+    states = [block_state(net)]
+    net.hybridize()
+    states.append(block_state(net))
+    net(mx.nd.ones((2, 4)))
+    states += [block_state(net), block_state(net.fc)]
+    net.fc(mx.nd.ones((2, 4)))
+    states.append(block_state(net.fc))
+    net.save(tmp_path / "a.hlab")
+    net.load(tmp_path / "a.hlab", graphs="file")
+    states.append(block_state(net))
+    assert [state.state for state in states] == ["eager", "waiting", "active", "inlined", "active", "file"]
+    assert states[0].why == "hybridize() was not called" and states[2].why == ""
+
+
+def test_a_failure_names_rule_and_line():
+    net = Bad()
+    net.hybridize()
+    with pytest.raises(mx.HybridizeError):
+        net(mx.nd.ones((2, 4)))
+    state = block_state(net)
+    assert state.state == "failed" and "HL111" in state.why or "HL1" in state.why
+    assert "test_states.py, line" in state.why
+    net.hybridize()
+    assert block_state(net).state == "waiting"
+
+
+def test_a_plain_block_says_what_it_is():
+    state = block_state(nn.Sequential())
+    assert state.state == "plain" and "Sequential is not a HybridBlock" in state.why
+
+
+def test_walk_enters_shared_blocks_once():
+    net = nn.HybridSequential()
+    net.add(Net())
+    net.register_child(net[0], "twin")
+    rows = [(path, name, before) for path, name, _, before in walk(net)]
+    assert rows == [("", net.name, None), ("0", "0", None), ("0.fc", "fc", None), ("twin", "twin", "0")]
+    assert [path for path, _ in blocks_below(net)] == ["", "0", "0.fc"]
+    plain = nn.Sequential()
+    plain.add(nn.Dense(2), nn.Sequential())
+    assert [path for path, _ in hybrid_blocks(plain)] == ["0"]
+
+
+def test_a_very_deep_model_is_no_problem():
+    net = top = nn.Sequential()
+    for _ in range(3000):
+        inner = nn.Sequential()
+        net._children["0"] = inner  # as it is, without the walk to all ancestors
+        net = inner
+    assert sum(1 for _ in walk(top)) == 3001
