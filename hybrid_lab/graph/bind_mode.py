@@ -10,20 +10,24 @@ from hybrid_lab.graph.node import Node, Value
 
 
 def bind_mode(graph: Graph, train: bool) -> Graph:
-    """An inferred graph for one mode. A state updated twice (a block called twice) is updated in program order."""
+    """An inferred graph for one mode.
+
+    Whoever reads a state after the operator that updates it reads the new value, as in an eager run: a block that is
+    called twice updates its states twice, in program order.
+    """
     builder = Builder()
     updated: dict[Value, Value] = {}
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
         op = node.op.bind_mode(train) if node.op.mode_dependent else node.op
+        current = tuple(updated.get(item, item) if isinstance(item, Value) else item for item in inputs)
         if not op.aux_names and op is node.op:
-            return None
-        inputs = inputs[: len(op.names())] if not op.variadic else inputs
-        made = make_node(op, inputs, origin=node, draw=node.draw if op.random else None).replace(name=node.name)
+            return None if current == inputs else node.replace(inputs=current).outputs
+        current = current[: len(op.names())] if not op.variadic else current
+        made = make_node(op, current, origin=node, draw=node.draw if op.random else None).replace(name=node.name)
         if op.aux_names:
-            states = tuple(updated.get(item, item) if isinstance(item, Value) else item for item in inputs)
             with builder.origin(node):
-                news = op.aux(builder, tuple(map(builder.expr, states)), tuple(map(builder.expr, made.outputs)))
+                news = op.aux(builder, tuple(map(builder.expr, current)), tuple(map(builder.expr, made.outputs)))
             for name, new in news.items():
                 target = inputs[op.names().index(name)]
                 assert isinstance(new, Expr)
@@ -33,4 +37,5 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
         return made.outputs
 
     bound = graph.map(rewrite)
-    return Graph(bound.inputs, bound.outputs, [*bound.effects, *updated.items()], bound.draws, bound.name)
+    outputs = [updated.get(value, value) for value in bound.outputs]
+    return Graph(bound.inputs, outputs, [*bound.effects, *updated.items()], bound.draws, bound.name)

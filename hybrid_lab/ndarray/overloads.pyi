@@ -270,7 +270,7 @@ class Overloads:
     def negative(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """-data."""
     def norm(self, ord: int = 2, axis: _Axis | None = None, out_dtype: _DType | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : floating."""
+        """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
     def not_equal(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where lhs != rhs, else 0."""
     def one_hot(self, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -406,10 +406,11 @@ def replay(
 
     starts: list[Any] = list(inputs)
     stop: list[Node] = []
-    for index, (item, want) in enumerate(zip(inputs, needed, strict=True)):
+    for index, item in enumerate(inputs):
         if isinstance(item, NDArray):
+            # Those that are not needed too: the gradients that come out depend on them.
             starts[index] = NDArray._view_of(item._buffer, item._view)
-            node = note(_Pass(), (item,), (starts[index],)) if want else None
+            node = note(_Pass(), (item,), (starts[index],))
             if node is not None:
                 stop.append(node)
     with Mode(True, None):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import sample
@@ -278,6 +279,10 @@ class LayerNorm(Operator, name="LayerNorm"):
 
     def numpy(self, data: Any, gamma: Any, beta: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         axis = self.axis % data.ndim
+        if data.dtype == np.float16:
+            wide = self.numpy(*[item.astype(np.float32) for item in (data, gamma, beta)], None, scratch)
+            targets = out if out is not None else (None, None, None)
+            return tuple(into(value.astype(np.float16), target) for value, target in zip(wide, targets, strict=True))
         shape = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
         y, mean, deviation = out if out is not None else (None, None, None)
         y = np.empty(data.shape, data.dtype) if y is None else y

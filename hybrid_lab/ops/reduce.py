@@ -147,15 +147,16 @@ class Mean(Reduction, name="mean"):
     samples = [*_AXES, _WHOLE]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
-        total = accumulate(data, axes, out, scratch)
+        narrow = out.dtype == np.float16  # its sums overflow where its means do not
+        total = accumulate(data, axes, scratch(out.shape, np.float32) if narrow else out, scratch)
         count = max(data.size // max(out.size, 1), 1)
         if data.dtype.kind == "f":
-            return np.divide(total, count, out=out)
+            return np.divide(total, count, out=out, casting="same_kind")
         out[...] = np.trunc(total / count)
         return out
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
-        return F.broadcast_like(self.spread(F, dy, data) / F._size_ratio(data, dy), data)
+        return F.broadcast_like(self.spread(F, dy, data) * F._size_ratio(dy, data), data)
 
     def lower(self, F: Any, data: Any) -> Any:
         total = F.sum(data, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
@@ -259,8 +260,9 @@ class Norm(Reduction, name="norm"):
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
         if self.ord == 1:
             return accumulate(np.abs(data, out=scratch(data.shape, data.dtype)), axes, out, scratch)
-        accumulate(np.square(data, out=scratch(data.shape, data.dtype)), axes, out, scratch)
-        return np.sqrt(out, out=out, casting="unsafe")
+        wide = np.dtype(np.float32) if data.dtype == np.float16 else data.dtype
+        squares = np.square(data, out=scratch(data.shape, wide), dtype=wide)
+        return np.sqrt(accumulate(squares, axes, scratch(out.shape, wide), scratch), out=out, casting="unsafe")
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         if self.ord == 1:
@@ -419,8 +421,9 @@ class SizeRatio(Operator, name="_size_ratio"):
 
     def onnx(self, g: Any, data: Any, like: Any) -> Any:
         dtype = g.dtype(data)
-        ratio = g.Div(g.cast(g.Size(data), dtype), g.cast(g.Size(like), dtype))
-        return g.Reshape(ratio, g.const([1], "int64"))
+        wide = "float32" if dtype == np.float16 else dtype  # sizes may overflow where their ratio does not
+        ratio = g.Div(g.cast(g.Size(data), wide), g.cast(g.Size(like), wide))
+        return g.cast(g.Reshape(ratio, g.const([1], "int64")), dtype)
 
 
 class RestoreAxes(Operator, name="_restore_axes"):

@@ -338,7 +338,11 @@ class Stack(Operator, name="stack"):
     """The inputs, all of one shape, along a new axis."""
 
     axis: int = 0
-    samples = [sample((2, 3), (2, 3)), sample((2, 3), (2, 3), (2, 3), axis=1), sample((2, 3), (2, 3), axis=-1)]
+    samples = [
+        sample((2, 3), (2, 3)),
+        sample((2, 3), (2, 3), (2, 3), axis=1),
+        sample((2, 3), (2, 3), axis=-1),
+    ]
 
     def complete(self, *data: Any) -> tuple[Any, ...]:
         known = next((shape for shape in data if shape is not None and None not in shape), None)
@@ -349,6 +353,8 @@ class Stack(Operator, name="stack"):
         )
 
     def infer_shape(self, *data: tuple[int, ...]) -> tuple[int, ...]:
+        if not data:
+            raise ShapeError("stack: there is nothing to stack")
         if any(shape != data[0] for shape in data):
             raise ShapeError(f"stack: the shapes {' and '.join(map(str, data))} differ")
         axis = axis_of("stack", self.axis, len(data[0]) + 1)
@@ -360,7 +366,7 @@ class Stack(Operator, name="stack"):
     def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
         *data, _, dy = values
         parts = (F.slice_axis(dy, axis=self.axis, begin=index, end=index + 1) for index in range(len(data)))
-        return tuple(F.squeeze(part, axis=self.axis) for part in parts) if data else ()
+        return tuple(F.reshape_like(part, item) for part, item in zip(parts, data, strict=True))
 
     def onnx(self, g: Any, *data: Any) -> Any:
         axis = self.axis % (len(g.shape(data[0])) + 1)

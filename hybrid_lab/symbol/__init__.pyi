@@ -273,7 +273,7 @@ def min(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude
     """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
 min_axis = min
 def norm(data: Symbol, ord: int = 2, axis: _Axis | None = None, out_dtype: _DType | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : floating."""
+    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
 def argmax(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data."""
 def argmin(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:

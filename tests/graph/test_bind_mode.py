@@ -44,6 +44,17 @@ def test_a_block_called_twice_updates_its_states_twice_in_order():
     assert np.allclose(new_mean, 0.9 * first[1] + 0.1 * first[0].mean(axis=0), atol=1e-6)
 
 
+def test_who_reads_a_state_behind_its_update_reads_the_new_value():
+    def function(F, x, gamma, beta, mean, var):
+        y = F.BatchNorm(x, gamma, beta, mean, var, fix_gamma=False)
+        return y, mean * 1.0, mean
+
+    graph = graph_of(function, (4, 3), (3,), (3,), (3,), (3,), roles="data param param aux aux")
+    arrays = [np.abs(array) for array in uniform((4, 3), (3,), (3,), (3,), (3,))]
+    _, read, returned, new_mean, _ = evaluate(bind_mode(graph, train=True), arrays)
+    assert np.array_equal(read, new_mean) and np.array_equal(returned, new_mean)
+
+
 def test_the_neutral_graph_stays_as_it_was():
     graph = batch_norm()
     before = str(graph)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import helper, numpy_helper
 
+from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.engines.onnxruntime.session import create_session
 from hybrid_lab.ops.onnx_emit import DATA_TYPES, OPSET, OnnxEmitter
 from hybrid_lab.ops.run import infer
 
@@ -45,12 +46,9 @@ def run_model(op, arrays: list) -> list[np.ndarray]:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
     onnx.checker.check_model(model)
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     try:
-        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:
+        session = create_session(model.SerializeToString())
+    except EngineError as error:
         if "NOT_IMPLEMENTED" in str(error):
             raise NotImplementedByRuntime(str(error)) from None
         raise
