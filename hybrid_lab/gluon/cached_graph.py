@@ -72,7 +72,7 @@ class GraphCache:
         self.programs: dict[Any, Program] = {}
         self.compilations: list[Compilation] = []
         self.called: tuple[Spec, tuple[Any, ...]] | None = None
-        self.code: tuple[Any, ...] | None = None
+        self.code: tuple[Any, ...] | None = None  # what the graphs were traced from; the lab compares it
         self.failure: HybridizeError | None = None
         self._reported = False
         self._warned: set[Any] = set()
@@ -127,11 +127,6 @@ class GraphCache:
                 self.code = code_of(type(self._block))
                 traced.add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
-
-    @property
-    def stale(self) -> bool:
-        """Whether the code that the graphs were traced from has changed since, as %autoreload does it."""
-        return self.code is not None and self.code != code_of(type(self._block))
 
     def pin(self, graphs: Sequence[NeutralGraph]) -> None:
         """Let these graphs win over the code, in eager and hybrid calls. An empty sequence gives the code back its
@@ -319,7 +314,7 @@ class Program:
         self._num_kept = len(self.special.forward.outputs)
         self._draws = neutral.graph.draws
         places = {value: index for index, value in enumerate(self.special.forward.inputs)}
-        self._effects = [places[target] - len(leaves) for target, _ in self.special.forward.effects]
+        self._effects = [places[target] for target, _ in self.special.forward.effects]
         self._num_data = len(leaves)
         self._plain = neutral.out_spec is LEAF or neutral.out_spec == LEAF
         self._run = self.forward.run
@@ -352,7 +347,8 @@ class Program:
         rng = state.next_draws(self._draws) if self._draws else (0, 0)
         results = self._run(raw, rng)
         for index, new in zip(self._effects, results[self._num_kept :], strict=False):
-            self._arrays[index]._assign(new)
+            # A state may be an input of the call as well as a parameter.
+            (leaves[index] if index < self._num_data else self._arrays[index - self._num_data])._assign(new)
         wrap, context = NDArray._wrap, self._context
         outputs = [wrap(result, context) for result in results[: self._num_outputs]]
         if self.backward is not None:

@@ -60,8 +60,8 @@ class ReluGrad(Pointwise, name="_relu_grad"):
 
 def _sigmoid(x: Any, out: np.ndarray | None = None) -> Any:
     # 0.5 * (tanh(x / 2) + 1): no overflow at either end.
-    half = np.multiply(x, x.dtype.type(0.5), out=out)
-    result = np.tanh(half, out=half)
+    result = np.multiply(x, x.dtype.type(0.5), out=np.empty_like(x) if out is None else out)
+    np.tanh(result, out=result)
     result += result.dtype.type(1)
     result *= result.dtype.type(0.5)
     return result

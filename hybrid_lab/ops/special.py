@@ -26,6 +26,9 @@ def error_function(x: Any, out: np.ndarray | None = None, scratch: Any = np.empt
     if x.dtype == np.float64:
         np.copyto(out, _exact(x), casting="unsafe")
         return out
+    if not x.ndim:
+        error_function(x.reshape(1), out.reshape(1), scratch)
+        return out
     clipped, squared, upper, lower = scratch((4, *x.shape), np.float32)
     np.copyto(clipped, x)
     np.clip(clipped, np.float32(-4), np.float32(4), out=clipped)

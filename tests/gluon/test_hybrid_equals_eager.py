@@ -78,6 +78,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "no dimensions": (lambda F, x: F.exp(x) * 2 + 1, ((),)),
     "a sum of no dimensions": (lambda F, x: F.sum(F.exp(x)), ((),)),
     "two numbers stacked": (lambda F, x, y: F.stack(x, y), ((), ())),
+    "operators made of several steps, no dimensions": (lambda F, x: F.sigmoid(x) + F.erf(x), ((),)),
     "no elements": (lambda F, x: F.exp(x) + x, ((0, 3),)),
     "a sum over nothing": (lambda F, x: F.sum(x, axis=0), ((0, 3),)),
     "a softmax over nothing": (lambda F, x: F.softmax(x, axis=0), ((0, 3),)),
@@ -110,6 +111,23 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 def test_functions(name: str, engine: str):
     function, shapes = FUNCTIONS[name]
     check(Function(function), *(uniform(*shape, seed=seed) for seed, shape in enumerate(shapes)), engine=engine)
+
+
+@each_engine
+def test_states_among_the_inputs(engine: str):
+    """Running statistics that are inputs of the call are updated too."""
+    states = []
+    for hybrid in (False, True):
+        block = Function(lambda F, x, mean, var: F.BatchNorm(x, F.ones((4,)), F.zeros((4,)), mean, var))
+        block.hybridize(hybrid, engine=engine)
+        x, mean, var = nd.array(uniform(5, 4)), nd.zeros((4,)), nd.ones((4,))
+        x.attach_grad()
+        with autograd.record():
+            y = block(x, mean, var)
+        y.backward()
+        states.append([mean.asnumpy(), var.asnumpy(), x.grad.asnumpy()])
+    close(states[1], states[0], 1e-4)
+    assert np.abs(states[0][0]).max() > 0
 
 
 @each_engine
