@@ -20,7 +20,7 @@ class Three(gluon.HybridBlock):
         return F.relu(x * 2 + 1)
 
 
-def per_call_us(function, count: int = 3000) -> float:
+def per_call_us(function, count: int = 1000) -> float:
     start = time.perf_counter()
     for _ in range(count):
         function()

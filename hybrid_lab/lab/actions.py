@@ -42,15 +42,15 @@ def save(entry: Entry, name: str, overwrite: bool) -> dict[str, Any]:
     _, how = boundary.run(lambda: archive.save_cached_graphs(net, os.fspath(path)))
     seconds = time.perf_counter() - start
     entry.file = path.name
-    written = archives.contents(path, operators=True)
+    written = archive.inspect(path)
     return {
         "path": os.fspath(path),
         "file": path.name,
         "host": host(),
         "bytes": path.stat().st_size,
-        "graphs": [{"path": block, "operators": count} for block, count in written.graphs],
-        "blocks": written.blocks,
-        "parameters": written.parameters,
+        "graphs": archives.graphs_in(path),
+        "blocks": written["blocks"],
+        "parameters": written["parameters"],
         "seconds": round(seconds, 4),
         "note": _NOTES[how],
     }

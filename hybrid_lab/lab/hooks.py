@@ -136,7 +136,9 @@ class Lab:
 
             boundary.cell_started()
         if not nested and "hybrid_lab.gluon" in sys.modules:
-            self._drop_stale()
+            from hybrid_lab.lab.lifecycle import drop_changed_code
+
+            self._tell(drop_changed_code())
 
     def _name(self, info: Any) -> None:
         """Tell locations which cell its file name means. A kernel names files by the cell's text alone."""
@@ -190,7 +192,10 @@ class Lab:
         if self._registry is None:
             self._registry = Registry(self._namespace) if self._session is None else self._session.registry
         models = [(entry.name, block) for entry in self._registry.refresh() if (block := entry.reference()) is not None]
-        notes = drop_changed_code() + self._redefinitions.notes(self.shell.user_ns, models)
+        self._tell(drop_changed_code() + self._redefinitions.notes(self.shell.user_ns, models))
+
+    def _tell(self, notes: list[str]) -> None:
+        """Notes go to the pages; where none is connected, to the log."""
         if self._comms is not None and self._comms.any_open:
             self.session.note(notes)
         else:

@@ -19,7 +19,15 @@ def drop_changed_code() -> list[str]:
     That is what %autoreload does, and assigning a method to a class, and running the cell of a helper function again.
     Returns notes for the user, one a class.
     """
-    stale = [cache._block for cache in list(cached_graph.traced) if cache.stale]
+    now: dict[type, Any] = {}
+    stale = []
+    for cache in list(cached_graph.traced):
+        block = cache._block
+        if cache.code is not None:
+            if type(block) not in now:
+                now[type(block)] = code_of(type(block))
+            if cache.code != now[type(block)]:
+                stale.append(block)
     notes = []
     for kind in dict.fromkeys(type(block) for block in stale):
         count = sum(type(block) is kind for block in stale)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.attributes import DTYPES
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Pointwise, unary
@@ -184,7 +184,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     leaky : slope * data below zero;  prelu : the same with a learned slope per channel (input gamma)
     elu : slope * (exp(data) - 1);  selu : elu with the fixed constants of self-normalizing networks
     gelu : data * (1 + erf(data / sqrt(2))) / 2, over the whole line
-    rrelu : the mean of both bounds as the slope (predict mode only)
+    rrelu : in prediction, the mean of both bounds as the slope; in training, where MXNet draws slopes, an error
     data : any shape; gamma (prelu) : (channels,) or (1,); returns : as data
     """
 
@@ -193,7 +193,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     slope: float = 0.25
     lower_bound: float = 0.125
     upper_bound: float = 0.334
-    alias_safe = False
+    mode_dependent = True
     samples = [
         sample((2, 3, 4), low=-3.0, high=3.0),
         sample((2, 3, 4), low=-3.0, high=3.0, act_type="leaky", slope=0.1),
@@ -206,6 +206,14 @@ class LeakyReLU(Operator, name="LeakyReLU"):
 
     def names(self) -> tuple[str, ...]:
         return ("data", "gamma") if self.act_type == "prelu" else ("data",)
+
+    def bind_mode(self, train: bool) -> Operator:
+        if train and self.act_type == "rrelu":
+            raise AttributeSpecError(
+                "LeakyReLU: act_type='rrelu' is not supported in training, where its slopes are random; "
+                f"use act_type='leaky', slope={self.mean_slope}"
+            )
+        return self
 
     def complete(self, data: Any, gamma: Any = None) -> tuple[Any, ...]:
         if self.act_type != "prelu":

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import DType, Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
@@ -20,6 +20,8 @@ Mode = Literal["clip", "wrap", "raise"]
 def whole(indices: np.ndarray, size: int, mode: str, name: str) -> np.ndarray:
     """Indices as int64 inside [0, size): clipped, wrapped around, or refused with the first one that lies outside."""
     numbers = indices.astype(np.int64)
+    if not size and numbers.size:
+        raise ShapeError(f"{name}: nothing to choose from; the axis is empty")
     if mode == "wrap":
         return np.mod(numbers, max(size, 1))
     if mode == "clip":
@@ -31,7 +33,9 @@ def whole(indices: np.ndarray, size: int, mode: str, name: str) -> np.ndarray:
 
 
 def emit_whole(g: Any, indices: Any, size: int, mode: str) -> Any:
-    """The same in ONNX; an index outside is not noticed there, so "raise" clips."""
+    """The same in ONNX. Raises Unmappable for mode "raise": an index outside would not be noticed there."""
+    if mode == "raise":
+        raise Unmappable("take with mode='raise'")
     numbers = g.cast(indices, "int64")
     if mode == "wrap":
         return g.Mod(numbers, g.const(size, "int64"))

@@ -280,7 +280,8 @@ class LayerNorm(Operator, name="LayerNorm"):
     def numpy(self, data: Any, gamma: Any, beta: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         axis = self.axis % data.ndim
         if data.dtype == np.float16:
-            wide = self.numpy(*[item.astype(np.float32) for item in (data, gamma, beta)], None, scratch)
+            single = [item.astype(np.float32) for item in (data, gamma, beta)]
+            wide = self.numpy(single[0], single[1], single[2], scratch=scratch)
             targets = out if out is not None else (None, None, None)
             return tuple(into(value.astype(np.float16), target) for value, target in zip(wide, targets, strict=True))
         shape = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
