@@ -43,9 +43,10 @@ def take(notebook: NotebookPage, theme: str) -> None:
         page.evaluate("() => window.jupyterapp.shell._hsplitPanel?.setRelativeSizes([0.27, 0.73, 0])")
 
     stubborn = next(i for i, source in enumerate(sources) if source.startswith("class Stubborn"))
-    show(notebook, stubborn, "center")
+    show(notebook, stubborn, "center")  # brings the cells round it onto the page ...
+    show(notebook, stubborn - 1, "start")  # ... so that this place is exact
     notebook.panel.get_by_role("tab", name="Findings").click()
-    notebook.show_cell(stubborn).locator(".hl-lint").first.hover()
+    page.locator(f'.jp-Cell[data-windowed-list-index="{stubborn}"] .hl-lint').first.hover()
     page.locator(".cm-tooltip .hl-hover").wait_for()
     page.screenshot(path=IMAGES / f"{front_end}_findings_{theme}.png")
     page.mouse.move(2, 2)
