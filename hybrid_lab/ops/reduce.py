@@ -294,8 +294,8 @@ class _ArgExtreme(Operator):
         raise NotImplementedError
 
     def numpy(self, data: Any, out: Any = None) -> Any:
-        where = self.find(data, self.axis)
         shape = self.infer_shape(data.shape)
+        where = self.find(data, self.axis)
         if out is None:
             return where.astype(data.dtype).reshape(shape)
         np.copyto(out, np.reshape(where, shape), casting="unsafe")
