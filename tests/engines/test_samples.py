@@ -1,0 +1,54 @@
+"""Every sample of every record: the engines give the kernel's outputs and the record's gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hybrid_lab.graph import Graph, Value, input_node
+from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.ops.namespace import F
+from hybrid_lab.ops.run import run_gradient, run_kernel
+from tests.engines.test_random_graphs import engine_named
+from tests.ops.cases import RNG, Case, close, each_sample
+
+
+def graph_of(case: Case) -> tuple[Graph, list[np.ndarray]]:
+    """The sample's call as a graph of one node, and its arrays. Numbers are immediates."""
+    given = case.inputs()
+    inputs = [
+        input_node(f"x{index}", shape=item.shape, dtype=item.dtype) if isinstance(item, np.ndarray) else item
+        for index, item in enumerate(given)
+    ]
+    node = make_node(case.record.bind(**case.sample.attributes), inputs, draw=0 if case.op.random else None)
+    values = [item for item in inputs if isinstance(item, Value)]
+    draws = int(bool(case.op.random))
+    graph = Graph(values, node.outputs[: node.op.num_visible], draws=draws)
+    return graph, [item for item in given if isinstance(item, np.ndarray)]
+
+
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
+@each_sample()
+def test_forward_and_gradient(case: Case, engine: str):
+    graph, arrays = graph_of(case)
+    outputs = run_kernel(case.op, case.inputs(), rng=RNG)
+    visible = outputs[: case.op.num_visible]
+    differentiable = case.record.differentiable and case.sample.gradient and any(a.dtype.kind == "f" for a in arrays)
+    wrt = [index for index, array in enumerate(arrays) if array.dtype.kind == "f"] if differentiable else []
+    parts = specialize(graph, [a.shape for a in arrays], [a.dtype for a in arrays], True, wrt)
+    runner = engine_named(engine)
+    kept = runner.compile(parts.forward)(arrays, RNG)
+    for y, expected in zip(kept, visible, strict=False):
+        assert y.dtype == expected.dtype
+        close(y, expected)
+    if parts.backward is None:
+        return
+    heads = [np.linspace(-1, 1, y.size).reshape(y.shape).astype(y.dtype) for y in visible]
+    given = {"input": arrays, "output": kept, "saved": kept[len(visible) :], "head": heads}
+    found = runner.compile(parts.backward)([given[kind][index] for kind, index in parts.sources], RNG)
+    gradients = run_gradient(case.op, F, case.inputs(), outputs, heads)
+    wanted = [gradient for gradient, item in zip(gradients, case.inputs(), strict=True) if isinstance(item, np.ndarray)]
+    for gradient, index in zip(found, wrt, strict=True):
+        expected = wanted[index]
+        close(gradient, np.zeros_like(arrays[index]) if expected is None else expected, 1e-4)
