@@ -38,6 +38,10 @@ def _view_module() -> Any:
         raise HybridLabError(
             f"mx.view needs {error.name}, which is not installed: pip install 'hybrid-lab[lab]'"
         ) from error
+    except FileNotFoundError:
+        raise HybridLabError(
+            "the widget's browser half is not built; run `make install` in the checkout, or install the wheel"
+        ) from None
     return widget
 
 
