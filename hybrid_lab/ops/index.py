@@ -12,7 +12,7 @@ from hybrid_lab.ops.attributes import DType, Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import ints, sample
-from hybrid_lab.ops.slicing import axis_of
+from hybrid_lab.ops.shapes import axis_of, filled
 
 Mode = Literal["clip", "wrap", "raise"]
 
@@ -60,7 +60,7 @@ class Embedding(Operator, name="Embedding"):
     ]
 
     def complete(self, data: Any, weight: Any) -> tuple[Any, Any]:
-        return data, (self.input_dim, self.output_dim) if weight is None or None in weight else weight
+        return data, filled(weight, (self.input_dim, self.output_dim))
 
     def infer_shape(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
         if weight != (self.input_dim, self.output_dim):

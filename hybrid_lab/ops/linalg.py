@@ -12,6 +12,7 @@ from hybrid_lab.ops import blas
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.shapes import filled
 
 
 def matrix(data: np.ndarray, first: bool) -> np.ndarray:
@@ -348,7 +349,7 @@ class FullyConnected(Operator, name="FullyConnected"):
             weight = (self.num_hidden, weight[1])
         if self.no_bias:
             return data, weight
-        return data, weight, (self.num_hidden,) if bias is None or None in bias else bias
+        return data, weight, filled(bias, (self.num_hidden,))
 
     def infer_shape(
         self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None

@@ -11,8 +11,8 @@ from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import broadcast_shapes
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.shapes import axis_of, broadcast_shapes
 
 
 class Transpose(Operator, name="transpose"):
@@ -60,11 +60,9 @@ class SwapAxis(Operator, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
 
     def order(self, rank: int) -> list[int]:
         """The exchange as a permutation. Raises ShapeError."""
-        for axis in (self.dim1, self.dim2):
-            if not -rank <= axis < rank:
-                raise ShapeError(f"SwapAxis: axis {axis} does not exist; the input has {rank} dimensions")
+        first, second = (axis_of("SwapAxis", axis, rank) for axis in (self.dim1, self.dim2))
         order = list(range(rank))
-        order[self.dim1], order[self.dim2] = order[self.dim2], order[self.dim1]
+        order[first], order[second] = second, first
         return order
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
@@ -254,9 +252,7 @@ class Repeat(Operator, name="repeat"):
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         if self.axis is None:
             return (prod(data) * self.repeats,)
-        if not -len(data) <= self.axis < len(data):
-            raise ShapeError(f"repeat: axis {self.axis} does not exist; the input has {len(data)} dimensions")
-        axis = self.axis % len(data)
+        axis = axis_of("repeat", self.axis, len(data))
         return (*data[:axis], data[axis] * self.repeats, *data[axis + 1 :])
 
     def numpy(self, data: Any, out: Any = None) -> Any:
@@ -313,8 +309,7 @@ class Reverse(Operator, name="reverse", aliases=("flip",)):
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         for axis in self.axis:
-            if not -len(data) <= axis < len(data):
-                raise ShapeError(f"reverse: axis {axis} does not exist; the input has {len(data)} dimensions")
+            axis_of("reverse", axis, len(data))
         return data
 
     def numpy(self, data: Any, out: Any = None) -> Any:

@@ -12,17 +12,13 @@ from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import sample
-from hybrid_lab.ops.slicing import axis_of
+from hybrid_lab.ops.shapes import axis_of, filled
 
 
 def _check_vectors(name: str, wanted: tuple[int, ...], data: tuple[int, ...], **given: tuple[int, ...]) -> None:
     for key, shape in given.items():
         if shape != wanted:
             raise ShapeError(f"{name}: {key} has shape {shape}; data {data} needs {wanted}")
-
-
-def _filled(shape: Any, size: int | None) -> Any:
-    return (size,) if shape is None or None in shape else shape
 
 
 class BatchNorm(Operator, name="BatchNorm"):
@@ -82,7 +78,7 @@ class BatchNorm(Operator, name="BatchNorm"):
 
     def complete(self, data: Any, *vectors: Any) -> tuple[Any, ...]:
         size = None if data is None else data[axis_of("BatchNorm", self.axis, len(data))]
-        return (data, *(_filled(shape, size) for shape in vectors))
+        return (data, *(filled(shape, (size,)) for shape in vectors))
 
     def infer_shape(
         self,
@@ -266,7 +262,7 @@ class LayerNorm(Operator, name="LayerNorm"):
 
     def complete(self, data: Any, *vectors: Any) -> tuple[Any, ...]:
         size = None if data is None else data[axis_of("LayerNorm", self.axis, len(data))]
-        return (data, *(_filled(shape, size) for shape in vectors))
+        return (data, *(filled(shape, (size,)) for shape in vectors))
 
     def infer_shape(self, data: tuple[int, ...], gamma: tuple[int, ...], beta: tuple[int, ...]) -> Any:
         axis = axis_of("LayerNorm", self.axis, len(data))

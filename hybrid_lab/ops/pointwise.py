@@ -9,20 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import Sample, sample
+from hybrid_lab.ops.shapes import broadcast_shapes, same_rank_shapes
 
 Rule = Callable[..., Any]
-
-
-def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape of broadcast operands. Raises ShapeError naming the operator and both shapes."""
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        text = " and ".join(str(shape) for shape in shapes)
-        raise ShapeError(f"{name}: the shapes {text} do not broadcast; each dimension must be equal or 1") from None
 
 
 class Pointwise(Operator):
@@ -83,22 +74,6 @@ class Comparison(Binary):
         holds = self.ufunc(lhs, rhs, out=scratch(out.shape, np.bool_))
         np.copyto(out, holds)
         return out
-
-
-def same_rank_shapes(lhs: Any, rhs: Any) -> tuple[Any, Any]:
-    """Fill unknown dimensions of one operand from the other, as for equal shapes.
-
-    A wholly unknown shape stays unknown next to a scalar.
-    """
-    if lhs is None or rhs is None:
-        known = lhs if rhs is None else rhs
-        return (known, known) if known else (lhs, rhs)
-    if len(lhs) != len(rhs):
-        return lhs, rhs
-    return (
-        tuple(b if a is None and b != 1 else a for a, b in zip(lhs, rhs, strict=True)),
-        tuple(a if b is None and a != 1 else b for a, b in zip(lhs, rhs, strict=True)),
-    )
 
 
 def is_scalar(value: Any) -> bool:

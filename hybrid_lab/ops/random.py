@@ -14,6 +14,7 @@ from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.pointwise import Pointwise
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.shapes import axis_of, kept_shape
 
 
 def _key(rng: tuple[int, int] | None) -> tuple[int, int]:
@@ -133,11 +134,7 @@ class Shuffle(Operator, name="_shuffle", aliases=("shuffle",)):
 
 
 def _mask_shape(name: str, data: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    for axis in axes:
-        if not -len(data) <= axis < len(data):
-            raise ShapeError(f"{name}: axis {axis} in axes={axes} does not exist; the input has {len(data)} dimensions")
-    shared = {axis % len(data) for axis in axes}
-    return tuple(1 if index in shared else size for index, size in enumerate(data))
+    return kept_shape(data, tuple(axis_of(name, axis, len(data)) for axis in axes))
 
 
 class Dropout(Operator, name="Dropout"):

@@ -11,6 +11,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.attributes import Axis, DType
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.shapes import kept_shape, reduced_axes
 
 _AXES = [
     sample((2, 3, 4)),
@@ -22,23 +23,6 @@ _AXES = [
     sample((5,), axis=0),
 ]
 _WHOLE = sample((2, 3), dtype="int32", low=-9, high=9, gradient=False, axis=1)
-
-
-def reduced_axes(name: str, axis: Axis, rank: int, exclude: bool = False) -> tuple[int, ...]:
-    """The sorted, non-negative axes that a reduction removes. No axis means all. Raises ShapeError."""
-    if axis is None or axis == ():
-        return tuple(range(rank))
-    chosen = (axis,) if isinstance(axis, int) else axis
-    for item in chosen:
-        if not -rank <= item < rank:
-            raise ShapeError(f"{name}: axis {item} does not exist; the input has {rank} dimensions")
-    positive = {item % rank for item in chosen}
-    return tuple(item for item in range(rank) if (item in positive) != exclude)
-
-
-def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """`shape` with the reduced axes as 1."""
-    return tuple(1 if index in axes else size for index, size in enumerate(shape))
 
 
 class Reduction(Operator):

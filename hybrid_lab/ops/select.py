@@ -9,8 +9,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import broadcast_shapes, is_scalar
+from hybrid_lab.ops.pointwise import is_scalar
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.shapes import broadcast_shapes
 
 
 class Where(Operator, name="where"):

@@ -11,15 +11,9 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.shapes import axis_of
 
 _END = 2**31 - 1
-
-
-def axis_of(name: str, axis: int, rank: int) -> int:
-    """`axis` counted from the front. Raises ShapeError."""
-    if not -rank <= axis < rank:
-        raise ShapeError(f"{name}: axis {axis} does not exist; the input has {rank} dimensions")
-    return axis % rank
 
 
 def cut_shape(shape: tuple[int, ...], cut: tuple[slice, ...]) -> tuple[int, ...]:

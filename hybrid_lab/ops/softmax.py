@@ -11,7 +11,7 @@ from hybrid_lab.ops.attributes import DType
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import ints, sample
-from hybrid_lab.ops.slicing import axis_of
+from hybrid_lab.ops.shapes import axis_of
 
 _SAMPLES = [
     sample((4, 5)),

@@ -8,6 +8,7 @@ import pytest
 from hybrid_lab import ops
 from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
 from hybrid_lab.ops.namespace import F
+from hybrid_lab.ops.pointwise import Binary
 from hybrid_lab.ops.run import infer, run_gradient, run_kernel
 from tests.ops.cases import CASES, RECORDS, RNG, Case, close, each_sample
 from tests.ops.onnx_model import NotImplementedByRuntime, run_model
@@ -33,6 +34,25 @@ def test_inferred_shapes_and_dtypes_are_the_real_ones(case: Case):
 def test_complete_agrees_with_the_sample(case: Case):
     shapes = tuple(np.shape(item) for item in case.inputs())
     assert tuple(case.op.complete(*shapes)) == shapes
+
+
+def _broadcasts(case: Case) -> bool:
+    """What is unknown counts as equal or as per channel there, where a sample may have 1."""
+    return issubclass(case.record, Binary) or case.record.name in ("where", "LeakyReLU")
+
+
+@each_sample(lambda case: case.record.complete is not ops.Operator.complete and not _broadcasts(case))
+def test_complete_never_contradicts_the_sample(case: Case):
+    """An input that is unknown, or of which some dimensions are, stays so or becomes what it is."""
+    shapes = tuple(np.shape(item) for item in case.inputs())
+    for index, item in enumerate(case.inputs()):
+        if not isinstance(item, np.ndarray):
+            continue
+        for unknown in (None, (None,) * item.ndim, (*item.shape[:1], *(None,) * (item.ndim - 1))):
+            found = case.op.complete(*shapes[:index], unknown, *shapes[index + 1 :])
+            for shape, wanted in zip(found, shapes, strict=True):
+                assert shape is None or len(shape) == len(wanted)
+                assert all(size in (None, real) for size, real in zip(shape or (), wanted))
 
 
 @each_sample()
@@ -152,6 +172,21 @@ def test_gradient_is_the_numeric_derivative(case: Case):
             continue
         assert gradient.shape == inputs[index].shape
         close(gradient.reshape(-1), numeric, 1e-6)
+
+
+@each_sample(lambda case: case.record.differentiable and case.sample.gradient and case.op.num_visible > 1)
+def test_an_output_gradient_that_is_missing_counts_as_zero(case: Case):
+    op, inputs = case.op, case.inputs()
+    outputs = run_kernel(op, inputs, rng=RNG)
+    heads = [np.ones(y.shape, y.dtype) for y in outputs[: op.num_visible]]
+    for present in range(len(heads)):
+        alone = [head if index == present else None for index, head in enumerate(heads)]
+        filled = [head if index == present else np.zeros_like(head) for index, head in enumerate(heads)]
+        for item, found, wanted in zip(
+            inputs, run_gradient(op, F, inputs, outputs, alone), run_gradient(op, F, inputs, outputs, filled)
+        ):
+            if wanted is not None:
+                close(np.zeros_like(item) if found is None else found, wanted)
 
 
 def _parameters(op) -> list[int]:
