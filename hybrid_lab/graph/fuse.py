@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Node
+from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region, region_of
 
 #: A kernel takes at most so many nodes, and so many inputs and outputs together.
@@ -47,20 +47,24 @@ def fuse_pointwise(graph: Graph, refusal: Callable[[Node], str | None]) -> Fusio
             members.setdefault((level[node], space[node]), []).append(node)
     users, roots = graph.users(), set(graph.roots)
     for key in sorted(members, key=lambda item: item[0]):
-        for part in _within_limits(members[key]):
+        for part in _within_limits(members[key], users, roots):
             result.groups.append(region_of(part, users, roots))
     return result
 
 
-def _within_limits(nodes: list[Node]) -> list[list[Node]]:
+def _within_limits(nodes: list[Node], users: dict[Value, list[Node]], roots: set[Value]) -> list[list[Node]]:
     """Consecutive parts of the program order, which stay convex, none beyond the limits."""
+    together = set(nodes)
     parts: list[list[Node]] = [[]]
-    pointers: set[object] = set()
+    pointers: set[Value] = set()
     for node in nodes:
-        wanted = pointers | set(node.values_in) | {node.outputs[0]}
-        if parts[-1] and (len(parts[-1]) >= MAX_NODES or len(wanted) > MAX_POINTERS * 2):
+        result = node.outputs[0]
+        leaves = result in roots or any(reader not in together for reader in users.get(result, ()))
+        own = {result} if leaves else set()
+        wanted = pointers | own | {value for value in node.values_in if value.node not in parts[-1]}
+        if parts[-1] and (len(parts[-1]) >= MAX_NODES or len(wanted) > MAX_POINTERS):
             parts.append([])
-            wanted = set(node.values_in) | {node.outputs[0]}
+            wanted = own | set(node.values_in)
         parts[-1].append(node)
         pointers = wanted
     return parts

@@ -68,7 +68,8 @@ def format_statement(node: Node, name: Names) -> str:
     types = ", ".join(
         format_type(node.shapes and node.shapes[i], node.dtypes and node.dtypes[i]) for i in range(len(node.outputs))
     )
-    attributes = [f"{key}={value!r}" for key, value in node.op.written.items()]
+    # Hidden attributes too, so that one sees which BatchNorm is bound to training.
+    attributes = [f"{key.lstrip('_')}={value!r}" for key, value in node.op.changed.items()]
     arguments = ", ".join([name(item) for item in node.inputs] + attributes)
     draw = "" if node.draw is None else f"  draw {node.draw}"
     return f"{name.node(node)}: {types} = {node.op.name}({arguments}){draw}"

@@ -151,13 +151,18 @@ class Operator:
         return self
 
     @property
-    def written(self) -> dict[str, Any]:
-        """The visible attributes that differ from their defaults."""
+    def changed(self) -> dict[str, Any]:
+        """The attributes that differ from their defaults, hidden ones too."""
         return {
             name: self.attributes[name]
             for name, field in self.fields.items()
-            if not name.startswith("_") and (field.required or self.attributes[name] != field.default)
+            if field.required or self.attributes[name] != field.default
         }
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The visible attributes that differ from their defaults."""
+        return {name: value for name, value in self.changed.items() if not name.startswith("_")}
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in self.written.items())

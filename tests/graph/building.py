@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,11 @@ def evaluate(graph: Graph, arrays: list[np.ndarray], rng: tuple[int, int] = (0, 
         draw = (rng[0], rng[1] + node.draw) if node.draw is not None else None
         values.update(zip(node.outputs, run_kernel(node.op, operands, rng=draw), strict=True))
     return [np.asarray(values[value]) for value in graph.roots]
+
+
+def program(text: str) -> str:
+    """The text of a printed graph, written down indented."""
+    return dedent(text).strip("\n")
 
 
 def names(graph: Graph) -> list[str]:

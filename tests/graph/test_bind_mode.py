@@ -7,7 +7,7 @@ import numpy as np
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.simplify import simplify
-from tests.graph.building import evaluate, graph_of, names, uniform
+from tests.graph.building import evaluate, graph_of, names, program, uniform
 
 
 def batch_norm(calls=1):
@@ -17,6 +17,43 @@ def batch_norm(calls=1):
         return x
 
     return graph_of(function, (4, 3), (3,), (3,), (3,), (3,), roles="data param param aux aux")
+
+
+def test_before_and_after():
+    graph = graph_of(
+        lambda F, x, mean, var: F.Dropout(F.BatchNorm(x, F.ones_like(mean), F.zeros_like(mean), mean, var)),
+        (4, 3),
+        (3,),
+        (3,),
+        roles="data aux aux",
+    )
+    assert str(bind_mode(graph, train=False)) == program("""
+        graph net(%x0: f32[4,3], %x1: f32[3], %x2: f32[3]):
+          %0: f32[3] = ones_like(%x1)
+          %1: f32[3] = zeros_like(%x1)
+          %2: f32[4,3], f32[3], f32[3] = BatchNorm(%x0, %0, %1, %x1, %x2)
+          %3: f32[4,3] = identity(%2.0)
+          return %3
+    """)
+    assert str(bind_mode(graph, train=True)) == program("""
+        graph net(%x0: f32[4,3], %x1: f32[3], %x2: f32[3]):
+          %0: f32[3] = ones_like(%x1)
+          %1: f32[3] = zeros_like(%x1)
+          %2: f32[4,3], f32[3], f32[3] = BatchNorm(%x0, %0, %1, %x1, %x2, training=True)
+          %3: f32[3] = square(%2.2)
+          %4: f32[3] = broadcast_div(1.0, %3)
+          %5: f32[3] = broadcast_sub(%4, 0.001)
+          %6: f32[3] = broadcast_mul(%x1, 0.9)
+          %7: f32[3] = broadcast_mul(%2.1, 0.09999999999999998)
+          %8: f32[3] = broadcast_add(%6, %7)
+          %9: f32[3] = broadcast_mul(%x2, 0.9)
+          %10: f32[3] = broadcast_mul(%5, 0.09999999999999998)
+          %11: f32[3] = broadcast_add(%9, %10)
+          %12: f32[4,3], bool[4,3] = Dropout(%2.0)
+          update %x1 <- %8
+          update %x2 <- %11
+          return %12.0
+    """)
 
 
 def test_dropout_is_nothing_in_prediction():

@@ -7,7 +7,7 @@ import numpy as np
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.simplify import simplify
-from tests.graph.building import evaluate, graph_of, names, uniform
+from tests.graph.building import evaluate, graph_of, names, program, uniform
 
 
 def gradients(function, *arrays, wrt=None, heads=None):
@@ -17,6 +17,20 @@ def gradients(function, *arrays, wrt=None, heads=None):
     joint = simplify(differentiate(graph, [graph.inputs[index] for index in wrt]))
     heads = heads or [np.ones(value.shape, value.dtype) for value in graph.outputs]
     return evaluate(joint, [*arrays, *heads])[len(graph.outputs) :]
+
+
+def test_before_and_after():
+    graph = graph_of(lambda F, x, w: F.tanh(F.dot(x, w)), (2, 3), (3, 4))
+    assert str(differentiate(graph, graph.inputs[1:])) == program("""
+        graph net(%x0: f32[2,3], %x1: f32[3,4], %head_grad0: f32[2,4]):
+          %0: f32[2,4] = dot(%x0, %x1)
+          %1: f32[2,4] = tanh(%0)
+          %2: f32[2,4] = broadcast_mul(%1, %1)
+          %3: f32[2,4] = broadcast_sub(1.0, %2)
+          %4: f32[2,4] = broadcast_mul(%head_grad0, %3)
+          %5: f32[3,4] = _dot_rhs_grad(%4, %x0, %x1)
+          return %1, %5
+    """)
 
 
 def test_product_rule_with_broadcasting():

@@ -7,12 +7,28 @@ import pytest
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.infer import PartialShapes, infer
-from tests.graph.building import graph_of
+from tests.graph.building import graph_of, program
 
 
 def specialized(graph, *shapes, dtypes=None):
     dtypes = dtypes or ["float32"] * len(shapes)
     return infer(graph, dict(zip(graph.inputs, shapes)), dict(zip(graph.inputs, dtypes)))
+
+
+def test_before_and_after():
+    graph = graph_of(lambda F, x, w: F.softmax(F.dot(x, w), axis=1), None, None)
+    assert str(graph) == program("""
+        graph net(%x0: ?[?], %x1: ?[?]):
+          %0: ?[?] = dot(%x0, %x1)
+          %1: ?[?] = softmax(%0, axis=1)
+          return %1
+    """)
+    assert str(specialized(graph, (4, 3), (3, 5))) == program("""
+        graph net(%x0: f32[4,3], %x1: f32[3,5]):
+          %0: f32[4,5] = dot(%x0, %x1)
+          %1: f32[4,5] = softmax(%0, axis=1)
+          return %1
+    """)
 
 
 def test_every_node_gets_shape_and_dtype():

@@ -8,7 +8,7 @@ import pytest
 from hybrid_lab.graph import Graph, Value
 from hybrid_lab.graph.partition import Region, contract, partition
 from hybrid_lab.ops.operator import Operator
-from tests.graph.building import evaluate, graph_of, names, uniform
+from tests.graph.building import evaluate, graph_of, names, program, uniform
 
 
 def regions_of(graph: Graph, *outside: str, worth=lambda region: None):
@@ -36,6 +36,17 @@ class Group(Operator):
             result = node.op.numpy(*operands)
             values.update(zip(node.outputs, result if isinstance(result, tuple) else (result,)))
         return tuple(values[value] for value in inner.outputs)
+
+
+def test_before_and_after():
+    graph = graph_of(lambda F, x: F.sum(F.sin(F.exp(x) * 2.0), axis=1) + 1.0, (2, 3))
+    assert str(contract(graph, regions_of(graph, "sin").regions, Group)) == program("""
+        graph net(%x0: f32[2,3]):
+          %0: f32[2,3] = group(%x0)
+          %1: f32[2,3] = sin(%0)
+          %2: f32[2] = group(%1)
+          return %2
+    """)
 
 
 def test_everything_supported_is_one_region():

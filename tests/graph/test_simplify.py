@@ -6,7 +6,36 @@ import numpy as np
 
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.simplify import simplify
-from tests.graph.building import evaluate, graph_of, names, uniform
+from tests.graph.building import evaluate, graph_of, names, program, uniform
+
+
+def test_before_and_after():
+    def function(F, x):
+        return F.identity(F.exp(x)) + F.Reshape(F.exp(x), shape=(0, -1)) + F.broadcast_like(F.sum(x), F.log(x))
+
+    graph = graph_of(function, (2, 3))
+    assert str(graph) == program("""
+        graph net(%x0: f32[2,3]):
+          %0: f32[2,3] = exp(%x0)
+          %1: f32[2,3] = identity(%0)
+          %2: f32[2,3] = exp(%x0)
+          %3: f32[2,3] = Reshape(%2, shape=(0, -1))
+          %4: f32[2,3] = broadcast_add(%1, %3)
+          %5: f32[1] = sum(%x0)
+          %6: f32[2,3] = log(%x0)
+          %7: f32[2,3] = broadcast_like(%5, %6)
+          %8: f32[2,3] = broadcast_add(%4, %7)
+          return %8
+    """)
+    assert str(simplify(graph)) == program("""
+        graph net(%x0: f32[2,3]):
+          %0: f32[2,3] = exp(%x0)
+          %1: f32[1] = sum(%x0)
+          %2: f32[2,3] = broadcast_add(%0, %0)
+          %3: f32[2,3] = broadcast_like(%1, shape(2, 3))
+          %4: f32[2,3] = broadcast_add(%2, %3)
+          return %4
+    """)
 
 
 def test_equal_computations_become_one():

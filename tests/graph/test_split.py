@@ -8,7 +8,7 @@ from hybrid_lab.graph import Graph
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.split import split
-from tests.graph.building import evaluate, graph_of, names, uniform
+from tests.graph.building import evaluate, graph_of, names, program, uniform
 
 
 def parts(graph: Graph, wrt=None):
@@ -25,6 +25,33 @@ def run_both(graph, arrays, heads):
     given = {"input": arrays, "output": forward[:count], "saved": forward[count:], "head": heads}
     backward = evaluate(found.backward, [given[kind][index] for kind, index in found.sources])
     return backward, evaluate(joint, [*arrays, *heads])[count:]
+
+
+def test_before_and_after():
+    graph = graph_of(lambda F, x, w: F.square(F.dot(x, w)), (2, 3), (3, 4))
+    joint, found = parts(graph, [1])
+    assert str(joint) == program("""
+        graph net(%x0: f32[2,3], %x1: f32[3,4], %head_grad0: f32[2,4]):
+          %0: f32[2,4] = dot(%x0, %x1)
+          %1: f32[2,4] = square(%0)
+          %2: f32[2,4] = broadcast_mul(%0, 2.0)
+          %3: f32[2,4] = broadcast_mul(%head_grad0, %2)
+          %4: f32[3,4] = _dot_rhs_grad(%3, %x0, shape(3, 4))
+          return %1, %4
+    """)
+    assert str(found) == program("""
+        graph net(%x0: f32[2,3], %x1: f32[3,4]):
+          %0: f32[2,4] = dot(%x0, %x1)
+          %1: f32[2,4] = square(%0)
+          return %1, %0
+
+        graph net backward(%x0: f32[2,3], %saved0: f32[2,4], %head_grad0: f32[2,4]):
+          %0: f32[2,4] = broadcast_mul(%saved0, 2.0)
+          %1: f32[2,4] = broadcast_mul(%head_grad0, %0)
+          %2: f32[3,4] = _dot_rhs_grad(%1, %x0, shape(3, 4))
+          return %2
+          inputs: input 0, saved 0, head 0; 32 bytes are kept
+    """)
 
 
 def test_inputs_and_outputs_are_kept_for_nothing():
