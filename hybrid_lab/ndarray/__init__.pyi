@@ -214,21 +214,6 @@ def degrees(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: s
     """Radians to degrees."""
 def radians(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Degrees to radians."""
-def slice(data: NDArray, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
-crop = slice
-def slice_axis(data: NDArray, axis: int, begin: int, end: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
-def slice_like(data: NDArray, shape_like: NDArray | None = ..., axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
-def Concat(*data: NDArray | Sequence[NDArray], dim: int = 1, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The inputs one behind the other along `dim`; their other dimensions are equal."""
-concat = Concat
-def stack(*data: NDArray | Sequence[NDArray], axis: int = 0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The inputs, all of one shape, along a new axis."""
-def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
-    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
-split = SliceChannel
 def Embedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
 def take(a: NDArray, indices: NDArray | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -334,6 +319,21 @@ def where(condition: NDArray, x: NDArray | None = ..., y: NDArray | None = ..., 
 def SequenceMask(data: NDArray, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
 sequence_mask = SequenceMask
+def slice(data: NDArray, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+crop = slice
+def slice_axis(data: NDArray, axis: int, begin: int, end: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
+def slice_like(data: NDArray, shape_like: NDArray | None = ..., axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
+def Concat(*data: NDArray | Sequence[NDArray], dim: int = 1, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+concat = Concat
+def stack(*data: NDArray | Sequence[NDArray], axis: int = 0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inputs, all of one shape, along a new axis."""
+def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+split = SliceChannel
 def softmax(data: NDArray, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
 def softmin(data: NDArray, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -202,21 +202,6 @@ def degrees(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Radians to degrees."""
 def radians(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Degrees to radians."""
-def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
-crop = slice
-def slice_axis(data: Symbol, axis: int, begin: int, end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
-def slice_like(data: Symbol, shape_like: Symbol | None = ..., axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
-def Concat(*data: Symbol | Sequence[Symbol], dim: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inputs one behind the other along `dim`; their other dimensions are equal."""
-concat = Concat
-def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inputs, all of one shape, along a new axis."""
-def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
-split = SliceChannel
 def Embedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
 def take(a: Symbol, indices: Symbol | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -322,6 +307,21 @@ def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, 
 def SequenceMask(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
 sequence_mask = SequenceMask
+def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+crop = slice
+def slice_axis(data: Symbol, axis: int, begin: int, end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
+def slice_like(data: Symbol, shape_like: Symbol | None = ..., axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
+def Concat(*data: Symbol | Sequence[Symbol], dim: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+concat = Concat
+def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inputs, all of one shape, along a new axis."""
+def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+split = SliceChannel
 def softmax(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
 def softmin(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
