@@ -43,7 +43,11 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
                     check_gradient_type(node.op, index, gradient.value, item)
                     _accumulate(gradients, item, gradient)
 
-    results = [gradients[value] if value in gradients else builder.zeros_like(Expr(builder, value)) for value in wrt]
+    readers = graph.users()
+    results = []
+    for value in wrt:
+        with builder.origin(next(iter(readers.get(value, ())), None)):
+            results.append(gradients[value] if value in gradients else builder.zeros_like(Expr(builder, value)))
     return Graph(
         [*graph.inputs, *heads],
         [*graph.outputs, *(expr.value for expr in results)],

@@ -93,6 +93,13 @@ def test_matrix_products_against_finite_differences():
         assert abs((pair[0] - pair[1]) / 2e-5 - found[index]) < 1e-4
 
 
+def test_zeros_for_an_input_without_gradient_belong_to_its_reader():
+    graph = graph_of(lambda F, x, y: F.where(F.BlockGrad(y), x, x), (3,), (3,))
+    graph = graph.map(lambda node, inputs: node.replace(inputs=inputs, scope=f"net.{node.op.name}").outputs)
+    joint = differentiate(graph, graph.inputs)
+    assert all(node.scope for node in joint.operators)
+
+
 def test_gradients_carry_scope_and_line_of_their_operator():
     graph = graph_of(lambda F, x: F.tanh(x), (3,))
     node = graph.outputs[0].node.replace(scope="net.head")
