@@ -98,8 +98,7 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
     """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give.
 
     0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
-    the two numbers that
-    follow (one may be -1); with reverse=True the codes are read from the right.
+    the two numbers that follow (one may be -1); with reverse=True the codes are read from the right.
     """
 
     shape: Shape
