@@ -164,7 +164,7 @@ class Constant(Operator):
     def __init__(self, array: np.ndarray):
         object.__setattr__(self, "array", array)
         object.__setattr__(self, "attributes", {})
-        object.__setattr__(self, "_inferred", {})
+        object.__setattr__(self, "inferred", {})
 
     def infer_shape(self) -> Any:
         return self.array.shape

@@ -80,7 +80,7 @@ def invoke(
     if op.mode_dependent:
         op = op.bind_mode(state.training)
     key = (tuple(shapes), tuple(dtypes))
-    inferred = op._inferred.get(key)
+    inferred = op.inferred.get(key)
     if inferred is None:
         _check_count(op, raw)
         inferred = infer(op, *key)
@@ -101,7 +101,7 @@ def invoke_pair(op: Operator, lhs: Any, rhs: Any) -> Any:
     if type(lhs) is NDArray and type(rhs) is NDArray:
         left, a, b = lhs._buffer, lhs._view, rhs._view
         if (
-            ((a.shape, b.shape), (a.dtype, b.dtype)) in op._inferred
+            ((a.shape, b.shape), (a.dtype, b.dtype)) in op.inferred
             and not (left.host_stale or rhs._buffer.host_stale)
             and not (state.recording and (lhs._tape is not None or rhs._tape is not None))
         ):

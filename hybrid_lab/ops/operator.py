@@ -126,7 +126,7 @@ class Operator:
             for name, value in values.items():
                 object.__setattr__(found, name, value)
             object.__setattr__(found, "attributes", values)
-            object.__setattr__(found, "_inferred", {})
+            object.__setattr__(found, "inferred", {})
             found.check()
             cls._interned[key] = found
         return found
@@ -136,7 +136,9 @@ class Operator:
         return self._intern({**self.attributes, **changes})
 
     attributes: dict[str, Any]
-    _inferred: dict[Any, Any]
+    """The values of all fields, hidden ones too."""
+    inferred: dict[Any, Any]
+    """What `run.infer` found: (input shapes, input dtypes) -> (output shapes, output dtypes)."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self.name} is immutable; use variant({name}=...)")

@@ -57,7 +57,7 @@ def infer(
     Raises ShapeError or DTypeError.
     """
     key = (shapes, dtypes)
-    found = op._inferred.get(key)
+    found = op.inferred.get(key)
     if found is None:
         out_shapes = read_shapes(op, op.infer_shape(*shapes))
         out_types = read_dtypes(op, op.infer_type(*dtypes))
@@ -65,9 +65,9 @@ def infer(
             wanted = "floating numbers are needed" if op.kinds == "f" else "numbers are needed"
             raise DTypeError(f"{op.name}: {wanted}, not {out_types[0].name}; use F.cast(x, dtype='float32')")
         found = (out_shapes, out_types)
-        if len(op._inferred) > 512:
-            op._inferred.clear()
-        op._inferred[key] = found
+        if len(op.inferred) > 512:
+            op.inferred.clear()
+        op.inferred[key] = found
     return found
 
 

@@ -36,7 +36,7 @@ class SessionOperator(Operator):
             ("session", session),
             ("num_outputs", len(region.outputs)),
             ("attributes", {}),
-            ("_inferred", {}),
+            ("inferred", {}),
         ):
             object.__setattr__(self, key, value)
 

@@ -38,7 +38,7 @@ class KernelOperator(Operator):
             ("order", order),
             ("num_outputs", len(group.outputs)),
             ("attributes", {}),
-            ("_inferred", {}),
+            ("inferred", {}),
         ):
             object.__setattr__(self, key, value)
 
