@@ -301,7 +301,7 @@ class Program:
             wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
             wrt += [len(leaves) + index for index, wanted in enumerate(self._requests) if wanted]
         shapes, dtypes = [array.shape for array in inputs], [array._data.dtype for array in inputs]
-        self.special = specialize(neutral.graph, shapes, dtypes, training, wrt)
+        self.special = specialize(neutral.graph, shapes, dtypes, training, wrt, neutral.num_data)
         flags = block._flags
         engine = engines.get(flags.get("engine"))
         self.engine, self.where = engine.name, engine.where()
@@ -310,11 +310,16 @@ class Program:
             options["strict"] = True
         self.forward = engine.compile(self.special.forward, **options)
         self.backward = engine.compile(self.special.backward, **options) if self.special.backward is not None else None
+        self.prologue = engine.compile(self.special.prologue, **options) if self.special.prologue is not None else None
+        self._steady = [self._arrays[index - len(leaves)] for index in self.special.prologue_sources]
+        self._hoisted: tuple[list[Any], list[np.ndarray]] | None = None
         self._num_outputs = len(neutral.graph.outputs)
         self._num_kept = len(self.special.forward.outputs)
         self._draws = neutral.graph.draws
         places = {value: index for index, value in enumerate(self.special.forward.inputs)}
-        self._effects = [places[target] for target, _ in self.special.forward.effects]
+        self._effects = [
+            self.special.forward_sources[places[target]][1] for target, _ in self.special.forward.effects
+        ]
         self._num_data = len(leaves)
         self._plain = neutral.out_spec is LEAF or neutral.out_spec == LEAF
         self._run = self.forward.run
@@ -344,6 +349,9 @@ class Program:
         raw = [leaf._data for leaf in leaves]
         for array in self._arrays:
             raw.append(array._data)
+        if self.prologue is not None:
+            held = self._held()
+            raw = [(raw if kind == "input" else held)[index] for kind, index in self.special.forward_sources]
         rng = state.next_draws(self._draws) if self._draws else (0, 0)
         results = self._run(raw, rng)
         for index, new in zip(self._effects, results[self._num_kept :], strict=False):
@@ -358,6 +366,14 @@ class Program:
         if self._plain:
             return outputs[0]
         return unflatten(self.neutral.out_spec, iter(outputs))
+
+    def _held(self) -> list[np.ndarray]:
+        """What the prologue computes from the parameters; anew after one that it reads was written to."""
+        assert self.prologue is not None
+        state = [(array._buffer, array._buffer.version) for array in self._steady]
+        if self._hoisted is None or self._hoisted[0] != state:
+            self._hoisted = state, self.prologue.run([array._data for array in self._steady], (0, 0))
+        return self._hoisted[1]
 
     @property
     def output_types(self) -> tuple[tuple[Any, Any], ...]:

@@ -8,7 +8,19 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PASSES = ("neutral", "infer", "bind_mode", "differentiate", "simplify", "split", "partition", "plan", "program")
+PASSES = (
+    "neutral",
+    "infer",
+    "bind_mode",
+    "differentiate",
+    "simplify",
+    "hoist",
+    "split",
+    "partition",
+    "fuse",
+    "plan",
+    "program",
+)
 
 
 def dump(stage: str, made: T) -> T:

@@ -10,9 +10,12 @@ from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.hoist import STEADY_ROLES, hoist
 from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.graph.simplify import simplify
-from hybrid_lab.graph.split import Split, split
+from hybrid_lab.graph.split import split
+from hybrid_lab.graph.stages import Stage, Stages
 
 
 @dataclass(frozen=True)
@@ -23,29 +26,87 @@ class Specialized:
     backward : None for a call that records nothing
     sources : where each input of `backward` comes from (see graph.split)
     wrt : indices of the graph's inputs whose gradients `backward` returns, in this order
+    prologue : for inference, what depends on parameters alone (see graph.hoist), or None; run it when one of the inputs
+        numbered in `prologue_sources` has changed, and hand its outputs to `forward`
+    forward_sources : where each input of `forward` comes from: ("input", k) for input k of the neutral graph,
+        ("hoisted", j) for output j of the prologue
+    inputs : the neutral graph's inputs with their shapes and dtypes, in order
+    stages : the passes that ran, with the graphs before and after each; empty unless `keep` was asked for
     """
 
     forward: Graph
     backward: Graph | None
     sources: tuple[tuple[str, int], ...]
     wrt: tuple[int, ...]
+    prologue: Graph | None = None
+    forward_sources: tuple[tuple[str, int], ...] = ()
+    prologue_sources: tuple[int, ...] = ()
+    inputs: tuple[Value, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
 
 def specialize(
-    graph: Graph, shapes: Sequence[Any], dtypes: Sequence[Any], train: bool, wrt: Sequence[int] = ()
+    graph: Graph,
+    shapes: Sequence[Any],
+    dtypes: Sequence[Any],
+    train: bool,
+    wrt: Sequence[int] = (),
+    num_data: int | None = None,
+    keep: bool = False,
 ) -> Specialized:
     """Run the passes for inputs of these shapes and dtypes (in the order of graph.inputs).
 
     train : the mode
-    wrt : indices of the inputs that need gradients; empty means inference
+    wrt : indices of the inputs that need gradients; empty means that nothing is recorded
+    num_data : inputs from this one on are parameters, whatever their roles say (graphs from files do not know); None:
+        the roles tell
+    keep : remember every pass in `stages`
     """
+    stages = Stages(keep)
+    if num_data is not None:
+        graph = _with_parameters(graph, num_data)
     given_shapes = dict(zip(graph.inputs, shapes, strict=True))
     given_dtypes = dict(zip(graph.inputs, dtypes, strict=True))
-    inferred = dump("infer", infer(dump("neutral", graph), given_shapes, given_dtypes))
-    bound = dump("bind_mode", bind_mode(inferred, train))
-    if not wrt:
-        return Specialized(dump("simplify", simplify(bound)), None, (), ())
-    joint = dump("differentiate", differentiate(bound, [bound.inputs[index] for index in wrt]))
-    joint = dump("simplify", simplify(joint))
-    parts: Split = dump("split", split(joint, len(bound.inputs), len(bound.outputs)))
-    return Specialized(parts.forward, parts.backward, parts.sources, tuple(wrt))
+    inferred = stages.run("infer", infer, dump("neutral", graph), given_shapes, given_dtypes)
+    bound = stages.run("bind_mode", bind_mode, inferred, train)
+    straight = tuple(("input", index) for index in range(len(bound.inputs)))
+    if wrt:
+        joint = stages.run("differentiate", differentiate, bound, [bound.inputs[index] for index in wrt])
+        joint = stages.run("simplify", simplify, joint)
+        parts = stages.run("split", split, joint, len(bound.inputs), len(bound.outputs))
+        return Specialized(
+            parts.forward,
+            parts.backward,
+            parts.sources,
+            tuple(wrt),
+            forward_sources=straight,
+            inputs=bound.inputs,
+            stages=tuple(stages.done),
+        )
+    simple = stages.run("simplify", simplify, bound)
+    if train:
+        return Specialized(simple, None, (), (), None, straight, (), bound.inputs, tuple(stages.done))
+    found = stages.run("hoist", hoist, simple)
+    return Specialized(
+        found.forward,
+        None,
+        (),
+        (),
+        found.prologue,
+        found.forward_sources,
+        found.prologue_sources,
+        bound.inputs,
+        tuple(stages.done),
+    )
+
+
+def _with_parameters(graph: Graph, num_data: int) -> Graph:
+    """The graph with the roles that the inputs' positions tell: data first, then parameters."""
+    fresh: dict[Value, Value] = {}
+    for index, value in enumerate(graph.inputs):
+        steady = value.node.op.role in STEADY_ROLES  # type: ignore[attr-defined]
+        if steady != (index >= num_data):
+            role = "data" if index < num_data else "param"
+            made = input_node(value.node.name, role, shape=value.shape, dtype=value.dtype, attrs=value.node.attrs)
+            fresh[value] = made
+    return graph.substitute(fresh) if fresh else graph

@@ -63,7 +63,7 @@ def with_shapes(graph: Graph, compiled: Program | None) -> Graph:
     """A neutral graph with the shapes of the last compile, so that the picture can tell them; else as it was."""
     if compiled is None:
         return graph
-    known = {value.node.name: value for value in compiled.special.forward.inputs}
+    known = {value.node.name: value for value in compiled.special.inputs}
     found = {value: known[value.node.name] for value in graph.inputs if value.node.name in known}
     shapes = {value: same.shape for value, same in found.items()}
     if len(found) < len(graph.inputs) or None in shapes.values():

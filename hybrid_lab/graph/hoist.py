@@ -1,0 +1,116 @@
+"""Hoist: in inference, what depends on parameters alone is computed when they change and not at every call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hybrid_lab.graph.graph import Graph, reachable
+from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+
+#: Inputs that keep their values from one call to the next, unless somebody writes to them.
+STEADY_ROLES = ("param", "aux")
+#: A result larger than everything it is made of (a bias repeated over a batch) is held only up to this many bytes.
+_FREE_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Hoisted:
+    """An inference graph in two parts.
+
+    prologue : the values that depend on nothing but parameters and constants and that `forward` reads; None where there
+        are none. Run it again when a parameter that it reads has changed
+    forward : the rest. Its inputs are the data inputs, all of them, then the parameters that it reads itself, then one
+        input with role "hoisted" per output of the prologue
+    forward_sources : where each input of `forward` comes from: ("input", k) for input k of the whole graph, ("hoisted",
+        j) for output j of the prologue
+    prologue_sources : which inputs of the whole graph are the inputs of the prologue
+    """
+
+    forward: Graph
+    prologue: Graph | None
+    forward_sources: tuple[tuple[str, int], ...]
+    prologue_sources: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return str(self.forward) if self.prologue is None else f"{self.prologue}\n\n{self.forward}"
+
+
+def hoist(graph: Graph) -> Hoisted:
+    """Split an inferred, simplified graph that is bound to prediction.
+
+    Random nodes stay (they draw anew at each call), and so do views of parameters (they cost nothing) and results that
+    are mere repetitions of something smaller (reading them from memory costs more than making them).
+    """
+    steady = _steady(graph)
+    users, roots = graph.users(), set(graph.roots)
+    held = [
+        value
+        for node in graph.nodes
+        if node in steady
+        for value in node.outputs
+        if value in roots or any(reader not in steady for reader in users.get(value, ()))
+    ]
+    if not held:
+        return Hoisted(graph, None, tuple(("input", index) for index in range(len(graph.inputs))), ())
+    place = {value: index for index, value in enumerate(graph.inputs)}
+    needed = {node.outputs[0] for node in reachable(held) if isinstance(node.op, Input)}
+    before = [value for value in graph.inputs if value in needed]
+    prologue = Graph(before, held, name=f"{graph.name} prologue".strip())
+
+    taken = {value.node.name for value in graph.inputs}
+    fresh = [input_node(_free_name(value, taken), "hoisted", shape=value.shape, dtype=value.dtype) for value in held]
+    # Every operator is made anew, so that creation order stays program order.
+    rest = graph.substitute(
+        dict(zip(held, fresh, strict=True)),
+        lambda node, inputs: node.replace(inputs=inputs).outputs if node.inputs else None,
+    )
+    read = {value for node in reachable(rest.roots) for value in node.outputs} | {target for target, _ in rest.effects}
+    kept = [value for value in graph.inputs if value in read or _role(value) not in STEADY_ROLES]
+    forward = Graph([*kept, *fresh], rest.outputs, rest.effects, rest.draws, rest.name)
+    sources = [("input", place[value]) for value in kept] + [("hoisted", index) for index in range(len(held))]
+    return Hoisted(forward, prologue, tuple(sources), tuple(place[value] for value in before))
+
+
+def _steady(graph: Graph) -> set[Node]:
+    """The operators to take out: all that they depend on, and they themselves, stay the same from call to call."""
+    written = {target for target, _ in graph.effects}
+    steady: set[Value] = set()
+    chosen: list[Node] = []
+    for node in graph.nodes:
+        if isinstance(node.op, Input):
+            fixed = _role(node.outputs[0]) in STEADY_ROLES and node.outputs[0] not in written
+        else:
+            fixed = not node.op.random and all(value in steady for value in node.values_in)
+        if fixed:
+            steady.update(node.outputs)
+            if not isinstance(node.op, (Input, Constant)):
+                chosen.append(node)
+    # What costs nothing stays with its readers, from the outside in: a view of a hoisted value is hoisted with it only
+    # where something hoisted reads it.
+    users, kept = graph.users(), set(chosen)
+    for node in reversed(chosen):
+        inner = all(reader in kept for value in node.outputs for reader in users.get(value, ()))
+        if (node.op.view or _repeats(node)) and not (inner and any(users.get(value) for value in node.outputs)):
+            kept.discard(node)
+    return kept
+
+
+def _repeats(node: Node) -> bool:
+    """Whether the outputs are larger than the inputs, and too large to be held for nothing."""
+    size = sum(value.nbytes for value in node.outputs)
+    return size > _FREE_BYTES and size > 2 * sum(value.nbytes for value in node.values_in)
+
+
+def _role(value: Value) -> str:
+    return getattr(value.node.op, "role", "")
+
+
+def _free_name(value: Value, taken: set[str]) -> str:
+    """A name that no other input has: that of the node, else the operator's."""
+    base = value.node.name or value.node.op.name.strip("_").lower()
+    name, number = base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}{number}"
+    taken.add(name)
+    return name

@@ -1,0 +1,53 @@
+"""Stages: the passes that made a graph, in order, each one printable with the graph before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import unified_diff
+from typing import Any, TypeVar
+
+from hybrid_lab.graph.dump import dump
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass that ran.
+
+    name : of the pass, as HYBRID_LAB_DUMP knows it
+    before, after : what it took and made: a Graph, or an object that holds several and prints them (Hoisted, Split)
+    """
+
+    name: str
+    before: Any
+    after: Any
+
+    @property
+    def changed(self) -> bool:
+        """Whether the printed program is another one."""
+        return str(self.before) != str(self.after)
+
+    def diff(self) -> str:
+        """The lines that went and came, as a unified diff without a header; "" where nothing changed."""
+        lines = unified_diff(str(self.before).splitlines(), str(self.after).splitlines(), n=1, lineterm="")
+        return "\n".join([line for line in lines if not line.startswith(("---", "+++"))])
+
+    def __str__(self) -> str:
+        return f"--- {self.name}: before\n{self.before}\n--- {self.name}: after\n{self.after}"
+
+
+class Stages:
+    """Runs passes, prints those that HYBRID_LAB_DUMP asks for, and remembers them where `keep` is set."""
+
+    def __init__(self, keep: bool):
+        self.keep = keep
+        self.done: list[Stage] = []
+
+    def run(self, name: str, function: Callable[..., T], before: Any, *arguments: Any) -> T:
+        """`function(before, *arguments)`."""
+        after = dump(name, function(before, *arguments))
+        if self.keep:
+            self.done.append(Stage(name, before, after))
+        return after
