@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +13,9 @@ from hybrid_lab.graph.graph import Graph
 
 #: A compiled program: arrays and (seed, first draw) in, outputs and new values of effects out.
 Program = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]
+
+#: The roles of graph inputs whose values stay the same from call to call, as long as nobody trains.
+CONSTANT_ROLES = frozenset({"param", "aux", "hoisted"})
 
 
 class Executable:
@@ -33,6 +36,17 @@ class Executable:
 
     def __call__(self, inputs: Sequence[np.ndarray], rng: tuple[int, int] = (0, 0)) -> list[np.ndarray]:
         return self.run(inputs, rng)
+
+    def pack(self, inputs: Sequence[np.ndarray], token: Hashable = None) -> None:
+        """The caller promises that the arrays of the inputs with the roles in `CONSTANT_ROLES` keep their values until
+        `unpack()`: the executable may bake them in. Never for training. Does nothing where an engine has no use for it.
+
+        inputs : one array per graph input, as in a call
+        token : equal tokens promise equal values of these inputs, in any executable; None promises nothing
+        """
+
+    def unpack(self) -> None:
+        """All inputs count again, from the next call on."""
 
     def __repr__(self) -> str:
         return str(self.report)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from hybrid_lab.diagnostics.errors import EngineError, Unmappable
-from hybrid_lab.engines.engine import Engine, Executable
+from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable
 from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal
-from hybrid_lab.engines.onnxruntime.session import BoundSession, create_session
+from hybrid_lab.engines.onnxruntime.session import BoundSession
 from hybrid_lab.engines.report import RegionReport, Report
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
-from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Partition, Region, contract, partition
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.simplify import simplify
@@ -51,6 +53,27 @@ class SessionOperator(Operator):
         return f"onnxruntime({', '.join(node.op.name for node in self.region.nodes)})"
 
 
+class PackedExecutable(Executable):
+    """An executable whose sessions can take inputs that do not change as weights.
+
+    places : per session, position among its inputs -> position among the graph's inputs, where the role allows it
+    """
+
+    __slots__ = ("places",)
+
+    def __init__(self, made: Executable, places: Mapping[BoundSession, Mapping[int, int]]):
+        super().__init__(made.graph, made.run, made.report)
+        self.places = {session: found for session, found in places.items() if found}
+
+    def pack(self, inputs: Sequence[np.ndarray], token: Hashable = None) -> None:
+        for session, places in self.places.items():
+            session.pack({position: inputs[index] for position, index in places.items()}, token)
+
+    def unpack(self) -> None:
+        for session in self.places:
+            session.unpack()
+
+
 class OnnxRuntimeEngine(Engine):
     """The default on a CPU.
 
@@ -64,9 +87,8 @@ class OnnxRuntimeEngine(Engine):
         self.worth = worth
 
     def missing(self) -> str | None:
-        for module in ("onnxruntime", "onnx"):
-            if importlib.util.find_spec(module) is None:
-                return f"{module} is not installed; pip install hybrid-lab[cpu]"
+        if importlib.util.find_spec("onnxruntime") is None:
+            return "onnxruntime is not installed; pip install hybrid-lab[cpu]"
         return None
 
     def compile(
@@ -87,7 +109,12 @@ class OnnxRuntimeEngine(Engine):
             _refuse(found, total)
         contracted = contract(graph, found.regions, lambda region: SessionOperator(region, sessions[region]))
         dump("partition", contracted)
-        executable = build(contracted, report, static_alloc)
+        index = {value: number for number, value in enumerate(graph.inputs) if _is_constant(value)}
+        places = {
+            session: {position: index[value] for position, value in enumerate(region.inputs) if value in index}
+            for region, session in sessions.items()
+        }
+        executable = PackedExecutable(build(contracted, report, static_alloc), places)
         report.seconds = time.perf_counter() - started
         return executable
 
@@ -107,7 +134,7 @@ class OnnxRuntimeEngine(Engine):
             culprits: dict[Node, str] = {}
             for region in found.regions:
                 if region.nodes not in sessions:
-                    session = _try(region, graph.name)
+                    session = _try(region)
                     if isinstance(session, BoundSession):
                         sessions[region.nodes] = session
                     else:
@@ -117,11 +144,14 @@ class OnnxRuntimeEngine(Engine):
             turned_down.update(culprits)
 
 
-def _try(region: Region, name: str) -> BoundSession | str:
+def _is_constant(value: Value) -> bool:
+    return isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES
+
+
+def _try(region: Region) -> BoundSession | str:
     """The region's session, or why there is none."""
     try:
-        model = build_model(region, name)
-        return BoundSession(create_session(model.data), model.inputs, model.outputs)
+        return BoundSession(build_model(region))
     except (EngineError, Unmappable) as error:
         return str(error)
 
@@ -134,7 +164,7 @@ def _culprits(region: Region) -> dict[Node, str]:
         key = _signature(node)
         if key not in tried:
             given = dict.fromkeys(v for v in node.values_in if not isinstance(v.node.op, Constant))
-            result = _try(Region((node,), tuple(given), node.outputs), node.op.name)
+            result = _try(Region((node,), tuple(given), node.outputs))
             tried[key] = result if isinstance(result, str) else ""
         if tried[key]:
             found[node] = _turned_down[key] = tried[key]

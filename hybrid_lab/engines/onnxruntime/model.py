@@ -1,39 +1,109 @@
-"""A region as an ONNX model, by the records' own mapping."""
+"""A region as an ONNX model, by the records' own mapping, with all dimensions of its inputs and outputs left open."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.onnx_emit import DATA_TYPES, OPSET, OnnxEmitter, OnnxNode
+from hybrid_lab.ops.onnx_emit import DATA_TYPES, OnnxEmitter, OnnxNode
 
 #: (name, shape, dtype)
 Tensor = tuple[str, tuple[int, ...], np.dtype]
-#: The newest file format that all supported releases of onnxruntime read together with the opset.
-IR_VERSION = 8
+
+#: Constants up to this many elements may differ between models that share a session (see `Model.skeleton`): sizes,
+#: and numbers computed from sizes.
+SMALL = 16
 
 
-class Model(NamedTuple):
-    """A serialized model with the names of its inputs and outputs in the region's order."""
+class Model:
+    """A region as ONNX nodes.
 
-    data: bytes
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    nodes : what is needed for the outputs, in order
+    constants : name -> array
+    inputs, outputs : (name, shape, dtype), in the region's order
+    """
+
+    def __init__(
+        self,
+        nodes: tuple[OnnxNode, ...],
+        constants: dict[str, np.ndarray],
+        inputs: tuple[Tensor, ...],
+        outputs: tuple[Tensor, ...],
+    ):
+        self.nodes, self.constants, self.inputs, self.outputs = nodes, constants, inputs, outputs
+
+    @cached_property
+    def small(self) -> dict[str, np.ndarray]:
+        """The constants that the skeleton leaves out."""
+        return {name: array for name, array in self.constants.items() if array.size <= SMALL}
+
+    @cached_property
+    def _nodes(self) -> list[bytes]:
+        return [messages.node(node) for node in self.nodes]
+
+    @cached_property
+    def skeleton(self) -> bytes:
+        """The model without the sizes of its inputs and outputs and without the values of its small constants.
+
+        ONNX operators take sizes from their operands as they run. So of two models with one skeleton, whose small
+        constants agree as well, each computes what the other does at every shape; where some constants differ, the
+        same is true of the model that takes these as inputs.
+        """
+        return self.serialize(self.small)
+
+    def serialize(self, fed: Collection[str] = (), weights: Mapping[str, Any] | None = None) -> bytes:
+        """The model as an ONNX file.
+
+        fed : constants that become inputs, behind the region's own
+        weights : inputs that become initializers, handed over when the session is made
+        """
+        weights = weights or {}
+        given = [(name, len(shape), dtype) for name, shape, dtype in self.inputs if name not in weights]
+        given += [(name, array.ndim, array.dtype) for name, array in self.constants.items() if name in fed]
+        initializers = [messages.tensor(name, array) for name, array in self.constants.items() if name not in fed]
+        initializers += [messages.external_tensor(*item) for item in self.inputs if item[0] in weights]
+        outputs = [messages.value_info(name, len(shape), dtype) for name, shape, dtype in self.outputs]
+        inputs = [messages.value_info(*item) for item in given]
+        return messages.model(self._nodes, initializers, inputs, outputs, "region")
 
 
 class RegionEmitter(OnnxEmitter):
-    """Every shape is known here, so asking for one is a constant."""
+    """Every shape is known here, so asking for one is a constant; constants are never shared, so that names do not
+    depend on which sizes happen to be equal.
+    """
 
     def Shape(self, value: str) -> str:
         return self.const(self.shape(value), "int64")
 
     def Size(self, value: str) -> str:
         return self.const(math.prod(self.shape(value)), "int64")
+
+    def Reshape(self, value: str, shape: str) -> str:
+        """With 0 for leading sizes that stay and -1 for the first that changes, so that no batch is written down."""
+        wanted = self.initializers.get(shape)
+        if value in self._known and wanted is not None and min(wanted, default=0) > 0:
+            have = self.shape(value)
+            changed = (index for index, (old, new) in enumerate(zip(have, wanted, strict=False)) if old != new)
+            kept = min(next(changed, len(have)), wanted.size - 1)
+            shape = self.const([0] * kept + [-1] + list(wanted[kept + 1 :]), "int64")
+        return self._add("Reshape", (value, shape), 1, {})
+
+    def reshape_batched(self, value: str, shape: Any) -> str:
+        return self.Reshape(value, self.const(list(shape), "int64"))
+
+    def const(self, value: Any, dtype: Any) -> str:
+        array = np.asarray(value).astype(dtype, order="C")
+        name = self._name("const")
+        self.initializers[name] = array
+        return self.declare(name, array.shape, array.dtype)
 
 
 def refusal(node: Node) -> str | None:
@@ -76,7 +146,7 @@ def emit(emitter: OnnxEmitter, node: Node, names: dict[Value, str]) -> None:
     names.update(zip(node.outputs, results, strict=False))
 
 
-def build_model(region: Region, name: str = "region") -> Model:
+def build_model(region: Region) -> Model:
     """The region's model. Raises Unmappable."""
     emitter = RegionEmitter()
     names: dict[Value, str] = {}
@@ -91,33 +161,11 @@ def build_model(region: Region, name: str = "region") -> Model:
         # A name of its own for every output: a mapping may hand its input on, or give one name to two outputs.
         emitter.nodes.append(OnnxNode("Identity", (names[value],), (f"y{index}",), {}, f"out{index}"))
         outputs.append((f"y{index}", value.shape, value.dtype))
-    return Model(_serialize(emitter, inputs, outputs, name), tuple(inputs), tuple(outputs))
-
-
-def _serialize(emitter: OnnxEmitter, inputs: list[Tensor], outputs: list[Tensor], name: str) -> bytes:
-    from onnx import helper, numpy_helper
-
     needed = {output[0] for output in outputs}
     nodes: list[OnnxNode] = []
-    for node in reversed(emitter.nodes):
-        if needed.intersection(node.outputs):
-            needed.update(node.inputs)
-            nodes.append(node)
-
-    def info(tensor: Tensor) -> Any:
-        return helper.make_tensor_value_info(tensor[0], DATA_TYPES[tensor[2].name], tensor[1])
-
-    graph = helper.make_graph(
-        [helper.make_node(n.op_type, n.inputs, n.outputs, name=n.name, **n.attributes) for n in reversed(nodes)],
-        name or "region",
-        list(map(info, inputs)),
-        list(map(info, outputs)),
-        [
-            numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), key)
-            for key, array in emitter.initializers.items()
-            if key in needed
-        ],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="hybrid_lab")
-    model.ir_version = IR_VERSION
-    return model.SerializeToString()
+    for item in reversed(emitter.nodes):
+        if needed.intersection(item.outputs):
+            needed.update(item.inputs)
+            nodes.append(item)
+    constants = {name: array for name, array in emitter.initializers.items() if name in needed}
+    return Model(tuple(reversed(nodes)), constants, tuple(inputs), tuple(outputs))

@@ -1,22 +1,28 @@
-"""Sessions: one process-wide thread pool, and regions that run with bound buffers."""
+"""Sessions: one process-wide thread pool, one session for a model at all its shapes, regions with bound buffers."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.engines.onnxruntime.model import Model
 
 #: Arrays up to this size are copied into and out of bound buffers: cheaper than binding others at every call.
 COPY_BYTES = 1 << 14
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _pool: str | None = None
+
+
+def thread_count() -> int:
+    """How many threads all engines on the CPU use: the processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def shared_pool(ort: Any) -> str:
@@ -24,7 +30,7 @@ def shared_pool(ort: Any) -> str:
     global _pool
     with _lock:
         if _pool is None:
-            count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            count = thread_count()
             try:
                 ort.set_global_thread_pool_sizes(count, 1)
                 _pool = f"one pool of {count} threads"
@@ -34,8 +40,11 @@ def shared_pool(ort: Any) -> str:
         return _pool
 
 
-def create_session(model: bytes) -> Any:
-    """An InferenceSession on the CPU. Raises EngineError with onnxruntime's reason."""
+def create_session(model: bytes, weights: Mapping[str, np.ndarray] | None = None) -> Any:
+    """An InferenceSession on the CPU. Raises EngineError with onnxruntime's reason.
+
+    weights : the model's external initializers; onnxruntime reads this memory for as long as the session lives
+    """
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -45,6 +54,9 @@ def create_session(model: bytes) -> Any:
     else:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
+        if weights:
+            held = [ort.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
+            options.add_external_initializers(list(weights), held)
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common base
         raise EngineError(_first_line(error)) from None
@@ -55,21 +67,104 @@ def _first_line(error: Exception) -> str:
     return text.splitlines()[0]
 
 
-class BoundSession:
-    """A session with prepared bindings. Call it with the inputs and the arrays to fill; several threads may.
+# -- one session for many shapes ----------------------------------------------------------------------------------
 
-    inputs, outputs : (name, shape, dtype) each
+
+class Session:
+    """An onnxruntime session of a model, good for every shape.
+
+    small : the values of the model's small constants
+    fed : those of them that are inputs of the session
+    weights : the inputs of the model that are baked in, as name -> array
     """
 
-    def __init__(self, session: Any, inputs: Sequence[tuple[str, Any, Any]], outputs: Sequence[tuple[str, Any, Any]]):
-        self.session, self.inputs, self.outputs = session, tuple(inputs), tuple(outputs)
-        self._idle: list[_Binding] = []
+    __slots__ = ("__weakref__", "fed", "inner", "small", "weights")
+
+    def __init__(self, model: Model, fed: frozenset[str], weights: Mapping[str, np.ndarray]):
+        self.small, self.fed, self.weights = model.small, fed, dict(weights)
+        self.inner = create_session(model.serialize(fed, weights), weights)
+
+    def differing(self, model: Model) -> frozenset[str]:
+        """The small constants of a model with the same skeleton that have other values here."""
+        return frozenset(
+            name for name, array in model.small.items() if array.tobytes() != self.small[name].tobytes()
+        )
+
+
+#: (skeleton, names of the weights, token) -> the sessions that programs hold on to.
+_shared: dict[Any, list[weakref.ref[Session]]] = {}
+
+
+def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, token: Hashable = None) -> Session:
+    """The session of a model: one that another shape has made already, where only sizes differ.
+
+    weights : inputs to bake in; token : equal tokens promise equal weights, None promises nothing
+    Raises EngineError.
+    """
+    weights = weights or {}
+    if weights and token is None:
+        return Session(model, frozenset(), weights)
+    key = (model.skeleton, tuple(weights), token)
+    with _lock:
+        known = [session for session in (made() for made in _shared.get(key, ())) if session is not None]
+        fed: frozenset[str] = frozenset()
+        for session in known:
+            differing = session.differing(model)
+            if differing <= session.fed:
+                return session
+            fed |= differing | session.fed
+        try:
+            made = Session(model, fed, weights)
+        except EngineError:
+            if not fed:
+                raise
+            made = Session(model, frozenset(), weights)
+        for stale in [item for item, sessions in _shared.items() if not any(made() for made in sessions)]:
+            del _shared[stale]
+        _shared[key] = [weakref.ref(session) for session in (*known, made)]
+        return made
+
+
+# -- running -----------------------------------------------------------------------------------------------------
+
+
+class BoundSession:
+    """A region's session with prepared bindings. Call it with the inputs and the arrays to fill, from any thread."""
+
+    def __init__(self, model: Model):
+        self.model = model
+        self._plain = self._current = _Bindings(model, session_for(model))
+
+    @property
+    def session(self) -> Session:
+        """The session that runs now."""
+        return self._current.session
 
     def __call__(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        self._current.run(inputs, outputs)
+
+    def pack(self, weights: Mapping[int, np.ndarray], token: Hashable = None) -> None:
+        """Run with these inputs baked in, by position, until `unpack`; they keep their values so long."""
+        named = {self.model.inputs[index][0]: np.asarray(array, order="C") for index, array in weights.items()}
+        self._current = _Bindings(self.model, session_for(self.model, named, token))
+
+    def unpack(self) -> None:
+        """All inputs count again."""
+        self._current = self._plain
+
+
+class _Bindings:
+    """The bindings of one session: as many as threads have run it at once."""
+
+    def __init__(self, model: Model, session: Session):
+        self.model, self.session = model, session
+        self._idle: list[_Binding] = []
+
+    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         try:
             binding = self._idle.pop()
         except IndexError:
-            binding = _Binding(self)
+            binding = _Binding(self.model, self.session)
         binding.run(inputs, outputs)
         self._idle.append(binding)
 
@@ -81,24 +176,29 @@ class _Binding:
     during the run, and weak references tell whether the one that is bound now is still the one that comes in.
     """
 
-    def __init__(self, owner: BoundSession):
+    def __init__(self, model: Model, session: Session):
         from onnxruntime.capi import _pybind_state as native
 
         self._make = native.OrtValue.ortvalue_from_numpy
         self._device = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_memory(), 0)
-        inner = owner.session._sess
+        inner = session.inner._sess
         self._io = native.SessionIOBinding(inner)
         self._run = inner.run_with_iobinding
+        self._constants = [model.small[name] for name in session.fed]
+        for name, array in zip(session.fed, self._constants, strict=True):
+            self._io.bind_ortvalue_input(name, self._make(array, self._device))
         self._copied_in: list[tuple[int, np.ndarray]] = []
         self._copied_out: list[tuple[int, np.ndarray]] = []
         self._bound_in: list[_Slot] = []
         self._bound_out: list[_Slot] = []
         sides = (
-            (owner.inputs, self._copied_in, self._bound_in, self._io.bind_ortvalue_input),
-            (owner.outputs, self._copied_out, self._bound_out, self._io.bind_ortvalue_output),
+            (model.inputs, self._copied_in, self._bound_in, self._io.bind_ortvalue_input),
+            (model.outputs, self._copied_out, self._bound_out, self._io.bind_ortvalue_output),
         )
         for tensors, copied, bound, bind in sides:
             for position, (name, shape, dtype) in enumerate(tensors):
+                if name in session.weights:
+                    continue
                 if _nbytes(shape, dtype) <= COPY_BYTES:
                     buffer = np.empty(shape, dtype)
                     bind(name, self._make(buffer, self._device))
