@@ -123,11 +123,11 @@ def hybridize_error(
     record = rules.get(code)
     return _CLASSES[record.error](
         code,
-        message if message is not None else record.format(record.message, tensor, **facts),
+        message if message is not None else record.message_for(tensor, **facts),
         name=record.name,
         location=location if location is not None else capture(),
         block=block,
         tensor=tensor,
         reason=reason if reason is not None else record.reason,
-        rewrite=rewrite if rewrite is not None else record.format(record.rewrite, tensor, **facts),
+        rewrite=rewrite if rewrite is not None else record.rewrite_for(tensor, **facts),
     )

@@ -191,6 +191,16 @@ class Location:
         return Location.known, (self.file, *self._span, self.function)
 
 
+def user_frame() -> FrameType | None:
+    """The frame of the nearest code outside this package and NumPy, which calls back into it; None without one."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (
+        _inside[frame.f_code.co_filename] or frame.f_globals.get("__name__", "").partition(".")[0] == "numpy"
+    ):
+        frame = frame.f_back
+    return frame
+
+
 def capture(skip_package: bool = True) -> Location | None:
     """The place of the caller: the nearest frame outside this package, or simply the calling frame.
 

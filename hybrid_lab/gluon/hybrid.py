@@ -159,7 +159,7 @@ class HybridBlock(Block):
         leaves, spec = flatten(args, f"the input of {self.name}")
         arrays = [leaf for leaf in leaves if not isinstance(leaf, Symbol)]
         if arrays:
-            raise tracing.refuse("HL164", tensor=f"an input of {self.name}")
+            raise tracing.refuse("HL164", tensor=f"an input of {self.name}", value=arrays[0], expression="an input")
         leaves = _distinct(leaves)
         observed = len(trace.observed)
         result = run_traced(self, trace, unflatten(spec, iter(leaves)), self._path_in(trace))
@@ -265,7 +265,7 @@ class HybridBlock(Block):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Symbol):
-            raise tracing.refuse("HL173", tensor=value._label, target=f"self.{name}")
+            raise tracing.refuse("HL173", tensor=value, target=f"self.{name}")
         super().__setattr__(name, value)
 
     def cast(self, dtype: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from ..diagnostics import expression
 from ..diagnostics import rules as catalogue
 from ..diagnostics.finding import Edit, Fix, Severity
 from ..diagnostics.rules.checking import Attribute, Mark
@@ -61,16 +62,10 @@ class Checker(Taint):
         return self.frame.source.segment(node)
 
     def root_name(self, node: ast.AST) -> str | None:
-        if isinstance(node, ast.Name):
-            return node.id if self.value(node).has_tensor else None
-        for child in ast.iter_child_nodes(node):
-            if (name := self.root_name(child)) is not None:
-                return name
-        return None
+        return expression.root_name(node, lambda name: self.value(name).has_tensor)
 
     def tensor_name(self, node: ast.AST) -> str:
-        text = " ".join(self.text(node).split())
-        return text if isinstance(node, ast.Name) or len(text) <= 40 else self.root_name(node) or "x"
+        return expression.tensor_name(node, self.text(node), lambda name: self.value(name).has_tensor)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         return self.frame.source.parents.get(id(node))

@@ -200,8 +200,8 @@ def _finding(mark: Mark, record: rules.Rule, source: Source, style: str) -> Find
     severity = mark.severity or record.severity
     if mark.severity is None and record.softer_in_forward and style == "forward":
         severity = Severity.WARNING
-    message = record.format(record.message, mark.tensor, **mark.facts) if mark.message is None else mark.message
-    rewrite = record.format(record.rewrite, mark.tensor, **mark.facts) if mark.rewrite is None else mark.rewrite
+    message = record.message_for(mark.tensor, **mark.facts) if mark.message is None else mark.message
+    rewrite = record.rewrite_for(mark.tensor, **mark.facts) if mark.rewrite is None else mark.rewrite
     return Finding(
         record.code, record.name, severity, message, source.file, line, col, end_line, end_col,
         tensor=mark.tensor, fix=mark.fix, rewrite=rewrite.strip(), cell=source.cell,

@@ -253,6 +253,9 @@ class Taint(Calls):
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.frame.env.pop(target.id, None)
+            elif isinstance(target, ast.Subscript):
+                self.load_target(target)
+                self.look(target)
 
     # Names and targets
 

@@ -20,10 +20,10 @@ def index_symbol(symbol: Symbol, key: Any) -> Symbol:
     from hybrid_lab.symbol.symbol import Symbol, compose
 
     if isinstance(key, Symbol):
-        raise tracing.refuse("HL133", tensor=symbol._label)
+        raise tracing.refuse("HL133", tensor=symbol)
     keys = key if isinstance(key, tuple) else (key,)
     if any(isinstance(item, (Symbol, list, np.ndarray)) or hasattr(item, "_data") for item in keys):
-        raise tracing.refuse("HL133", tensor=symbol._label)
+        raise tracing.refuse("HL133", tensor=symbol)
     if Ellipsis in keys:
         return _index_with_ellipsis(symbol, keys)
     begin: list[int | None] = []
@@ -45,7 +45,7 @@ def index_symbol(symbol: Symbol, key: Any) -> Symbol:
             dropped.append(axis)
             continue
         if not isinstance(item, slice):
-            raise tracing.refuse("HL132", tensor=symbol._label)
+            raise tracing.refuse("HL132", tensor=symbol)
         begin.append(_int(symbol, item.start))
         end.append(_int(symbol, item.stop))
         step.append(_int(symbol, item.step))
@@ -70,7 +70,7 @@ def _int(symbol: Symbol, item: Any) -> int | None:
         return None
     if isinstance(item, (int, np.integer)):
         return int(item)
-    raise tracing.refuse("HL132", tensor=symbol._label)
+    raise tracing.refuse("HL132", tensor=symbol)
 
 
 def _index_with_ellipsis(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
@@ -82,7 +82,7 @@ def _index_with_ellipsis(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
     if any(item is Ellipsis or item is None for item in tail) or any(
         isinstance(item, slice) and item.step not in (None, 1) for item in tail
     ):
-        raise tracing.refuse("HL132", tensor=symbol._label)
+        raise tracing.refuse("HL132", tensor=symbol)
     result = index_symbol(symbol, head) if head else symbol
     dropped = []
     for axis, item in zip(range(-len(tail), 0), tail, strict=True):

@@ -18,8 +18,9 @@ def dispatch_traced(op: Operator, inputs: Sequence[Any], name: str | None) -> Sy
     """Hooked into ndarray.invoke. Raises HybridizeError HL163."""
     trace = tracing.current()
     if trace is not None and not trace.arrays:
-        label = next((item._label for item in inputs if isinstance(item, Symbol)), None)
-        raise tracing.refuse("HL163", tensor=label, call=f"nd.{op.name}", operator=op.name)
+        first = next((item for item in inputs if isinstance(item, Symbol)), None)
+        array = next((item for item in inputs if not isinstance(item, Symbol)), None)
+        raise tracing.refuse("HL163", tensor=first, value=array, call=f"nd.{op.name}", operator=op.name)
     return compose(op, inputs, name)
 
 
@@ -37,11 +38,11 @@ def create_traced(name: str, arguments: dict[str, Any]) -> Symbol:
 
 def refuse_function(name: str, inputs: Sequence[Any]) -> None:
     """Hooked into ndarray.function. Raises HybridizeError HL175: a graph would lose the Function's own backward."""
-    label = next((item._label for item in inputs if isinstance(item, Symbol)), None)
-    if label is not None:
+    first = next((item for item in inputs if isinstance(item, Symbol)), None)
+    if first is not None:
         raise tracing.refuse(
             "HL175",
-            tensor=label,
+            tensor=first,
             call=f"{name}()",
             reason="An autograd.Function computes on arrays; a graph would take its forward and lose its backward.",
             rewrite="operators of F, with F.BlockGrad where no gradient flows      or      call it in a plain Block",

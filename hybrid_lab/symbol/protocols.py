@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.symbol.tracing import refuse
+
+if TYPE_CHECKING:
+    from hybrid_lab.symbol.symbol import Symbol
 
 #: Attribute or method of an array -> the rule that says why a Symbol has none.
 REFUSED_ATTRIBUTES: dict[str, str] = {
@@ -24,7 +27,9 @@ REFUSED_ATTRIBUTES: dict[str, str] = {
     "asscalar": "HL111",
     "item": "HL111",
     "tolist": "HL111",
+    "numpy": "HL111",
     "wait_to_read": "HL112",
+    "wait_to_write": "HL112",
     "copyto": "HL112",
     "as_in_context": "HL112",
     "as_in_ctx": "HL112",
@@ -33,6 +38,8 @@ REFUSED_ATTRIBUTES: dict[str, str] = {
     "attach_grad": "HL113",
     "grad": "HL113",
     "backward": "HL113",
+    "zero_grad": "HL113",
+    "drop_grad": "HL113",
 }
 
 
@@ -62,7 +69,7 @@ class Refusals:
         raise NotImplementedError
 
     def _refuse_protocol(self, code: str, **facts: Any) -> NoReturn:
-        raise refuse(code, tensor=self._label, **facts)
+        raise refuse(code, tensor=cast("Symbol", self), **facts)
 
     def __bool__(self) -> bool:
         self._refuse_protocol("HL121")
@@ -84,6 +91,12 @@ class Refusals:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._refuse_protocol("HL141")
+
+    def __delitem__(self, key: Any) -> None:
+        self._refuse_protocol("HL141", change="deleted", construct="del")
+
+    def __array_function__(self, function: Any, *args: Any) -> Any:
+        self._refuse_protocol("HL162", call=f"np.{function.__name__}")
 
     def __array__(self, *args: Any, **keywords: Any) -> Any:
         self._refuse_protocol("HL162")

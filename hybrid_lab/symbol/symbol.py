@@ -101,7 +101,7 @@ class Symbol(Refusals):
     def __getattr__(self, name: str) -> Any:
         code = REFUSED_ATTRIBUTES.get(name)
         if code is not None:
-            raise tracing.refuse(code, tensor=self._label, attribute=name, call=name)
+            raise tracing.refuse(code, tensor=self, attribute=name, call=name)
         method = symbol_method(name)
         if method is None:
             raise AttributeError(f"'Symbol' object has no attribute {name!r}")
@@ -485,15 +485,15 @@ def _operand(op: Operator, input_name: str, item: Any, node_name: str) -> Any:
     if isinstance(item, (bool, int, float, np.integer, np.floating, np.bool_)):
         return item.item() if isinstance(item, np.generic) else item
     if hasattr(item, "_data") or isinstance(item, np.ndarray):
-        raise tracing.refuse("HL164", tensor=input_name, expression=input_name, **_numpy_words(item))
+        raise tracing.refuse("HL164", tensor=input_name, value=item, expression=input_name, kind=_kind(item))
     raise AttributeSpecError(
         f"{op.name}: the input {input_name} is {type(item).__name__}; a Symbol or a number is needed"
     )
 
 
-def _numpy_words(item: Any) -> dict[str, str]:
-    """The message where the array is NumPy's, not an NDArray."""
-    return {"message": "A NumPy array cannot enter a graph."} if isinstance(item, np.ndarray) else {}
+def _kind(item: Any) -> str:
+    """What kind of array an array is, with its article."""
+    return "a NumPy array" if isinstance(item, np.ndarray) else "an NDArray"
 
 
 def _binary(operator: str, hint: str, lhs: Any, rhs: Any) -> Any:
@@ -505,7 +505,7 @@ def _binary(operator: str, hint: str, lhs: Any, rhs: Any) -> Any:
         separator = "_scalar" if word.startswith(("_equal", "_not", "_greater", "_lesser", "_logical")) else "scalar"
         return compose(get(operator).bind(), [lhs, rhs], None, hint=word + separator)
     if hasattr(other, "_data") or isinstance(other, np.ndarray):
-        raise tracing.refuse("HL164", tensor="an array", expression="the other operand", **_numpy_words(other))
+        raise tracing.refuse("HL164", tensor="an array", value=other, expression="the operand", kind=_kind(other))
     return NotImplemented
 
 

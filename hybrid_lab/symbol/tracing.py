@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
-from hybrid_lab.diagnostics.location import Location, capture
+from hybrid_lab.diagnostics.location import Location, capture, user_frame
+from hybrid_lab.diagnostics.written import written
 from hybrid_lab.graph.node import Value
 from hybrid_lab.ndarray.tape import state as modes
 
@@ -122,12 +123,41 @@ def tracing(trace: Trace) -> Iterator[Trace]:
     trace.finish()
 
 
-def refuse(code: str, tensor: str | None = None, **facts: Any) -> HybridizeError:
+def refuse(code: str, tensor: Symbol | str | None = None, value: Any = None, **facts: Any) -> HybridizeError:
     """The HybridizeError of a rule, with the block of the current trace; noted there, so that swallowing it is
     found out.
+
+    tensor : what was refused; its message and rewrite name it as the user wrote it (`x`, `self.body(x)`) where the
+    source is at hand, else by the name of its node
+    value : the object to look for in the source where it is not `tensor`
     """
     trace = _local.trace
-    error = hybridize_error(code, block=trace.scope if trace else None, tensor=tensor, **facts)
+    frame = user_frame()
+    location = None if frame is None else Location(frame.f_code, frame.f_lasti)
+    name = tensor if tensor is None or isinstance(tensor, str) else tensor._label
+    if frame is not None:
+        wanted = tensor if value is None else value
+        found = written(code, frame, lambda other: _same(other, wanted), _holds_symbols)
+        if found is not None:
+            code, name, facts = found.code, found.tensor or name, {**facts, **found.facts}
+    error = hybridize_error(code, location, block=trace.scope if trace else None, tensor=name, **facts)
     if trace is not None:
         trace.raised.append(error)
     return error
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    """Whether a value is the wanted array, or a Symbol of the same outputs."""
+    if _is_symbol(value) and _is_symbol(wanted):
+        return bool(value._values == wanted._values)
+    return value is wanted
+
+
+def _is_symbol(value: Any) -> bool:
+    return getattr(type(value), "_is_symbol", False)
+
+
+def _holds_symbols(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    return _is_symbol(value) or (isinstance(value, list | tuple) and any(map(_is_symbol, value)))

@@ -11,7 +11,8 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import lint
-from hybrid_lab.diagnostics import HybridizeError
+from hybrid_lab.diagnostics import HybridizeError, rules
+from hybrid_lab.lint.examples import as_module
 
 SOURCE = """\
 import numpy as np
@@ -56,6 +57,40 @@ RAISING = [
     "return np.exp(x) + y",
     "return mx.nd.relu(x) + y",
     "self.last = x\nreturn y",
+    "return (x\n        .reshape((-1,))\n        .asnumpy()) + y",
+    "return F.relu(\n    x).shape",
+    "return float(\n    F.sum(y)) * x",
+    "return [row for row in x][0] + y",
+    "z = [*x]\nreturn z + [y]",
+    "for i, row in enumerate(x):\n    y = y + row\nreturn y",
+    "return x or y",
+    "return (x > 0) and (y > 0)",
+    "if self.units and x.sum() > 0:\n    return x\nreturn y",
+    "if self.units > 30:\n    return x\nelif F.sum(x) > 0:\n    return y\nreturn x",
+    "return y if 0 < x < 1 else x",
+    "return [t for t in (x, y) if t > 0]",
+    "return any([x > 0, y > 0])",
+    "return all(t > 0 for t in (x, y))",
+    "while F.sum(x) > 1:\n    x = x / 2\nreturn x + y",
+    "return max(x, y)",
+    "import math\nreturn math.sqrt(F.sum(x)) * y",
+    "for i in range(x):\n    y = y + i\nreturn y",
+    "def rows(t):\n    return t.shape\nreturn rows(x)",
+    "return (lambda t: t.shape)(x)",
+    "return getattr(x, 'shape')",
+    "return x[:, F.argmax(y)]",
+    "x[0] += 1\nreturn x + y",
+    "z = self.fc(x)\nz *= x + y\nreturn z",
+    "del x[0]\nreturn x + y",
+    "x.attach_grad()\nreturn x + y",
+    "return x.grad + y",
+    "return x.copy() + y",
+    "return np.array(x) + y",
+    "return np.sum(F.relu(x), axis=1) + y",
+    "return np.concatenate([x, y], axis=1)",
+    "return np.maximum(x, 0) + y",
+    "return np.var(x) + y",
+    "setattr(self, 'last', x)\nreturn y",
 ]
 
 RUNNING = [
@@ -75,27 +110,55 @@ RUNNING = [
 ]
 
 
+def first_call(source: str) -> Callable[..., mx.nd.NDArray]:
+    """What makes the source's Net, initializes and hybridizes it, and calls it."""
+    file = f"<ipython-input-{next(_numbers)}-agreement>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+
+    def call(*inputs):
+        namespace: dict = {"__name__": "agreement"}
+        exec(compile(source, file, "exec"), namespace)
+        net = namespace["Net"]()
+        net.initialize()
+        net.hybridize(engine="numpy")
+        return net(*inputs)
+
+    return call
+
+
 def hybrid_call(body: str) -> tuple[str, Callable[[], mx.nd.NDArray]]:
     """The source of a block with this body, and its first hybrid call, on two 4x4 arrays."""
     source = SOURCE.format(body=textwrap.indent(body, " " * 8))
-    file = f"<ipython-input-{next(_numbers)}-agreement>"
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    namespace: dict = {"__name__": "agreement"}
-    exec(compile(source, file, "exec"), namespace)
-    net = namespace["Net"]()
-    net.initialize()
-    net.hybridize(engine="numpy")
-    return source, lambda: net(mx.nd.ones((4, 4)), mx.nd.ones((4, 4)))
+    call = first_call(source)
+    return source, lambda: call(mx.nd.ones((4, 4)), mx.nd.ones((4, 4)))
 
 
 @pytest.mark.parametrize("body", RAISING)
 def test_what_lint_calls_an_error_raises_it(body):
     source, call = hybrid_call(body)
-    (finding,) = [finding for finding in lint.check(source) if finding.severity == "error"]
+    findings = [finding for finding in lint.check(source) if finding.severity == "error"]
     with pytest.raises(HybridizeError) as raised:
         call()
-    assert raised.value.code == finding.code
-    assert raised.value.location.line == finding.line
+    error = raised.value
+    finding = next(finding for finding in findings if finding.code == error.code)
+    assert finding.line <= error.location.line <= finding.end_line
+    assert (error.message, error.rewrite) == (finding.message, finding.rewrite)
+    assert finding.tensor in (error.tensor, None)
+
+
+@pytest.mark.parametrize("record", rules.all(), ids=lambda record: record.code)
+def test_the_examples_of_the_rules_name_the_same_tensor(record):
+    """Where a rule's example cannot be traced, the trace says what lint says of that line."""
+    source = as_module(record.bad)
+    call = first_call(source)
+    try:
+        call(mx.nd.ones((3, 3)))
+    except HybridizeError as error:
+        said = [f for f in lint.check(source, target="mxnet") if f.code == error.code and f.severity == "error"]
+        assert not said or (error.message, error.rewrite) in [(f.message, f.rewrite) for f in said]
+        assert not said or error.tensor in [f.tensor for f in said] or {f.tensor for f in said} == {None}
+    except Exception:
+        pass  # what fails in other words is not a rule of the trace
 
 
 @pytest.mark.parametrize("body", RUNNING)

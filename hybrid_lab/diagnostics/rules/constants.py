@@ -3,8 +3,10 @@
 import ast
 from collections.abc import Iterator
 
+from ..expression import one_line
 from ..finding import Fix, Severity
 from .checking import Checking, Mark, is_stub
+from .numpy_calls import ELEMENTWISE, operator_for
 from .record import Rule, rule
 from .values import Kind, Value
 
@@ -13,6 +15,8 @@ _NOT_OPERATORS = {
     "from_dlpack", "to_dlpack_for_read", "to_dlpack_for_write", "load_frombuffer", "array", "CSRNDArray",
     "RowSparseNDArray",
 }  # fmt: skip
+
+_NAMESPACES = ("mx.nd.", "mx.sym.", "mx.np.", "mx.npx.")
 
 
 def _depends(value: Value) -> bool:
@@ -42,7 +46,7 @@ class ArrayConstant(Rule):
         if checking.style == "forward":
             return
         name = checking.dotted(node.func) or ""
-        if name in ("mx.nd.array", "mx.nd.from_numpy", "mx.nd.NDArray"):
+        if name in ("mx.nd.array", "mx.nd.from_numpy", "mx.nd.NDArray", "mx.np.array"):
             yield checking.mark(node, call=checking.text(node.func))
         elif checking.value(node.func).kind is Kind.OPERATORS and checking.value(node.func).ref == "array":
             yield checking.mark(
@@ -55,14 +59,14 @@ class ArrayConstant(Rule):
 
 @rule("HL163", "fixed-namespace", Severity.ERROR, error=TypeError)
 class FixedNamespace(Rule):
-    """Calling `nd.*` or `sym.*` instead of `F.*`.
+    """Calling `nd.*`, `sym.*` or `mx.np.*` instead of `F.*`.
 
     Why: F is nd while running eagerly and sym while a graph is made; a fixed one fails in the other mode.
     Bad:
         return mx.nd.relu(x)
     Instead:
         return F.relu(x)
-    Fix: safe: the namespace is replaced by F.
+    Fix: safe: the namespace is replaced by F (`mx.np`: for elementwise functions).
     """
 
     message = "`{call}` works in one mode only; F is the namespace of the mode that runs."
@@ -73,23 +77,23 @@ class FixedNamespace(Rule):
         if checking.style == "forward" or checking.operators is None:
             return
         name = checking.dotted(node.func) or ""
-        namespace, operator = name[:6], name[6:].lstrip(".")
-        if name[:7] == "mx.sym.":
-            operator = name[7:]
-        elif namespace != "mx.nd.":
+        namespace = next((space for space in _NAMESPACES if name.startswith(space)), None)
+        if namespace is None:
             return
+        operator: str | None = name.removeprefix(namespace).removeprefix("_internal.")
         if not operator or operator.rpartition(".")[2] in _NOT_OPERATORS:
             return
-        call = checking.text(node.func)
-        if operator.startswith("_internal."):
-            operator = operator.removeprefix("_internal.")
-        text = f"{checking.operators}.{operator}"
-        yield checking.mark(
-            node,
-            fix=Fix("the namespace of the mode that runs", (checking.replace(node.func, text),), safe=True),
-            call=call,
-            operator=operator,
-        )
+        same = True
+        if namespace == "mx.np.":
+            # NumPy's name: the operator may be called otherwise, and take its arguments otherwise.
+            same, operator = operator in ELEMENTWISE, operator_for(operator)
+        rewrite = None if operator else "an operator of F"
+        fix = None
+        if operator:
+            text = f"{checking.operators}.{operator}"
+            fix = Fix("the namespace of the mode that runs", (checking.replace(node.func, text),), safe=same)
+        call = one_line(node.func, checking.text(node.func))
+        yield checking.mark(node, fix=fix, rewrite=rewrite, call=call, operator=operator)
 
 
 @rule("HL164", "captured-array", Severity.ERROR, error=TypeError)
@@ -103,9 +107,9 @@ class CapturedArray(Rule):
         return F.dot(x, weight)              # the parameter as an argument of hybrid_forward
     """
 
-    message = "`{expression}` is an NDArray, which cannot enter a graph."
+    message = "`{expression}` is {kind}, which cannot enter a graph."
     rewrite = "the parameter as an argument of hybrid_forward      or      self.params.get_constant(name, value)"
-    defaults = {"expression": "self.weight.data()"}
+    defaults = {"expression": "self.weight.data()", "kind": "an NDArray"}
 
     def at(self, node: ast.Call | ast.Name | ast.Attribute, checking: Checking) -> Iterator[Mark]:
         if checking.style == "forward":

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from ..expression import one_line
 from ..finding import Severity
 from .checking import Checking, Mark
 from .record import Rule, rule
@@ -69,6 +70,12 @@ class TensorCondition(Rule):
 
     message = "`{construct}` on {tensor} cannot become part of a graph."
     rewrite = "F.where({condition}, a, b)      or      F.contrib.cond(...)"
+    rewrites = {
+        "any": "join the conditions with F.broadcast_logical_or, then F.where(joined, a, b)",
+        "all": "join the conditions with F.broadcast_logical_and, then F.where(joined, a, b)",
+        "in": "F.where({condition} == other, a, b)",
+        "assert": "check it outside the network      or      in a plain Block",
+    }
     defaults = {"construct": "if", "condition": "condition"}
 
     def at(
@@ -87,7 +94,7 @@ class TensorCondition(Rule):
         for construct, condition in _conditions(node, checking):
             if checking.value(condition).is_one_tensor or construct in ("any", "all"):
                 tensor = checking.root_name(condition) or checking.tensor_name(condition)
-                text = " ".join(checking.text(condition).split())
+                text = one_line(condition, checking.text(condition))
                 yield checking.mark(condition, tensor, construct=construct, condition=text)
 
 
@@ -166,8 +173,9 @@ class TensorRange(Rule):
         return F.sum(x, axis=0)              # or F.contrib.foreach, F.SequenceMask
     """
 
-    message = "`range()` depends on {tensor}, whose numbers do not exist while a graph is made."
+    message = "`{construct}` depends on {tensor}, whose numbers do not exist while a graph is made."
     rewrite = "F.contrib.foreach(body, data, init_states)      or      F.SequenceMask(data, lengths)"
+    defaults = {"construct": "range()"}
 
     def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
         if checking.dotted(node.func) != "builtins.range":

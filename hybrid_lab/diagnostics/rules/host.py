@@ -3,8 +3,11 @@
 import ast
 from collections.abc import Iterator
 
+from ..expression import one_line
 from ..finding import Fix, Severity
 from .checking import Checking, Mark
+from .numpy_calls import ELEMENTWISE, instead_of, operator_for
+from .reads import attribute_read
 from .record import Rule, rule
 from .values import Kind
 
@@ -23,20 +26,6 @@ _SHOWING = {
     "IPython.display.display",
 }
 _LOG_METHODS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
-
-_ELEMENTWISE = {
-    "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "cbrt", "square", "abs", "sign", "floor", "ceil", "rint",
-    "trunc", "fix", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan", "arcsinh", "arccosh",
-    "arctanh", "negative", "reciprocal", "degrees", "radians", "zeros_like", "ones_like",
-}  # fmt: skip
-_SAME_OPERATOR = {
-    "maximum": "broadcast_maximum", "minimum": "broadcast_minimum", "concatenate": "concat", "stack": "stack",
-    "sum": "sum", "mean": "mean", "max": "max", "min": "min", "prod": "prod", "dot": "dot", "matmul": "dot",
-    "where": "where", "clip": "clip", "transpose": "transpose", "reshape": "reshape", "expand_dims": "expand_dims",
-    "squeeze": "squeeze", "argmax": "argmax", "argmin": "argmin", "add": "broadcast_add", "subtract": "broadcast_sub",
-    "multiply": "broadcast_mul", "divide": "broadcast_div", "power": "broadcast_power", "absolute": "abs",
-    "tile": "tile", "repeat": "repeat", "flip": "flip", "sort": "sort", "argsort": "argsort", "take": "take",
-}  # fmt: skip
 
 
 def method_call(node: ast.Call, names: tuple[str, ...], checking: Checking) -> ast.expr | None:
@@ -108,9 +97,9 @@ class HostSync(Rule):
 
 @rule("HL113", "copy-call", Severity.ERROR, error=NotImplementedError)
 class CopyCall(Rule):
-    """Copying or detaching by NDArray methods: `copy()`, `detach()`, `attach_grad()`.
+    """Copying, detaching and gradients by NDArray members: `copy()`, `detach()`, `attach_grad()`, `backward()`, `grad`.
 
-    Why: a Symbol has no memory of its own; the operators for this are `F.identity` and `F.BlockGrad`.
+    Why: a Symbol has no memory and no gradient of its own; gradients are recorded round the call of the network.
     Bad:
         return F.dot(x.detach(), x)
     Instead:
@@ -118,11 +107,24 @@ class CopyCall(Rule):
     Fix: safe for `copy()` (F.identity) and `detach()` (F.BlockGrad).
     """
 
-    message = "`{call}()` of {tensor} does not exist in a graph."
-    rewrite = "F.BlockGrad({x})  for detach      or      F.identity({x})  for copy"
+    message = "`.{call}` of {tensor} does not exist in a graph."
+    rewrite = "F.BlockGrad({x})"
+    rewrites = {
+        "copy": "F.identity({x})      or      {x} itself: nothing in a graph changes a tensor",
+        "detach": "F.BlockGrad({x})",
+        "attach_grad": "outside the network: attach_grad() on its input, then with autograd.record(): out = net(input)",
+        "backward": "outside the network: with autograd.record(): loss = ..., then loss.backward()",
+        "grad": "outside the network, after loss.backward(): the gradient stands in .grad of the input",
+        "zero_grad": "outside the network, before autograd.record()",
+        "drop_grad": "outside the network, on its input",
+    }
     defaults = {"call": "copy"}
 
-    def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
+    def at(self, node: ast.Call | ast.Attribute, checking: Checking) -> Iterator[Mark]:
+        if isinstance(node, ast.Attribute):
+            if (owner := attribute_read(node, ("grad",), checking)) is not None:
+                yield checking.mark(node, checking.tensor_name(owner), call="grad")
+            return
         if (owner := method_call(node, _COPIES, checking)) is None:
             return
         name = node.func.attr  # type: ignore[attr-defined]
@@ -131,17 +133,7 @@ class CopyCall(Rule):
             operator = "identity" if name == "copy" else "BlockGrad"
             text = f"{checking.operators}.{operator}({checking.text(owner)})"
             fix = Fix("the operator", (checking.replace(node, text),), safe=True)
-        rewrite = {
-            "detach": "{x}.detach() is F.BlockGrad({x})",
-            "copy": "{x}.copy() is F.identity({x})",
-        }.get(name, "delete the call: gradients are recorded round the call of the network")
-        yield checking.mark(
-            node,
-            checking.tensor_name(owner),
-            fix=fix,
-            rewrite=rewrite.replace("{x}", checking.tensor_name(owner)),
-            call=name,
-        )
+        yield checking.mark(node, checking.tensor_name(owner), fix=fix, call=name)
 
 
 @rule("HL124", "tensor-length", Severity.ERROR, error=TypeError)
@@ -228,8 +220,8 @@ class NumpyOnTensor(Rule):
     """
 
     message = "`{call}` was given {tensor}: NumPy needs numbers, which do not exist while a graph is made."
-    rewrite = "F.{operator}({x})"
-    defaults = {"call": "np.exp", "operator": "exp"}
+    rewrite = "the operator of F for it, such as F.exp({x})      or      a plain Block"
+    defaults = {"call": "np.array"}
 
     def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
         name = checking.dotted(node.func)
@@ -240,20 +232,14 @@ class NumpyOnTensor(Rule):
         if guilty is None:
             return
         function = name.rpartition(".")[2]
-        operator = _SAME_OPERATOR.get(function, function if function in _ELEMENTWISE else None)
+        operator = operator_for(function)
         fix = None
         if checking.operators and operator and not node.keywords:
-            exact = function in _ELEMENTWISE and len(node.args) == 1
+            exact = function in ELEMENTWISE and len(node.args) == 1
             fix = Fix("the operator", (checking.replace(node.func, f"{checking.operators}.{operator}"),), safe=exact)
-        rewrite = None if operator else "an operator of F, or a plain Block"
-        yield checking.mark(
-            node,
-            checking.tensor_name(guilty),
-            fix=fix,
-            rewrite=rewrite,
-            call=checking.text(node.func),
-            operator=operator,
-        )
+        tensor = checking.tensor_name(guilty)
+        rewrite = instead_of(function, node, tensor, lambda part: one_line(part, checking.text(part)))
+        yield checking.mark(node, tensor, fix=fix, rewrite=rewrite, call=checking.text(node.func))
 
 
 @rule("HL171", "print-tensor", Severity.WARNING)

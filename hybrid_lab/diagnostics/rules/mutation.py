@@ -2,7 +2,9 @@
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
+from ..expression import right_side
 from ..finding import Fix, Severity
 from .checking import Checking, Mark
 from .record import Rule, rule
@@ -32,6 +34,12 @@ def _leaves(target: ast.expr) -> Iterator[ast.expr]:
         yield target.value if isinstance(target, ast.Starred) else target
 
 
+def _set_by(call: ast.Call, checking: Checking) -> str:
+    """`self.last` of `setattr(self, "last", x)`."""
+    owner, name = call.args[:2]
+    return f"{checking.text(owner)}.{str(name.value) if isinstance(name, ast.Constant) else checking.text(name)}"
+
+
 def _has_other_name(name: str, checking: Checking) -> bool:
     """Whether a local name is copied to another name, container or attribute, so that both would see a change."""
     function = checking.function()
@@ -54,7 +62,7 @@ def _has_other_name(name: str, checking: Checking) -> bool:
 
 @rule("HL141", "item-assignment", Severity.ERROR, error=TypeError)
 class ItemAssignment(Rule):
-    """Assigning to elements of a tensor: `x[...] = v`.
+    """Assigning to elements of a tensor, or deleting them: `x[...] = v`, `del x[...]`.
 
     Why: a graph has values, not memory to write into.
     Bad:
@@ -64,17 +72,22 @@ class ItemAssignment(Rule):
         return F.where(mask, F.zeros_like(x), x)    # or F.scatter_nd, F.concat of the parts
     """
 
-    message = "elements of {tensor} cannot be assigned to: a graph has values, not memory."
+    message = "elements of {tensor} cannot be {change}: a graph has values, not memory."
     rewrite = "F.where(mask, value, {x})      or      F.scatter_nd(value, indices, shape)"
+    rewrites = {"del": "F.slice_axis({x}, axis=0, begin=1, end=None)      or      F.concat of the parts to keep"}
+    defaults = {"change": "assigned to"}
 
     def at(self, node: ast.Subscript | ast.AugAssign, checking: Checking) -> Iterator[Mark]:
         target = node.target if isinstance(node, ast.AugAssign) else node
-        if not isinstance(target, ast.Subscript) or not isinstance(target.ctx, ast.Store):
+        if not isinstance(target, ast.Subscript) or isinstance(target.ctx, ast.Load):
             return
         value = checking.value(target.value)
         whole = isinstance(target.slice, ast.Slice | ast.Tuple)  # a list cannot be indexed so
         if value.is_one_tensor or (value.is_tensor and whole and isinstance(target.slice, ast.Tuple)):
-            yield checking.mark(target, checking.tensor_name(target.value))
+            deleted: dict[str, Any] = {}
+            if isinstance(target.ctx, ast.Del):
+                deleted = {"change": "deleted", "construct": "del"}
+            yield checking.mark(target, checking.tensor_name(target.value), **deleted)
 
 
 @rule("HL142", "augmented-assignment", Severity.ERROR, error=TypeError)
@@ -92,8 +105,8 @@ class AugmentedAssignment(Rule):
     """
 
     message = "`{operator}` changes {tensor} in place in eager mode; a graph cannot."
-    rewrite = "{x} = {x} {binary} ..."
-    defaults = {"operator": "+=", "binary": "+"}
+    rewrite = "{x} = {x} {binary} {right}"
+    defaults = {"operator": "+=", "binary": "+", "right": "..."}
 
     def at(self, node: ast.AugAssign | ast.Call, checking: Checking) -> Iterator[Mark]:
         if isinstance(node, ast.Call):
@@ -106,14 +119,12 @@ class AugmentedAssignment(Rule):
         symbol = _SYMBOLS.get(type(node.op), "+")
         target = checking.text(node.target)
         fix = None
+        right = right_side(node, checking.text)
         if isinstance(node.target, ast.Name):
-            right = checking.text(node.value)
-            if isinstance(node.value, ast.BinOp | ast.IfExp | ast.Compare | ast.BoolOp | ast.Lambda | ast.NamedExpr):
-                right = f"({right})"
             edit = checking.replace(node, f"{target} = {target} {symbol} {right}")
             safe = value.fresh and not _has_other_name(node.target.id, checking)
             fix = Fix("a new tensor instead of a changed one", (edit,), safe=safe)
-        yield checking.mark(node, target, fix=fix, operator=f"{symbol}=", binary=symbol)
+        yield checking.mark(node, target, fix=fix, operator=f"{symbol}=", binary=symbol, right=right)
 
 
 @rule("HL173", "store-on-self", Severity.ERROR)
@@ -157,7 +168,7 @@ class StoreOnSelf(Rule):
                 yield self._mark(node, checking.text(function.value), True, checking)
         elif checking.dotted(function) == "builtins.setattr" and len(node.args) == 3:
             if checking.value(node.args[0]).kind is Kind.SELF and checking.value(node.args[2]).has_tensor:
-                yield self._mark(node, checking.text(node), True, checking)
+                yield self._mark(node, _set_by(node, checking), True, checking)
 
     def _mark(self, node: ast.AST, target: str, tensor: bool, checking: Checking) -> Mark:
         if tensor:

@@ -162,6 +162,7 @@ class LayoutRead(Rule):
 
     message = "`.{attribute}` of {tensor} does not exist in a graph."
     rewrite = "F.transpose({x})"
+    rewrites = {"stype": "leave the storage type to the caller"}
     defaults = {"attribute": "T"}
 
     def at(self, node: ast.Attribute | ast.Call, checking: Checking) -> Iterator[Mark]:
@@ -174,8 +175,7 @@ class LayoutRead(Rule):
         fix = None
         if attribute == "T" and transposed and isinstance(node, ast.Attribute):
             fix = Fix("the operator", (checking.replace(node, transposed),), safe=True)
-        rewrite = None if attribute == "T" else "leave the storage type to the caller"
-        yield checking.mark(node, checking.tensor_name(owner), fix=fix, rewrite=rewrite, attribute=attribute)
+        yield checking.mark(node, checking.tensor_name(owner), fix=fix, attribute=attribute)
 
 
 @rule("HL106", "unpack-tensor", Severity.ERROR, error=TypeError)

@@ -25,8 +25,9 @@ class Rule:
 
     message: one sentence; `{tensor}` becomes "the tensor `x`" (or "a tensor"), other names are the site's facts, with
     `defaults` where a site gives none. rewrite: what to write instead, with the same names; if empty, the `Instead:`
-    section. `at(node, checking)` looks at every syntax node of the annotated types inside a checked method and yields
-    marks; its absence means that the rule is found elsewhere (class structure, or only while tracing).
+    section; `rewrites` has others, for some values of the facts `call`, `attribute` and `construct`.
+    `at(node, checking)` looks at every syntax node of the annotated types inside a checked method and yields marks;
+    its absence means that the rule is found elsewhere (class structure, or only while tracing).
     """
 
     code: ClassVar[str]
@@ -36,6 +37,7 @@ class Rule:
     portability: ClassVar[bool]
     message: ClassVar[str] = ""
     rewrite: ClassVar[str] = ""
+    rewrites: ClassVar[dict[str, str]] = {}
     defaults: ClassVar[dict[str, Any]] = {}
     softer_in_forward: ClassVar[bool] = False
     """In a 2.x-style `forward` the trace can do it, with a guard: a warning there."""
@@ -57,6 +59,16 @@ class Rule:
         values["tensor"] = f"the tensor `{tensor}`" if tensor else "a tensor"
         values["x"] = tensor or "x"
         return template.format_map(values)
+
+    def message_for(self, tensor: str | None = None, **facts: Any) -> str:
+        """The message about one place."""
+        return self.format(self.message, tensor, **facts)
+
+    def rewrite_for(self, tensor: str | None = None, **facts: Any) -> str:
+        """What to write instead in one place."""
+        keys = (facts.get("call"), facts.get("attribute"), facts.get("construct"))
+        template = next((self.rewrites[key] for key in keys if key in self.rewrites), self.rewrite)
+        return self.format(template, tensor, **facts)
 
     def __repr__(self) -> str:
         return f"<rule {self.code} {self.name}>"
