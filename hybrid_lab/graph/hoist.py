@@ -41,14 +41,14 @@ def hoist(graph: Graph) -> Hoisted:
     Random nodes stay (they draw anew at each call), and so do views of parameters (they cost nothing) and results that
     are mere repetitions of something smaller (reading them from memory costs more than making them).
     """
-    steady = _steady(graph)
+    chosen = _chosen(graph)
     users, roots = graph.users(), set(graph.roots)
     held = [
         value
         for node in graph.nodes
-        if node in steady
+        if node in chosen
         for value in node.outputs
-        if value in roots or any(reader not in steady for reader in users.get(value, ()))
+        if value in roots or any(reader not in chosen for reader in users.get(value, ()))
     ]
     if not held:
         return Hoisted(graph, None, tuple(("input", index) for index in range(len(graph.inputs))), ())
@@ -71,11 +71,10 @@ def hoist(graph: Graph) -> Hoisted:
     return Hoisted(forward, prologue, tuple(sources), tuple(place[value] for value in before))
 
 
-def _steady(graph: Graph) -> set[Node]:
-    """The operators to take out: all that they depend on, and they themselves, stay the same from call to call."""
+def steady_values(graph: Graph) -> set[Value]:
+    """Everything that stays the same from call to call: parameters, constants, and what depends on them alone."""
     written = {target for target, _ in graph.effects}
     steady: set[Value] = set()
-    chosen: list[Node] = []
     for node in graph.nodes:
         if isinstance(node.op, Input):
             fixed = _role(node.outputs[0]) in STEADY_ROLES and node.outputs[0] not in written
@@ -83,16 +82,19 @@ def _steady(graph: Graph) -> set[Node]:
             fixed = not node.op.random and all(value in steady for value in node.values_in)
         if fixed:
             steady.update(node.outputs)
-            if not isinstance(node.op, (Input, Constant)):
-                chosen.append(node)
-    # What costs nothing stays with its readers, from the outside in: a view of a hoisted value is hoisted with it only
-    # where something hoisted reads it.
-    users, kept = graph.users(), set(chosen)
-    for node in reversed(chosen):
-        inner = all(reader in kept for value in node.outputs for reader in users.get(value, ()))
-        if (node.op.view or _repeats(node)) and not (inner and any(users.get(value) for value in node.outputs)):
-            kept.discard(node)
-    return kept
+    return steady
+
+
+def _chosen(graph: Graph) -> set[Node]:
+    """The operators to take out: those with steady values, without the ones that cost nothing where they are."""
+    steady, users = steady_values(graph), graph.users()
+    order = [node for node in graph.operators if node.outputs[0] in steady and not isinstance(node.op, Constant)]
+    chosen = set(order)
+    for node in reversed(order):
+        readers = [reader for value in node.outputs for reader in users.get(value, ())]
+        if (node.op.view or _repeats(node)) and not (readers and all(reader in chosen for reader in readers)):
+            chosen.discard(node)
+    return chosen
 
 
 def _repeats(node: Node) -> bool:

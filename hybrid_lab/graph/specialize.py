@@ -9,6 +9,7 @@ from typing import Any
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.dump import dump
+from hybrid_lab.graph.fold_norm import fold_norm
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.hoist import STEADY_ROLES, hoist
 from hybrid_lab.graph.infer import infer
@@ -86,6 +87,9 @@ def specialize(
     simple = stages.run("simplify", simplify, bound)
     if train:
         return Specialized(simple, None, (), (), None, straight, (), bound.inputs, tuple(stages.done))
+    folded = stages.run("fold_norm", fold_norm, simple)
+    if folded is not simple:
+        simple = stages.run("simplify", simplify, folded)
     found = stages.run("hoist", hoist, simple)
     return Specialized(
         found.forward,

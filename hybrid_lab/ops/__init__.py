@@ -2,6 +2,7 @@
 
 from hybrid_lab.ops import (
     activation,
+    affine,
     arithmetic,
     cast,
     comparison,
@@ -21,6 +22,7 @@ from hybrid_lab.ops import (
     slicing,
     softmax,
     special,
+    update_rules,
 )
 from hybrid_lab.ops.namespace import F
 from hybrid_lab.ops.operator import Operator, find, get, records, registered_names

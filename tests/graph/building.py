@@ -44,6 +44,13 @@ def program(text: str) -> str:
     return dedent(text).strip("\n")
 
 
+def body(graph: Graph) -> str:
+    """The statements of a printed graph, without its inputs."""
+    lines = str(graph).splitlines()
+    first = next(index for index, line in enumerate(lines) if line.endswith("):"))
+    return "\n".join(line[2:] for line in lines[first + 1 :])
+
+
 def names(graph: Graph) -> list[str]:
     """The operators' names in program order."""
     return [node.op.name for node in graph.operators]

@@ -137,7 +137,8 @@ def test_every_pass_is_kept_on_request():
     graph = graph_of(lambda F, x, w: x * F.exp(F.identity(w)), (3,), (3,), roles="data param")
     assert specialize(graph, [(3,)] * 2, ["float32"] * 2, False).stages == ()
     stages = specialize(graph, [(3,)] * 2, ["float32"] * 2, False, keep=True).stages
-    assert [stage.name for stage in stages] == ["infer", "bind_mode", "simplify", "hoist"]
-    simplified = stages[2]
+    by_name = {stage.name: stage for stage in stages}
+    assert list(by_name)[:2] == ["infer", "bind_mode"] and list(by_name)[-1] == "hoist"
+    simplified = by_name["simplify"]
     assert simplified.changed and "identity" in str(simplified.before) and "identity" not in str(simplified.after)
     assert "-  %0: f32[3] = identity(%x1)" in simplified.diff()
