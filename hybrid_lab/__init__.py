@@ -19,6 +19,7 @@ _log.install()
 #: Public names -> module, or (module, attribute). Each room loads when it is first used.
 _ROOMS: dict[str, str | tuple[str, str]] = {
     "autograd": "hybrid_lab.autograd",
+    "base": "hybrid_lab.base",
     "compat": "hybrid_lab.compat",
     "context": "hybrid_lab.context",
     "diagnostics": "hybrid_lab.diagnostics",
@@ -43,6 +44,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "viz": "hybrid_lab.viz",
     "Context": ("hybrid_lab.context", "Context"),
     "HybridizeError": ("hybrid_lab.diagnostics", "HybridizeError"),
+    "MXNetError": ("hybrid_lab.diagnostics", "MXNetError"),
     "cpu": ("hybrid_lab.context", "cpu"),
     "current_context": ("hybrid_lab.context", "current_context"),
     "gpu": ("hybrid_lab.context", "gpu"),

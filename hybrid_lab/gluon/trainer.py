@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchErr
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 from .step import boundary
+
+if TYPE_CHECKING:
+    from hybrid_lab.formats.archive.report import TrainerStates
 
 __all__ = ["StaleGradientError", "Trainer"]
 
@@ -195,8 +198,19 @@ class Trainer:
         }
         return data, self._updaters[0].get_arrays() if self._updaters else {}
 
-    def set_states(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray], source: str | None = None) -> None:
-        """Continue from what `get_states` gave. All or nothing: raises LoadMismatchError listing what does not fit."""
+    def set_states(
+        self,
+        data: Mapping[str, Any] | TrainerStates,
+        arrays: Mapping[str, np.ndarray] | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Continue from the two parts that `get_states` gave, or from the `trainer_states` of a loaded archive's
+        report (the random state too, then). All or nothing: raises LoadMismatchError listing what does not fit.
+        """
+        if not isinstance(data, Mapping):
+            data.restore(self)
+            return
+        arrays = arrays or {}
         differences = self._differences(data, arrays)
         if differences:
             raise LoadMismatchError(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -35,7 +37,18 @@ def test_an_error_is_also_the_built_in_people_catch(name, builtin):
 
 
 def test_ported_code_catches_the_old_name():
+    import hybrid_lab as mx
+    from hybrid_lab.base import MXNetError as of_base
+
     assert MXNetError is HybridLabError
+    assert mx.MXNetError is mx.base.MXNetError is of_base is HybridLabError
+    with pytest.raises(mx.base.MXNetError):
+        mx.nd.dot(mx.nd.ones((2, 3)), mx.nd.ones((2, 3)))
+
+
+def test_the_old_name_loads_on_first_use():
+    code = "import sys, hybrid_lab as mx; assert 'hybrid_lab.base' not in sys.modules; mx.base.MXNetError"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_an_archive_error_names_file_and_member(tmp_path):

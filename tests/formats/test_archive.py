@@ -1,5 +1,6 @@
 """Saving and loading whole models: the RFC's model, there and back, with and without its code."""
 
+import doctest
 import os
 import shutil
 import subprocess
@@ -267,6 +268,76 @@ def test_a_trainer_that_does_not_fit_is_a_difference(tmp_path):
     assert np.array_equal(net.weight.data().asnumpy(), before)
     report = mx.load_cached_graphs(net, tmp_path / "m")
     report.trainer_states.restore(gluon.Trainer(net.collect_params(), "adam"))
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """A model and a Trainer after five updates, saved as run.hlab in the current folder; and a fresh pair."""
+    monkeypatch.chdir(tmp_path)
+
+    def start():
+        net = nn.Dense(2, in_units=2)
+        net.initialize()
+        return net, gluon.Trainer(net.collect_params(), "adam")
+
+    net, trainer = start()
+    for _ in range(5):
+        with mx.autograd.record():
+            loss = net(mx.nd.ones((1, 2))).sum()
+        loss.backward()
+        trainer.step(1)
+    mx.save_cached_graphs(net, "run", trainer=trainer, aux={"epoch": 3})
+    return start()
+
+
+def test_the_example_of_load_cached_graphs_is_true(trained):
+    net, trainer = trained
+    finder = doctest.DocTestFinder(recurse=False)
+    (example,) = finder.find(mx.load_cached_graphs, globs={"net": net, "trainer": trainer})
+    example.globs["load_cached_graphs"] = mx.load_cached_graphs
+    failed, attempted = doctest.DocTestRunner().run(example)
+    assert attempted == 5 and failed == 0
+
+
+def test_a_trainer_takes_the_states_of_the_report(trained):
+    net, trainer = trained
+    report = net.load("run")
+    assert str(report).endswith(
+        "<trainer states: Adam after 5 updates of 2 parameters>: not restored; "
+        "report.trainer_states.restore(trainer) does it"
+    )
+    trainer.set_states(report.trainer_states)
+    assert trainer.optimizer.num_update == 5
+    other = gluon.Trainer(net.collect_params(), "adam")
+    report = net.load("run", trainer=other)
+    assert report.restored and str(report).endswith("of 2 parameters>: restored")
+    assert other.optimizer.num_update == 5
+
+
+def test_the_save_line_counts_all_hybrid_blocks_and_names_those_never_called(tmp_path, caplog):
+    class Heads(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Dense(2), nn.Dense(2)
+
+        def hybrid_forward(self, F, x):
+            return self.used(x)
+
+    net = Heads()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(mx.nd.ones((1, 2)))
+    caplog.clear()
+    net.save(tmp_path / "m")
+    saved, rest = (record.message for record in caplog.records)
+    assert "saved 2 graphs of 2 of 3 HybridBlocks and 4 parameters to" in saved
+    assert rest.endswith("without a graph, as never called: unused")
+    net.unused(mx.nd.ones((1, 2)))
+    caplog.clear()
+    net.save(tmp_path / "m")
+    (saved,) = (record.message for record in caplog.records if "saved" in record.message)
+    assert "saved 3 graphs of 3 HybridBlocks and 4 parameters to" in saved
+    assert "never called" not in caplog.text
 
 
 def test_users_own_values(tmp_path):

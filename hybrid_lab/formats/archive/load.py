@@ -47,6 +47,18 @@ def load_cached_graphs(
     subtree : load only the part below this path of the file into `net`
     trainer : also restore this Trainer and the random state from the file
 
+    The report has the user's own values and, where the file was saved with `trainer=`, the state of training, which
+    continues exactly where it stopped once a Trainer of this model has it:
+
+    >>> report = load_cached_graphs(net, "run.hlab")
+    >>> report.aux
+    {'epoch': 3}
+    >>> report.trainer_states
+    <trainer states: Adam after 5 updates of 2 parameters>
+    >>> report.trainer_states.restore(trainer)          # or load_cached_graphs(net, "run.hlab", trainer=trainer)
+    >>> trainer.optimizer.num_update
+    5
+
     Raises ArchiveError for a damaged file, LoadMismatchError, HybridLabError for a bad argument; nothing changed then.
     """
     if graphs not in ("code", "file"):
@@ -106,11 +118,14 @@ class _Loading:
                 block._graphs.pin(pins[id(block)])
             elif not self.from_file and block._graphs.pinned and not isinstance(block, SymbolBlock):
                 block._graphs.pin([])
+        restored = False
         if restorable and states is not None and self.trainer is not None:
             states.restore(self.trainer)
+            restored = True
         if interrupt is not None:
             raise interrupt
-        return self._report(aux, states, len(fitting), sum(map(len, pins.values())) if self.from_file else len(members))
+        graphs = sum(map(len, pins.values())) if self.from_file else len(members)
+        return self._report(aux, states, restored, len(fitting), graphs)
 
     def _parameters(self) -> dict[str, NDArray]:
         """The file's values as views of the file: a parameter copies what it takes over."""
@@ -142,9 +157,11 @@ class _Loading:
         self.differences += [f"trainer: {problem}" for problem in problems]
         return not problems
 
-    def _report(self, aux: dict[str, Any], states: TrainerStates | None, parameters: int, count: int) -> LoadReport:
-        path = os.path.abspath(self.archive.path or "")
-        report = LoadReport(path, len(self.seen), parameters, count, self.differences, self.match.notes, aux, states)
+    def _report(
+        self, aux: dict[str, Any], states: TrainerStates | None, restored: bool, parameters: int, count: int
+    ) -> LoadReport:
+        path, notes = os.path.abspath(self.archive.path or ""), self.match.notes
+        report = LoadReport(path, len(self.seen), parameters, count, self.differences, notes, aux, states, restored)
         for note in report.notes:
             logger.warning(f"{self.net.name}: {note}")
         logger.info(f"{self.net.name}: {str(report).splitlines()[0]}")

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon import Parameter, Trainer
 
 
-@dataclass
+@dataclass(repr=False)
 class TrainerStates:
-    """A saved Trainer.
+    """A saved Trainer: `restore(trainer)` lets a Trainer of the loaded model continue from it, and so does
+    `trainer.set_states(states)`.
 
     settings : the optimizer's settings and counters; arrays : its states, `<parameter number>.<place>`
     random : the random state beside them, or None; owners : id in the file -> Parameter of the loaded model
@@ -28,6 +29,12 @@ class TrainerStates:
     random: dict[str, Any] | None
     owners: dict[str, Parameter]
     path: str | None = None
+
+    def __repr__(self) -> str:
+        """`<trainer states: Adam after 100 updates of 4 parameters>`."""
+        count = len(self.settings.get("parameters") or ())
+        updates = self.settings.get("num_update")
+        return f"<trainer states: {self.settings.get('optimizer')} after {updates} updates of {count} parameters>"
 
     def differences(self, trainer: Trainer) -> list[str]:
         """What keeps `trainer` from continuing with these states, one line each."""
@@ -83,7 +90,8 @@ class LoadReport:
 
     path : the file; blocks, parameters, graphs : how many were loaded
     differences : what did not fit (strict=False); notes : what is worth knowing
-    aux : the user's own values; trainer_states : a saved Trainer, or None
+    aux : the user's own values; trainer_states : a saved Trainer, or None; restored : whether the Trainer given as
+    `trainer=` continues from it
     """
 
     path: str
@@ -94,6 +102,7 @@ class LoadReport:
     notes: list[str] = field(default_factory=list)
     aux: dict[str, Any] = field(default_factory=dict)
     trainer_states: TrainerStates | None = None
+    restored: bool = False
 
     def __str__(self) -> str:
         lines = [
@@ -101,4 +110,7 @@ class LoadReport:
         ]
         lines += [f"  difference: {text}" for text in self.differences]
         lines += [f"  note: {text}" for text in self.notes]
+        if self.trainer_states is not None:
+            how = "restored" if self.restored else "not restored; report.trainer_states.restore(trainer) does it"
+            lines.append(f"  {self.trainer_states!r}: {how}")
         return "\n".join(lines)

@@ -64,6 +64,8 @@ def save_cached_graphs(
             raise ArchiveError(str(error), path=file_name) from None
     absolute = os.path.abspath(file_name)
     logger.info(f"{net.name}: saved {contents.summary} to {absolute}")
+    if contents.graphs and contents.never_called:
+        logger.info(f"{net.name}: without a graph, as never called: {layout.shorten(contents.never_called)}")
     for problem in problems:
         logger.warning(f"no graph was saved of {problem}")
     if blocks and not contents.graphs and not problems:
@@ -109,9 +111,20 @@ class _Contents:
 
     @property
     def summary(self) -> str:
-        count = len(self.tree.live_parameters)
-        blocks = sum(bool(block.graphs) for block in self.tree.blocks)
-        return f"{len(self.graphs)} graphs of {blocks} HybridBlocks and {count} parameters"
+        """How many graphs of how many HybridBlocks, and of how many parameters."""
+        hybrid = [isinstance(block, HybridBlock) for block in self.tree.live_blocks]
+        with_graphs = sum(bool(record.graphs) for record in self.tree.blocks)
+        blocks = f"{sum(hybrid)}" if with_graphs == sum(hybrid) else f"{with_graphs} of {sum(hybrid)}"
+        return f"{len(self.graphs)} graphs of {blocks} HybridBlocks and {len(self.tree.live_parameters)} parameters"
+
+    @property
+    def never_called(self) -> list[str]:
+        """Paths of the HybridBlocks that have no graph because no call has reached them."""
+        return [
+            record.path or block.name
+            for record, block in zip(self.tree.blocks, self.tree.live_blocks, strict=True)
+            if isinstance(block, HybridBlock) and not record.graphs and not block._last_outputs
+        ]
 
     def _name_graphs(self) -> dict[str, NeutralGraph]:
         members: dict[str, NeutralGraph] = {}
