@@ -6,25 +6,24 @@ import copy
 import threading
 import time
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
+from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.gluon.code import code_of
 from hybrid_lab.gluon.frozen import warn_of_frozen_code
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
-from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, unflatten
-from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.gluon.program import Program, Shared
+from hybrid_lab.gluon.recompiles import Compilation, History, Signature, reason_for
+from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import tape
-from hybrid_lab.ndarray.context import CPU, Context
+from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ndarray.random_state import state
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 _modes = tape.state
 
-#: How many programs of one graph are kept before the oldest goes.
+#: How many programs of one Block are kept before the one goes that was not called for longest.
 MAX_PROGRAMS = 64
 
 #: Every cache that ever got a graph and is alive: the lab looks here for graphs of code that has changed.
@@ -50,18 +49,12 @@ def _same(one: list[Block], two: list[Block]) -> bool:
     return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))
 
 
-@dataclass
-class Compilation:
-    """What one compile did, for explain and the lab. seconds is wall time; reason says why it was needed."""
-
-    key: tuple[Any, ...]
-    reason: str
-    seconds: float
-    program: Program
-
-
 class GraphCache:
-    """Everything that hybridization made of one block."""
+    """Everything that hybridization made of one block.
+
+    variants : graphs by input structure; pinned : graphs that a file brought, which win over the code
+    programs : by Signature, the one called last at the end; history : of all compilations
+    """
 
     def __init__(self, block: HybridBlock):
         self._block = block
@@ -69,8 +62,10 @@ class GraphCache:
         self.variants: dict[Spec, list[NeutralGraph]] = {}
         self.pinned: dict[Any, NeutralGraph] = {}
         self._pinned_tree: list[weakref.ref[Block]] = []
-        self.programs: dict[Any, Program] = {}
-        self.compilations: list[Compilation] = []
+        self.programs: OrderedDict[Any, Program] = OrderedDict()
+        self.history = History()
+        self._latest: Program | None = None
+        self._shared = Shared()
         self.called: tuple[Spec, tuple[Any, ...]] | None = None
         self.code: tuple[Any, ...] | None = None  # what the graphs were traced from; the lab compares it
         self.failure: HybridizeError | None = None
@@ -105,8 +100,15 @@ class GraphCache:
     def forget_programs(self) -> None:
         """Drop compiled programs, keep the traces."""
         with self._lock:
+            self._latest = None
+            self._shared = Shared()
             self.programs.clear()
-            self.compilations.clear()
+            self.history = History()
+
+    @property
+    def compilations(self) -> list[Compilation]:
+        """The first compile and the latest ones, in order."""
+        return self.history.kept
 
     def note_call(self, args: tuple[Any, ...]) -> None:
         """Remember structure and types of the first eager call: a block that was never hybridized is traced when
@@ -141,13 +143,15 @@ class GraphCache:
     def snapshot(self) -> dict[str, Any]:
         """What is cached now, to be put back by `restore`."""
         with self._lock:
-            held = {name: getattr(self, name) for name in ("code", "failure", "_reported", "_pinned_tree")}
-            held |= {name: getattr(self, name).copy() for name in ("pinned", "programs", "compilations")}
+            names = ("code", "failure", "_reported", "_pinned_tree", "_shared", "history")
+            held = {name: getattr(self, name) for name in names}
+            held |= {name: getattr(self, name).copy() for name in ("pinned", "programs")}
             return held | {"variants": {spec: list(found) for spec, found in self.variants.items()}}
 
     def restore(self, held: dict[str, Any]) -> None:
         """Put back what `snapshot` gave, where neither code, structure nor flags of the block changed since."""
         with self._lock:
+            self._latest = None
             for name, value in held.items():
                 setattr(self, name, value)
 
@@ -207,251 +211,76 @@ class GraphCache:
         """Run the compiled graph for these arguments, compiling it on the first call of its kind."""
         if len(args) == 1 and type(args[0]) is NDArray:
             return self.call_one(args[0])
-        leaves, spec = flatten(args, f"the input of {self._block.name}")
-        recording, training = _modes.recording, _modes.training
-        tracked = recording and tuple(tape.link(leaf) is not None for leaf in leaves)
-        context = leaves[0].context if leaves else None
-        key = (spec, tuple((leaf.shape, leaf.dtype) for leaf in leaves), training, tracked, context)
-        program = self.programs.get(key)
-        if program is None or not program.still_valid():
-            program = self._compile(key, spec, leaves, training, recording)
-        return program(leaves)
+        leaves: Sequence[NDArray]
+        if all([type(item) is NDArray for item in args]) and args:
+            leaves, spec = args, ("tuple", (LEAF,) * len(args))
+        else:
+            leaves, spec = flatten(args, f"the input of {self._block.name}")
+        return self._find(spec, leaves)(leaves)
 
     def call_one(self, leaf: NDArray) -> Any:
-        """The call with one array: the same as above without the detours."""
-        view, modes = leaf._view, _modes
-        recording = modes.recording
+        """The call with one array: the program of the last call, where it is for arrays like this one."""
+        program, view = self._latest, leaf._view
+        if (
+            program is not None
+            and program.checked == changes.count
+            and view.shape == program.shape
+            and view.dtype is program.dtype
+            and leaf._buffer.context is program.context
+            and _modes.training is program.training
+            and _modes.recording is program.recording
+            and (not program.recording or (tape.link(leaf) is not None) is program.tracked)
+        ):
+            return program.run_one(leaf)
+        return self._find(ONE_TENSOR, (leaf,)).run_one(leaf)
+
+    def _find(self, spec: Spec, leaves: Sequence[NDArray]) -> Program:
+        """The program for such a call as things are now, compiled if there is none."""
+        recording, training = bool(_modes.recording), bool(_modes.training)
         key = (
-            view.shape,
-            view.dtype,
-            modes.training,
-            recording and leaf._tape is not None and tape.link(leaf) is not None,
+            spec,
+            tuple([(leaf._view.shape, leaf._view.dtype) for leaf in leaves]),
+            training,
             recording,
-            leaf._buffer.context,
+            tuple([recording and tape.link(leaf) is not None for leaf in leaves]),
+            leaves[0]._buffer.context if leaves else None,
         )
         program = self.programs.get(key)
-        if program is None or (program.guarded and not program.still_valid()):
-            program = self._compile(key, ONE_TENSOR, (leaf,), modes.training, recording)
-        return program.run_one(leaf)
+        if program is None or not program.still_valid():
+            return self._compile(Signature(*key), leaves)
+        if program is not self._latest:
+            with self._lock:
+                if self.programs.get(key) is program:
+                    self.programs.move_to_end(key)
+                    self._latest = program
+        return program
 
-    def _compile(self, key: Any, spec: Spec, leaves: Sequence[NDArray], training: bool, recording: bool) -> Program:
+    def _compile(self, key: Signature, leaves: Sequence[NDArray]) -> Program:
+        place = capture()
         with self._lock:
             stale = self.programs.get(key)
+            if stale is not None and stale.still_valid():
+                return stale  # another thread was faster
             start = time.perf_counter()
-            neutral = self.neutral(spec, leaves)
+            neutral = self.neutral(key.spec, leaves)
             if any(parameter._array is None for parameter in neutral.parameters):
                 self._block._complete_from(neutral, leaves)
-            program = Program(self._block, neutral, leaves, training, recording)
+            program = Program(self._block, neutral, leaves, key.training, key.recording, self._shared)
             seconds = time.perf_counter() - start
-            if len(self.programs) >= MAX_PROGRAMS:
-                self.programs.pop(next(iter(self.programs)))
-            self.programs[key] = program
-            self._block.__dict__["_last_outputs"] = program.output_types
-            reason = self._reason(key, stale)
-            self.compilations.append(Compilation(key, reason, seconds, program))
-            if len(self.compilations) > MAX_PROGRAMS:
-                del self.compilations[1]  # the first and the latest tell most; each holds its program
-            if not self._reported:
-                self._reported = True
-                logger.info(program.headline(seconds))
-            else:
-                logger.debug(f"{self._block.name}: recompiled in {seconds:.2f} s: {reason}")
+            self._keep(key, program, stale is not None, seconds, place)
             return program
 
-    def _reason(self, key: Any, stale: Program | None) -> str:
-        """Why a compile was needed, in words."""
-        if stale is not None:
-            return "a parameter changed its shape, dtype or grad_req"
-        if not self.compilations:
-            return "first call"
-        last = self.compilations[-1].key
-        parts = []
-        if len(last) == len(key) == 6:
-            if last[0] != key[0]:
-                parts.append(f"input shape {key[0]} instead of {last[0]}")
-            if last[1] != key[1]:
-                parts.append(f"input dtype {key[1].name} instead of {last[1].name}")
-            if last[2] != key[2]:
-                parts.append("training mode" if key[2] else "prediction mode")
-            if last[4] != key[4]:
-                parts.append("recording for the backward" if key[4] else "no recording")
-            elif last[3] != key[3]:
-                parts.append("the input needs a gradient" if key[3] else "the input needs no gradient")
-            if last[5] != key[5]:
-                parts.append(f"input on {key[5]} instead of {last[5]}")
-        return ", ".join(parts) or "another input structure"
-
-
-class Program:
-    """One compiled call: the forward executable, and the backward one where the call is recorded."""
-
-    def __init__(
-        self, block: HybridBlock, neutral: NeutralGraph, leaves: Sequence[NDArray], training: bool, recording: bool
-    ):
-        self.neutral = neutral
-        self.block_name = block.name
-        self.training, self.recording = training, recording
-        self._parameters = neutral.parameters
-        self._context = leaves[0].context if leaves else CPU
-        self._arrays = [parameter._on(parameter._data, self._context) for parameter in neutral.parameters]
-        self._requests = [parameter.grad_req != "null" for parameter in neutral.parameters]
-        inputs: list[Any] = [*leaves, *self._arrays]
-        wrt: list[int] = []
-        if recording:
-            wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
-            wrt += [len(leaves) + index for index, wanted in enumerate(self._requests) if wanted]
-        shapes, dtypes = [array.shape for array in inputs], [array._data.dtype for array in inputs]
-        self.special = specialize(neutral.graph, shapes, dtypes, training, wrt, neutral.num_data)
-        flags = block._flags
-        engine = engines.get(flags.get("engine"))
-        self.engine, self.where = engine.name, engine.where()
-        options = {"static_alloc": bool(flags.get("static_alloc")), "static_shape": bool(flags.get("static_shape"))}
-        if flags.get("strict"):
-            options["strict"] = True
-        self.forward = engine.compile(self.special.forward, **options)
-        self.backward = engine.compile(self.special.backward, **options) if self.special.backward is not None else None
-        self.prologue = engine.compile(self.special.prologue, **options) if self.special.prologue is not None else None
-        self._steady = [self._arrays[index - len(leaves)] for index in self.special.prologue_sources]
-        self._hoisted: tuple[list[Any], list[np.ndarray]] | None = None
-        self._num_outputs = len(neutral.graph.outputs)
-        self._num_kept = len(self.special.forward.outputs)
-        self._draws = neutral.graph.draws
-        places = {value: index for index, value in enumerate(self.special.forward.inputs)}
-        self._effects = [
-            self.special.forward_sources[places[target]][1] for target, _ in self.special.forward.effects
-        ]
-        self._num_data = len(leaves)
-        self._plain = neutral.out_spec is LEAF or neutral.out_spec == LEAF
-        self._run = self.forward.run
-        self.guarded = bool(self._arrays)
-        simple = (
-            not (self._arrays or self._effects or self._draws or self.backward)
-            and self._plain
-            and self._num_outputs == 1
-        )
-        self.run_one = _simple_call(self._run, self._context) if simple else lambda leaf: self((leaf,))
-        # What the backward reads of outputs and inputs, so that later writes to them are noticed.
-        self.kept_inputs = tuple(index for kind, index in self.special.sources if kind == "input")
-        self.kept_outputs = tuple(index for kind, index in self.special.sources if kind == "output")
-
-    def still_valid(self) -> bool:
-        """Whether the parameters are the arrays this program was made for."""
-        for parameter, array in zip(self._parameters, self._arrays, strict=True):
-            if parameter._array is not array and not any(array is other for other in parameter._data or ()):
-                return False
-        if self.recording:
-            return all(
-                (p.grad_req != "null") == wanted for p, wanted in zip(self._parameters, self._requests, strict=True)
-            )
-        return True
-
-    def __call__(self, leaves: Sequence[NDArray]) -> Any:
-        raw = [leaf._data for leaf in leaves]
-        for array in self._arrays:
-            raw.append(array._data)
-        if self.prologue is not None:
-            held = self._held()
-            raw = [(raw if kind == "input" else held)[index] for kind, index in self.special.forward_sources]
-        rng = state.next_draws(self._draws) if self._draws else (0, 0)
-        results = self._run(raw, rng)
-        for index, new in zip(self._effects, results[self._num_kept :], strict=False):
-            # A state may be an input of the call as well as a parameter.
-            (leaves[index] if index < self._num_data else self._arrays[index - self._num_data])._assign(new)
-        wrap, context = NDArray._wrap, self._context
-        outputs = [wrap(result, context) for result in results[: self._num_outputs]]
-        if self.backward is not None:
-            inputs = [*leaves, *self._arrays]
-            saved = results[self._num_outputs : self._num_kept]
-            tape.note(CompiledEntry(self, inputs, outputs, saved, rng), inputs, outputs)
-        if self._plain:
-            return outputs[0]
-        return unflatten(self.neutral.out_spec, iter(outputs))
-
-    def _held(self) -> list[np.ndarray]:
-        """What the prologue computes from the parameters; anew after one that it reads was written to."""
-        assert self.prologue is not None
-        state = [(array._buffer, array._buffer.version) for array in self._steady]
-        if self._hoisted is None or self._hoisted[0] != state:
-            self._hoisted = state, self.prologue.run([array._data for array in self._steady], (0, 0))
-        return self._hoisted[1]
-
-    @property
-    def output_types(self) -> tuple[tuple[Any, Any], ...]:
-        """(shape, dtype) of each output."""
-        return tuple((value.shape, value.dtype) for value in self.special.forward.outputs[: self._num_outputs])
-
-    @property
-    def num_operators(self) -> int:
-        return len(self.neutral.graph.operators)
-
-    def headline(self, seconds: float) -> str:
-        """The one line that the first hybrid call says."""
-        count = self.num_operators
-        return f"{self.block_name}: 1 graph, {count} operator{'s' if count != 1 else ''}, {self.where}, {seconds:.1f} s"
-
-
-def _simple_call(run: Any, context: Context) -> Any:
-    """One array in, one out, nothing else to do: the shortest way through a program."""
-    wrap, nothing = NDArray._wrap, (0, 0)
-
-    def call(leaf: NDArray) -> NDArray:
-        return wrap(run((leaf._data,), nothing)[0], context)
-
-    return call
-
-
-class CompiledEntry(tape.Entry):
-    """The tape's entry for a whole compiled call."""
-
-    def __init__(
-        self,
-        program: Program,
-        inputs: Sequence[Any],
-        outputs: Sequence[NDArray],
-        saved: Sequence[Any],
-        rng: tuple[int, int],
-    ):
-        self.program, self.rng, self.saved = program, rng, saved
-        self.name = f"the hybridized block {program.block_name}"
-        self.inputs = {index: tape.Saved(inputs[index], f"input {index}", self.name) for index in program.kept_inputs}
-        self.outputs = {
-            index: tape.Saved(outputs[index], f"output {index}", self.name) for index in program.kept_outputs
-        }
-        self.shapes = [(output.shape, output._data.dtype) for output in outputs]
-        self.all_inputs = list(inputs)
-
-    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        """Run the compiled backward; an output without a gradient gets zeros."""
-        program = self.program
-        assert program.backward is not None
-        operands = []
-        for kind, index in program.special.sources:
-            if kind == "saved":
-                operands.append(self.saved[index])
-            elif kind == "head":
-                dout = douts[index]
-                operands.append(np.zeros(*self.shapes[index]) if dout is None else np.asarray(dout, order="C"))
-            else:
-                operands.append((self.inputs if kind == "input" else self.outputs)[index].value())
-        results = program.backward.run(operands, self.rng)
-        gradients: list[Any] = [None] * len(needed)
-        for index, gradient in zip(program.special.wrt, results, strict=False):
-            gradients[index] = gradient
-        return gradients
-
-    def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        """Differentiate the graph's eager replay, so that gradients of gradients work; the same draws give the same
-        masks.
-        """
-        from hybrid_lab.ndarray.interpret import interpret
-
-        program = self.program
-
-        def run(inputs: list[Any]) -> Sequence[NDArray]:
-            with tape.Mode(True, program.training):
-                return interpret(program.neutral.graph, inputs, self.rng, update=False)
-
-        return tape.replay(run, self.all_inputs, douts, needed)
-
-    def release(self) -> None:
-        self.saved, self.inputs, self.outputs, self.all_inputs = (), {}, {}, []
+    def _keep(self, key: Signature, program: Program, stale: bool, seconds: float, place: Location | None) -> None:
+        """Make a program the one for its key, say so, and let the one go that was not called for longest."""
+        kind, reason = reason_for(key, self.compilations, stale)
+        self.programs[key] = self._latest = program
+        self.programs.move_to_end(key)
+        if len(self.programs) > MAX_PROGRAMS:
+            self.programs.popitem(last=False)
+        self._block.__dict__["_last_outputs"] = program.output_types
+        self.history.note(self._block.name, Compilation(key, reason, seconds, program, place, kind))
+        if not self._reported:
+            self._reported = True
+            logger.info(program.headline(seconds))
+        else:
+            logger.debug(f"{self._block.name}: recompiled in {seconds:.2f} s: {self.compilations[-1]}")

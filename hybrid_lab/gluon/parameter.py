@@ -13,6 +13,7 @@ from hybrid_lab.diagnostics import DeferredInitializationError, HybridLabError, 
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray import zeros as nd_zeros
+from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.context import Context, cpu, current_context
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.symbol import tracing
@@ -103,6 +104,7 @@ class Parameter:
         if req == self._grad_req:
             return
         self._grad_req = req
+        changes.happened()
         if self._data is None:
             return
         if req == "null":
@@ -231,6 +233,7 @@ class Parameter:
     def _set_arrays(self, arrays: list[NDArray] | None) -> None:
         self._data = arrays
         self._array = arrays[0] if arrays else None
+        changes.happened()
 
     def _load_init(self, data: NDArray, ctx: Context | Sequence[Context] | None = None) -> None:
         """Take `data` (already of the right dtype) as the values, initializing the parameter if need be."""

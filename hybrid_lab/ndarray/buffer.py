@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,28 @@ copies = Copies()
 """The counters of this process."""
 
 
+class Changes:
+    """Whether anything happened that compiled calls rely on: a Parameter got other arrays or another grad_req, or the
+    memory of an array was handed to another library. Writes into arrays do not count.
+
+    count : another number after every such change
+    """
+
+    __slots__ = ("_numbers", "count")
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self.count = 0
+
+    def happened(self) -> None:
+        """Note a change that has been made."""
+        self.count = next(self._numbers)
+
+
+changes = Changes()
+"""Of this process: one number for a call to compare, instead of every parameter."""
+
+
 class Buffer:
     """Memory that one or more NDArrays view.
 
@@ -40,16 +63,18 @@ class Buffer:
     device : the same elements as a flat torch tensor on a GPU, or None
     host_stale, device_stale : that side is out of date; never both
     version : grows with every write, so that the tape notices writes to what it has recorded
+    exported : the host's memory was handed to another library that may write to it unnoticed
     context : the context that the array was asked for on
     """
 
-    __slots__ = ("context", "device", "device_stale", "host", "host_stale", "version")
+    __slots__ = ("context", "device", "device_stale", "exported", "host", "host_stale", "version")
 
     host: np.ndarray
     device: Any
     host_stale: bool
     device_stale: bool
     version: int
+    exported: bool
     context: Context
 
     def __init__(self, host: np.ndarray, context: Context = CPU):
@@ -58,6 +83,7 @@ class Buffer:
         self.host_stale = False
         self.device_stale = False
         self.version = 0
+        self.exported = False
         self.context = context
 
     @classmethod

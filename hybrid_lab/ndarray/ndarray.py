@@ -10,7 +10,7 @@ import numpy as np
 import hybrid_lab.ndarray.invoke as calls
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ndarray import indexing, methods, tape
-from hybrid_lab.ndarray.buffer import Buffer, copies
+from hybrid_lab.ndarray.buffer import Buffer, changes, copies
 from hybrid_lab.ndarray.context import CPU, Context, resolve
 from hybrid_lab.ndarray.overloads import Overloads
 from hybrid_lab.ops.attributes import DTYPES
@@ -49,6 +49,7 @@ class NDArray(Overloads):
         buffer.device = None
         buffer.host_stale = buffer.device_stale = False
         buffer.version = 0
+        buffer.exported = False
         array = _new(NDArray)
         array._buffer = buffer
         array._view = host
@@ -189,6 +190,8 @@ class NDArray(Overloads):
 
     def __dlpack__(self, **keywords: Any) -> Any:
         copies.reads += 1
+        self._buffer.exported = True
+        changes.happened()
         return self._data.__dlpack__(**keywords)
 
     def __dlpack_device__(self) -> tuple[int, int]:

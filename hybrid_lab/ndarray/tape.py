@@ -7,8 +7,11 @@ an `Entry`, which knows how to go backward, and links to what its inputs had in 
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from hybrid_lab.ndarray.ndarray import NDArray
 
 _order = itertools.count()
+_FEW = 4096
 
 
 class _State(threading.local):
@@ -129,6 +133,14 @@ def note(
     return node
 
 
+def written_since(user: str, role: str, shape: tuple[int, ...], dtype: Any) -> AutogradError:
+    """The error for a value that was written to after it was recorded."""
+    return AutogradError(
+        f"the gradient of {user} needs {role}, a {dtype.name} array of shape {shape}, as it was when it was recorded, "
+        "but it has been written to since. Write to a copy (x.copy()), or after backward()"
+    )
+
+
 class Saved:
     """A value that a gradient needs: kept by reference, and checked to be unchanged when it is read.
 
@@ -145,11 +157,7 @@ class Saved:
     def check(self) -> None:
         """Raise AutogradError if the array was written to since."""
         if self.buffer.version != self.version:
-            raise AutogradError(
-                f"the gradient of {self.user} needs {self.role}, a {self.view.dtype.name} array of shape "
-                f"{self.view.shape}, as it was when it was recorded, but it has been written to since. "
-                "Write to a copy (x.copy()), or after backward()"
-            )
+            raise written_since(self.user, self.role, self.view.shape, self.view.dtype)
 
     def value(self) -> np.ndarray:
         """The value on the host."""
@@ -166,24 +174,56 @@ class Saved:
         return NDArray._view_of(self.buffer, self.view, link or self.link)
 
 
-class _Sum:
-    """Gradients that arrive at one place: the first is borrowed, from the second on a sum of our own."""
+class _Gradients:
+    """Gradients on their way back: those that arrived at each place (a Leaf, or a Node with several outputs), added up.
 
-    __slots__ = ("owned", "value")
+    The first that arrives is borrowed; from the second on the sum is our own.
+    """
 
-    def __init__(self, value: Any):
-        self.value, self.owned = value, False
+    __slots__ = ("_owned", "_slots")
 
-    def add(self, value: Any) -> None:
-        if self.owned:
-            self.value += value
+    def __init__(self) -> None:
+        self._slots: dict[Any, list[Any]] = {}
+        self._owned: set[tuple[Any, int]] = set()
+
+    def arrive(self, held: Any, gradient: Any) -> None:
+        """Add a gradient of what `held` links to."""
+        if type(held) is Output:
+            place, index, size = held.node, held.index, held.node.outputs
         else:
-            self.value = self.value + value
-            self.owned = isinstance(self.value, np.ndarray)
+            place, index, size = held, 0, 1
+        slots = self._slots.get(place)
+        if slots is None:
+            slots = self._slots[place] = [None] * size
+        present = slots[index]
+        if present is None:
+            slots[index] = gradient
+        elif (place, index) in self._owned:
+            present += gradient
+        else:
+            slots[index] = present = present + gradient
+            if isinstance(present, np.ndarray):
+                self._owned.add((place, index))
+
+    def at(self, place: Any) -> list[Any] | None:
+        """One gradient (or None) per output of a node, or the one of a leaf; None where nothing arrived."""
+        return self._slots.get(place)
+
+    def drop(self, place: Any) -> None:
+        """Nobody asks for these any more."""
+        self._slots.pop(place, None)
+
+    def get(self, target: Link) -> Any:
+        """The gradient of one link, or None."""
+        slots = self._slots.get(target.node if type(target) is Output else target)
+        return None if slots is None else slots[target.index if type(target) is Output else 0]
 
 
-def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[list[Node], dict[Leaf, None]]:
+def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[Sequence[Node], dict[Leaf, None]]:
     """All nodes and leaves behind the links, but nothing behind `stop`; nodes in the order of recording."""
+    first = links[0]
+    if len(links) == 1 and type(first) is Output and not stop and Output not in map(type, first.node.links):
+        return (first.node,), dict.fromkeys([held for held in first.node.links if type(held) is Leaf])
     seen: set[Node] = set()
     leaves: dict[Leaf, None] = {}
     stack: list[Any] = list(links)
@@ -201,7 +241,10 @@ def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[list[Node], d
             seen.add(node)
             if node not in stop:
                 stack.extend(node.links)
-    return sorted(seen, key=lambda node: node.order), leaves
+    return sorted(seen, key=_ORDER), leaves
+
+
+_ORDER = attrgetter("order")
 
 
 def _head_links(heads: Sequence[NDArray]) -> list[Any]:
@@ -222,6 +265,16 @@ def _head_links(heads: Sequence[NDArray]) -> list[Any]:
     return links
 
 
+@lru_cache(maxsize=128)
+def _few_ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    return np.ones(shape, dtype)
+
+
+def _ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Ones; those of small heads, as losses are, copied from some that are kept."""
+    return _few_ones(shape, dtype).copy() if math.prod(shape) <= _FEW else np.ones(shape, dtype)
+
+
 def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, recorded: bool) -> list[Any]:
     from hybrid_lab.ndarray.ndarray import NDArray
 
@@ -234,7 +287,7 @@ def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, 
     given = []
     for head, gradient in zip(heads, head_grads, strict=True):
         if gradient is None:
-            ones = np.ones(head.shape, head.dtype)
+            ones = _ones(head._view.shape, head._view.dtype)
             given.append(NDArray._wrap(ones, head.ctx) if recorded else ones)
             continue
         if not isinstance(gradient, NDArray):
@@ -254,66 +307,64 @@ def run_backward(
     retain_graph: bool,
     create_graph: bool,
     stop: Sequence[Node] = (),
-) -> tuple[dict[Any, Any], dict[Leaf, None]]:
+) -> tuple[_Gradients, dict[Leaf, None]]:
     """Go backward from `heads`.
 
     targets : links whose gradients are wanted, or None for all leaves
     stop : nodes behind which nothing is wanted
-    Returns gradients (NumPy arrays, or NDArrays with create_graph) by target, and all leaves that were reached. Keys of
-    Outputs are (node, index).
+    Returns the gradients (NumPy arrays, or NDArrays with create_graph), and all leaves that were reached.
     """
     links = _head_links(heads)
     gradients = _head_gradients(heads, head_grads, create_graph)
     nodes, leaves = _collect(links, stop)
-    wanted = None if targets is None else {_key(target) for target in targets}
-    useful = set(nodes)
-    if wanted is not None:
-        useful = set()
-        for node in nodes:
-            if any(
-                held is not None and (_key(held) in wanted or (type(held) is Output and held.node in useful))
-                for held in node.links
-            ):
-                useful.add(node)
-
-    sums: dict[Any, _Sum] = {}
+    found = _Gradients()
     for held, gradient in zip(links, gradients, strict=True):
-        _arrive(sums, held, gradient)
+        found.arrive(held, gradient)
+    if targets is None:
+        for node in reversed(nodes):
+            douts = found.at(node)
+            if douts is not None:
+                _step_back(found, node, douts, tuple([held is not None for held in node.links]), create_graph)
+                found.drop(node)
+            if not retain_graph:
+                _use_up(node)
+        return found, leaves
+
+    wanted = {target for target in targets if type(target) is Leaf}
+    outputs = {(target.node, target.index) for target in targets if type(target) is Output}
+    asked = {node for node, _ in outputs}
+    useful: set[Node] = set()
+
+    def leads(held: Link) -> bool:
+        """Whether the gradient of this link is wanted, or needed for one that is."""
+        if type(held) is Output:
+            return held.node in useful or (held.node, held.index) in outputs
+        return held in wanted
+
+    for node in nodes:
+        if any(map(leads, node.links)):
+            useful.add(node)
     for node in reversed(nodes):
-        keys = [(node, index) for index in range(node.outputs)]
-        arrived = [sums.get(key) for key in keys]
-        if node in useful and any(arrived):
-            douts = [None if item is None else item.value for item in arrived]
-            needed = tuple(
-                held is not None
-                and (wanted is None or _key(held) in wanted or (type(held) is Output and held.node in useful))
-                for held in node.links
-            )
-            entry = node.entry
-            assert entry is not None
-            results = (entry.backward_recorded if create_graph else entry.backward)(douts, needed)
-            for held, want, result in zip(node.links, needed, results, strict=True):
-                if want and result is not None:
-                    _arrive(sums, held, result)
-        for key in keys:
-            if wanted is None or key not in wanted:
-                sums.pop(key, None)
+        douts = found.at(node)
+        if douts is not None and node in useful:
+            _step_back(found, node, douts, tuple([leads(held) for held in node.links]), create_graph)
+        if node not in asked:
+            found.drop(node)
         if not retain_graph:
             _use_up(node)
-    return {key: item.value for key, item in sums.items()}, leaves
+    return found, leaves
 
 
-def _key(held: Any) -> Any:
-    return (held.node, held.index) if type(held) is Output else held
-
-
-def _arrive(sums: dict[Any, _Sum], held: Any, gradient: Any) -> None:
-    key = _key(held)
-    found = sums.get(key)
-    if found is None:
-        sums[key] = _Sum(gradient)
-    else:
-        found.add(gradient)
+def _step_back(
+    found: _Gradients, node: Node, douts: list[Any], needed: tuple[bool, ...], create_graph: bool
+) -> None:
+    """The gradients of one node's inputs from those of its outputs."""
+    entry = node.entry
+    assert entry is not None
+    results = (entry.backward_recorded if create_graph else entry.backward)(douts, needed)
+    for held, want, result in zip(node.links, needed, results, strict=True):
+        if want and result is not None:
+            found.arrive(held, result)
 
 
 def _use_up(node: Node) -> None:
@@ -327,8 +378,12 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
     """Write (or add) the gradients of the heads into the `grad` of every leaf they depend on; zeros if none arrives."""
     if all(head._tape is None for head in heads):
         _head_links(heads)
-    with Mode(False, train_mode):
+    before = state.recording, state.training
+    state.recording, state.training = False, train_mode
+    try:
         found, leaves = run_backward(heads, head_grads, None, retain_graph, False)
+    finally:
+        state.recording, state.training = before
     for leaf in leaves:
         gradient = found.get(leaf)
         target = leaf.grad._data
@@ -336,7 +391,7 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
             if gradient is not None:
                 np.add(target, gradient, out=target)
         else:
-            np.copyto(target, 0 if gradient is None else gradient, casting="unsafe")
+            target[...] = 0 if gradient is None else gradient
         leaf.grad._buffer.written()
         leaf.fresh = True
 
@@ -364,7 +419,7 @@ def grad(
         found, leaves = run_backward(heads, head_grads, targets, retain_graph, create_graph)
     results = []
     for number, (variable, target) in enumerate(zip(variables, targets, strict=True)):
-        gradient = found.get(_key(target))
+        gradient = found.get(target)
         if gradient is None and target in leaves:
             gradient = np.zeros(variable.shape, variable.dtype)
             results.append(NDArray._wrap(gradient, variable.ctx))
@@ -426,7 +481,7 @@ def replay(
     heads, head_grads = zip(*pairs, strict=True)
     asked = [target for target in targets if target is not None]
     found, _ = run_backward(heads, head_grads, asked, True, True, stop)
-    return [None if target is None else found.get(_key(target)) for target in targets]
+    return [None if target is None else found.get(target) for target in targets]
 
 
 class Mode:

@@ -1,0 +1,370 @@
+"""Program: one compiled call of a HybridBlock - its executables, the parameters they read, and its entry on the tape."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Sequence
+from operator import is_not
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab import engines
+from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
+from hybrid_lab.graph.equal import equal
+from hybrid_lab.graph.specialize import Specialized, specialize
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.buffer import changes
+from hybrid_lab.ndarray.context import CPU
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import state as random_state
+
+if TYPE_CHECKING:
+    from hybrid_lab.engines.engine import Executable
+    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.neutral import NeutralGraph
+    from hybrid_lab.graph.graph import Graph
+
+MAX_PACKED = 4
+"""Programs of one Block whose engine may keep copies of the parameters; the one packed longest ago gives its up."""
+MAX_PATIENCE = 64
+"""Calls with unchanged parameters before they are packed: one at first, twice as many each time that was in vain."""
+
+_serial = itertools.count()
+_wrap = NDArray._wrap
+_NO_DRAWS = (0, 0)
+
+
+class Prologue:
+    """What a Block computes from its parameters alone, in prediction: held until one of them is written to.
+
+    arrays : the parameters it reads
+    """
+
+    def __init__(self, graph: Graph, arrays: list[NDArray], executable: Executable):
+        self.graph, self.arrays, self.executable = graph, arrays, executable
+        self.serial = next(_serial)
+        self._held: tuple[list[int], list[np.ndarray]] | None = None
+
+    def serves(self, graph: Graph, arrays: list[NDArray]) -> bool:
+        """Whether it gives the values of this graph for these arrays."""
+        same = len(arrays) == len(self.arrays) and not any(map(is_not, arrays, self.arrays))
+        return same and equal(graph, self.graph)
+
+    def values(self) -> list[np.ndarray]:
+        """The outputs for the parameters as they are now."""
+        versions = [array._buffer.version for array in self.arrays]
+        held = self._held
+        if held is None or held[0] != versions or any(array._buffer.exported for array in self.arrays):
+            results = self.executable.run([array._data for array in self.arrays], _NO_DRAWS)
+            held = self._held = versions, results
+        return held[1]
+
+
+class Shared:
+    """What the programs of one Block have in common: prologues, and the few that may keep copies of the parameters."""
+
+    def __init__(self) -> None:
+        self.serial = next(_serial)
+        self.lock = threading.RLock()
+        self.prologues: weakref.WeakSet[Prologue] = weakref.WeakSet()
+        self.packed: list[Program] = []
+
+    def prologue(self, graph: Graph, arrays: list[NDArray], engine: Any, options: dict[str, bool]) -> Prologue:
+        """The prologue of another program where it is the same one, compiled otherwise."""
+        with self.lock:
+            for known in self.prologues:
+                if known.serves(graph, arrays):
+                    return known
+            made = Prologue(graph, arrays, engine.compile(graph, **options))
+            self.prologues.add(made)
+            return made
+
+
+class Program:
+    """One compiled call: the forward executable, and the backward one where the call is recorded.
+
+    shape, dtype, context, tracked : of a single input array, by which the next call finds its program at once
+    checked : `buffer.changes.count` when `still_valid` last looked
+    """
+
+    def __init__(
+        self,
+        block: HybridBlock,
+        neutral: NeutralGraph,
+        leaves: Sequence[NDArray],
+        training: bool,
+        recording: bool,
+        shared: Shared | None = None,
+    ):
+        self.neutral = neutral
+        self.block_name = block.name
+        self.entry_name = f"the hybridized block {block.name}"
+        self.training, self.recording = training, recording
+        self.context = leaves[0].context if leaves else CPU
+        self.tracked = recording and bool(leaves) and tape.link(leaves[0]) is not None
+        one = leaves[0]._view if neutral.in_spec == ONE_TENSOR else None
+        self.shape, self.dtype = (None, None) if one is None else (one.shape, one.dtype)
+        self.checked = changes.count
+        self._shared = Shared() if shared is None else shared
+        self._parameters = neutral.parameters
+        self._arrays = [parameter._on(parameter._data, self.context) for parameter in neutral.parameters]
+        self._requests = [parameter.grad_req != "null" for parameter in neutral.parameters]
+        self._compile(block._flags, self._specialize(leaves))
+        self._bind(len(leaves))
+
+    def _specialize(self, leaves: Sequence[NDArray]) -> Specialized:
+        inputs: list[Any] = [*leaves, *self._arrays]
+        wrt: list[int] = []
+        if self.recording:
+            wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
+            wrt += [len(leaves) + index for index, wanted in enumerate(self._requests) if wanted]
+        shapes, dtypes = [array.shape for array in inputs], [array._view.dtype for array in inputs]
+        return specialize(self.neutral.graph, shapes, dtypes, self.training, wrt, len(leaves))
+
+    def _compile(self, flags: dict[str, Any], special: Specialized) -> None:
+        engine = engines.get(flags.get("engine"))
+        options = {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
+        if flags.get("strict"):
+            options["strict"] = True
+        self.special = special
+        self.engine, self.where = engine.name, engine.where()
+        self.forward = engine.compile(special.forward, **options)
+        self.backward = None if special.backward is None else engine.compile(special.backward, **options)
+        self.prologue: Prologue | None = None
+        if special.prologue is not None:
+            first = len(special.inputs) - len(self._arrays)
+            arrays = [self._arrays[index - first] for index in special.prologue_sources]
+            self.prologue = self._shared.prologue(special.prologue, arrays, engine, options)
+
+    def _bind(self, num_data: int) -> None:
+        """Look up once what every call needs."""
+        special, graph = self.special, self.neutral.graph
+        self._num_data, self._num_outputs = num_data, len(graph.outputs)
+        self._num_kept, self._draws = len(special.forward.outputs), graph.draws
+        self._plain = self.neutral.out_spec == LEAF
+        self._run = self.forward.run
+        places = {value: index for index, value in enumerate(special.forward.inputs)}
+        self._effects = [special.forward_sources[places[target]][1] for target, _ in special.forward.effects]
+
+        sources = special.forward_sources
+        assert sources[:num_data] == tuple(("input", index) for index in range(num_data))
+        self._steady = [(kind, index - num_data if kind == "input" else index) for kind, index in sources[num_data:]]
+        self._buffers = [array._buffer for array in self._arrays]
+        # Versions of the parameters (None: to be read anew in any case), and what the forward reads of them.
+        self._held: tuple[list[int] | None, list[np.ndarray]] = (None, [])
+        self._packs = not self.training and self.backward is None and not self._effects
+        self._packed, self._quiet, self._patience = False, 0, 1
+
+        kept = [index for kind, index in special.sources if kind == "input"]
+        self.kept_leaves = [index for index in kept if index < num_data]
+        self.kept_arrays = [self._arrays[index - num_data] for index in kept if index >= num_data]
+        self.kept_outputs = [index for kind, index in special.sources if kind == "output"]
+        self.kept_saved = [index for kind, index in special.sources if kind == "saved"]
+        self.heads = [index for kind, index in special.sources if kind == "head"]
+        self.run_one = self._shortest()
+
+    def _shortest(self) -> Any:
+        """The call with a single array."""
+        run, context = self._run, self.context
+        more = self._arrays or self._effects or self._draws or self.backward or not self._plain
+        if more or self._num_outputs != 1:
+            return lambda leaf: self((leaf,))
+
+        def call(leaf: NDArray) -> NDArray:
+            if leaf._buffer.host_stale:
+                leaf._buffer.pull()
+            return _wrap(run((leaf._view,), _NO_DRAWS)[0], context)
+
+        return call
+
+    # -- calls -----------------------------------------------------------------------------------------------
+
+    def still_valid(self) -> bool:
+        """Whether the parameters are the arrays this program was made for."""
+        now = changes.count
+        if self.checked == now:
+            return True
+        for parameter, array in zip(self._parameters, self._arrays, strict=True):
+            if parameter._array is not array and not any(array is other for other in parameter._data or ()):
+                return False
+        if self.recording and [parameter.grad_req != "null" for parameter in self._parameters] != self._requests:
+            return False
+        if any(buffer.exported for buffer in self._buffers):
+            self._held = (None, [])
+        self.checked = now
+        return True
+
+    def __call__(self, leaves: Sequence[NDArray]) -> Any:
+        raw = []
+        for leaf in leaves:
+            if leaf._buffer.host_stale:
+                leaf._buffer.pull()
+            raw.append(leaf._view)
+        if self._buffers:
+            versions = [buffer.version for buffer in self._buffers]
+            held = self._held
+            if held[0] != versions:
+                held = self._refresh(versions)
+            elif self._packs and not self._packed:
+                self._pack(versions, [*raw, *held[1]])
+            raw += held[1]
+        rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
+        results = self._run(raw, rng)
+        for index, new in zip(self._effects, results[self._num_kept :], strict=False):
+            # A state may be an input of the call as well as a parameter.
+            (leaves[index] if index < self._num_data else self._arrays[index - self._num_data])._assign(new)
+        context = self.context
+        if self._num_outputs == 1:
+            outputs = [_wrap(results[0], context)]
+        else:
+            outputs = [_wrap(result, context) for result in results[: self._num_outputs]]
+        if self.backward is not None:
+            tape.note(
+                CompiledEntry(self, leaves, outputs, results[self._num_outputs : self._num_kept], rng),
+                [*leaves, *self._arrays],
+                outputs,
+            )
+        if self._plain:
+            return outputs[0]
+        return unflatten(self.neutral.out_spec, iter(outputs))
+
+    # -- what the forward reads of the parameters --------------------------------------------------------------
+
+    def _refresh(self, versions: list[int]) -> tuple[list[int] | None, list[np.ndarray]]:
+        """Parameters were written to since the last call: compute anew what depends on them."""
+        self._quiet = 0
+        if self._packed:
+            self._unpack()
+        hoisted = self.prologue.values() if self.prologue is not None else []
+        for buffer in self._buffers:
+            if buffer.host_stale:
+                buffer.pull()
+        raw = [self._arrays[index]._view if kind == "input" else hoisted[index] for kind, index in self._steady]
+        # Memory that others may write to without our knowing counts as written to before every call.
+        known = None if any(buffer.exported for buffer in self._buffers) else versions
+        self._held = held = known, raw
+        return held
+
+    def _pack(self, versions: list[int], inputs: list[np.ndarray]) -> None:
+        """Another call with the same parameters: the engine may prepare them for many more."""
+        self._quiet += 1
+        if self._quiet < self._patience:
+            return
+        shared, serial = self._shared, self.prologue.serial if self.prologue is not None else None
+        with shared.lock:
+            if self._held[0] != versions or self._packed:
+                return
+            while len(shared.packed) >= MAX_PACKED:
+                shared.packed[0]._unpack()
+            self.forward.pack(inputs, (shared.serial, serial, self.special.forward_sources, tuple(versions)))
+            shared.packed.append(self)
+            self._packed = True
+
+    def _unpack(self) -> None:
+        with self._shared.lock:
+            if self._packed:
+                self._packed, self._quiet = False, 0
+                self._patience = min(2 * self._patience, MAX_PATIENCE)
+                self._shared.packed.remove(self)
+                self.forward.unpack()
+
+    # -- for people ----------------------------------------------------------------------------------------------
+
+    @property
+    def output_types(self) -> tuple[tuple[Any, Any], ...]:
+        """(shape, dtype) of each output."""
+        return tuple((value.shape, value.dtype) for value in self.special.forward.outputs[: self._num_outputs])
+
+    @property
+    def num_operators(self) -> int:
+        return len(self.neutral.graph.operators)
+
+    def headline(self, seconds: float) -> str:
+        """The one line that the first hybrid call says."""
+        count = self.num_operators
+        return f"{self.block_name}: 1 graph, {count} operator{'s' if count != 1 else ''}, {self.where}, {seconds:.1f} s"
+
+
+class CompiledEntry(tape.Entry):
+    """The tape's entry for a whole compiled call.
+
+    saved : what the forward kept for the backward; outputs : (buffer, view) of the outputs that the backward reads
+    versions : of the inputs, parameters and outputs that it reads, when they were recorded
+    """
+
+    __slots__ = ("leaves", "name", "outputs", "program", "rng", "saved", "versions")
+
+    def __init__(
+        self,
+        program: Program,
+        leaves: Sequence[NDArray],
+        outputs: Sequence[NDArray],
+        saved: list[np.ndarray],
+        rng: tuple[int, int],
+    ):
+        self.program, self.leaves, self.saved, self.rng = program, leaves, saved, rng
+        self.name = program.entry_name
+        # Not the outputs themselves: they hold this entry, and what nobody holds any more is to go at once.
+        self.outputs = [(outputs[index]._buffer, outputs[index]._view) for index in program.kept_outputs]
+        self.versions = self._versions()
+
+    def _versions(self) -> list[int]:
+        program, leaves = self.program, self.leaves
+        found = [leaves[index]._buffer.version for index in program.kept_leaves]
+        found += [array._buffer.version for array in program.kept_arrays]
+        found += [buffer.version for buffer, _ in self.outputs]
+        return found
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        """Run the compiled backward; an output without a gradient gets zeros."""
+        program = self.program
+        assert program.backward is not None
+        if self._versions() != self.versions:
+            self._refuse()
+        # In the order of `split`: inputs (data, then parameters), outputs, saved values, output gradients.
+        operands = [self.leaves[index]._view for index in program.kept_leaves]
+        operands += [array._view for array in program.kept_arrays]
+        operands += [view for _, view in self.outputs]
+        operands += [self.saved[index] for index in program.kept_saved]
+        for index in program.heads:
+            dout = douts[index]
+            if dout is None:
+                dout = np.zeros(*program.output_types[index])
+            operands.append(np.asarray(dout, order="C"))
+        gradients: list[Any] = [None] * len(needed)
+        for index, gradient in zip(program.special.wrt, program.backward.run(operands, self.rng), strict=False):
+            gradients[index] = gradient
+        return gradients
+
+    def _refuse(self) -> None:
+        """Raise AutogradError for the first value that was written to."""
+        for version, found, (kind, index) in zip(
+            self._versions(), self.versions, self.program.special.sources, strict=False
+        ):
+            if version != found:
+                shape, dtype = self._type(kind, index)
+                raise tape.written_since(self.name, f"{kind} {index}", shape, dtype)
+
+    def _type(self, kind: str, index: int) -> tuple[Any, Any]:
+        value = (self.program.special.inputs if kind == "input" else self.program.special.forward.outputs)[index]
+        return value.shape, value.dtype
+
+    def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        """Differentiate the graph's eager replay, so that gradients of gradients work; the same draws give the same
+        masks.
+        """
+        from hybrid_lab.ndarray.interpret import interpret
+
+        program = self.program
+
+        def run(inputs: list[Any]) -> Sequence[NDArray]:
+            with tape.Mode(True, program.training):
+                return interpret(program.neutral.graph, inputs, self.rng, update=False)
+
+        return tape.replay(run, [*self.leaves, *program._arrays], douts, needed)
+
+    def release(self) -> None:
+        self.leaves, self.saved, self.outputs = (), [], []

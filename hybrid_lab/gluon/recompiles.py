@@ -1,0 +1,142 @@
+"""Recompiles: why each program of a Block was compiled, which call asked for it, and the warning when there are many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.gluon.structure import Spec, describe
+from hybrid_lab.log import logger
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.program import Program
+
+MANY = 8
+"""Recompiles of one Block after which a warning says why, and what helps; it comes again each time they have doubled."""
+KEPT = 64
+"""Compilations of a Block that are remembered in full; each holds its program."""
+
+
+class Signature(NamedTuple):
+    """What a program was compiled for.
+
+    types : (shape, dtype) of each input array; tracked : of each, whether its gradient is wanted
+    """
+
+    spec: Spec
+    types: tuple[tuple[Any, Any], ...]
+    training: bool
+    recording: bool
+    tracked: tuple[bool, ...]
+    context: Any
+
+    def changes(self, other: Signature) -> list[tuple[str, str]]:
+        """(kind, words) for everything that is different from `other`."""
+        if self.spec != other.spec:
+            return [("structure", f"the arguments {describe(self.spec)} instead of {describe(other.spec)}")]
+        found = []
+        for number, ((shape, dtype), (shape_before, dtype_before)) in enumerate(
+            zip(self.types, other.types, strict=True)
+        ):
+            which = "input" if len(self.types) == 1 else f"input {number}"
+            if shape != shape_before:
+                found.append(("shape", f"{which} shape {shape} instead of {shape_before}"))
+            if dtype != dtype_before:
+                found.append(("dtype", f"{which} dtype {dtype.name} instead of {dtype_before.name}"))
+        if self.training != other.training:
+            found.append(("mode", "training mode" if self.training else "prediction mode"))
+        if self.recording != other.recording:
+            found.append(("recording", "recording for the backward" if self.recording else "no recording"))
+        elif self.tracked != other.tracked:
+            found.append(("gradient", self._gradients(other)))
+        if self.context != other.context:
+            found.append(("context", f"input on {self.context} instead of {other.context}"))
+        return found
+
+    def _gradients(self, other: Signature) -> str:
+        if len(self.tracked) == 1:
+            return "the input needs a gradient" if self.tracked[0] else "the input needs no gradient"
+        number = next(index for index, wanted in enumerate(self.tracked) if wanted != other.tracked[index])
+        return f"input {number} needs {'a' if self.tracked[number] else 'no'} gradient"
+
+
+@dataclass
+class Compilation:
+    """What one compile did, for explain and the lab.
+
+    key : the Signature; kind : "first", "shape", "dtype", "mode", "recording", "gradient", "context", "structure",
+    "parameter" or "evicted"; reason : the same in words; seconds : wall time; place : the user's line that called
+    """
+
+    key: Any
+    reason: str
+    seconds: float
+    program: Program
+    place: Location | None = None
+    kind: str = "first"
+
+    def __str__(self) -> str:
+        return self.reason + (f", called at {self.place.describe()}" if self.place is not None else "")
+
+
+def reason_for(key: Signature, before: Sequence[Compilation], stale: bool) -> tuple[str, str]:
+    """(kind, words) of why a compile is needed: the difference to the nearest signature compiled before.
+
+    stale : there was a program for this very signature, but not for the parameters as they are now
+    """
+    if stale:
+        return "parameter", "a parameter changed its shape, dtype or grad_req"
+    if not before:
+        return "first", "first call"
+    nearest: list[tuple[str, str]] | None = None
+    for item in reversed(before):
+        found = key.changes(item.key)
+        if not found:
+            return "evicted", "its program had made room for those of other inputs"
+        if nearest is None or len(found) < len(nearest):
+            nearest = found
+    assert nearest is not None
+    return nearest[0][0], ", ".join(words for _, words in nearest)
+
+
+_REMEDIES = {
+    "shape": "A program is made for each shape: keep to a few, by padding or cutting (bucketing), or by a DataLoader "
+    "with last_batch='discard'",
+    "dtype": "Cast the inputs to one dtype before the call",
+    "structure": "Pass arguments of one structure; numbers among them are part of it: pass what changes as an array",
+    "parameter": "Set grad_req, cast() or reset_ctx() once, before the training loop",
+    "evicted": "There are more signatures than programs are kept: keep to fewer shapes",
+}
+
+
+class History:
+    """The compilations of one Block: all counted, the first and the latest kept."""
+
+    def __init__(self) -> None:
+        self.kept: list[Compilation] = []
+        self.kinds: Counter[str] = Counter()
+        self._warn_at = MANY
+
+    @property
+    def recompiles(self) -> int:
+        """How often the Block was compiled again."""
+        return self.kinds.total() - self.kinds["first"]
+
+    def note(self, name: str, item: Compilation) -> None:
+        """Count a compile of the Block `name`, and warn where there have been many. Modes and recording are not
+        blamed: they are few.
+        """
+        self.kept.append(item)
+        if len(self.kept) > KEPT:
+            del self.kept[1]  # the first and the latest tell most
+        self.kinds[item.kind] += 1
+        avoidable = sum(self.kinds[kind] for kind in _REMEDIES)
+        if avoidable >= self._warn_at:
+            self._warn_at *= 2
+            kind = max(_REMEDIES, key=lambda kind: self.kinds[kind])
+            logger.warning(
+                f"{name} was compiled again {avoidable} times, now because of {item}. {_REMEDIES[kind]}"
+            )
