@@ -74,7 +74,7 @@ class Builder(Namespace):
 
     @contextmanager
     def origin(self, node: Node | None) -> Iterator[None]:
-        """Nodes made inside carry the scope and source line of `node`."""
+        """Nodes made inside carry the scope, source line and composite of `node`."""
         before, self._origin = self._origin, node
         try:
             yield
@@ -99,12 +99,14 @@ class Builder(Namespace):
 
 
 def make_node(op: Operator, inputs: Sequence[Any], origin: Node | None = None, draw: int | None = None) -> Node:
-    """A node with the scope and location of `origin`, inferred where its inputs are."""
+    """A node with the scope, location and composite of `origin`, inferred where its inputs are."""
     shapes = dtypes = None
     if all(item.shape is not None and item.dtype is not None for item in inputs if isinstance(item, Value)):
         shapes, dtypes = infer_outputs(op, inputs)
-    scope, location = (origin.scope, origin.location) if origin is not None else ("", None)
-    return Node(op, inputs, scope=scope, location=location, draw=draw, shapes=shapes, dtypes=dtypes)
+    if origin is None:
+        return Node(op, inputs, draw=draw, shapes=shapes, dtypes=dtypes)
+    place = {"scope": origin.scope, "location": origin.location, "composite": origin.composite}
+    return Node(op, inputs, draw=draw, shapes=shapes, dtypes=dtypes, **place)
 
 
 def infer_outputs(op: Operator, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hybrid_lab.graph.builder import Builder, Expr
+from hybrid_lab.graph.decompose import composite_names
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.ops.contract import check_gradient_type
@@ -19,6 +20,7 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
     """
     builder = Builder()
     needed = depends_on(graph, wrt)
+    composites = composite_names(graph)
     gradients: dict[Value, Expr] = {}
 
     heads = []
@@ -34,7 +36,9 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
         douts = [gradients.get(value) for value in visible]
         if all(dout is None for dout in douts):
             continue
-        with builder.origin(node):
+        # The gradient of a composite is one too: what it is made of belongs together.
+        origin = node.replace(composite=f"{composites[node]}_backward") if node in composites else node
+        with builder.origin(origin):
             inputs, outputs = (list(map(builder.expr, items)) for items in (node.inputs, node.outputs))
             wanted = [isinstance(item, Value) and item in needed for item in node.inputs]
             found = run_gradient(node.op, builder, inputs, outputs, douts, wanted)

@@ -17,6 +17,7 @@ PASSES = (
     "fold_norm",
     "hoist",
     "split",
+    "decompose",
     "partition",
     "fuse",
     "plan",

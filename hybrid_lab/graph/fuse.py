@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
@@ -53,18 +54,31 @@ def fuse_pointwise(graph: Graph, refusal: Callable[[Node], str | None]) -> Fusio
 
 
 def _within_limits(nodes: list[Node], users: dict[Value, list[Node]], roots: set[Value]) -> list[list[Node]]:
-    """Consecutive parts of the program order, which stay convex, none beyond the limits."""
+    """Consecutive parts of the program order, which stay convex, none beyond the limits.
+
+    The parts of a composite operator stay together where one kernel can hold them.
+    """
     together = set(nodes)
+
+    def fits(part: list[Node]) -> bool:
+        if len(part) > MAX_NODES:
+            return False
+        inside = set(part)
+        given = {value for node in part for value in node.values_in if value.node not in inside}
+        leaving = [
+            node
+            for node in part
+            if node.outputs[0] in roots or any(reader not in together for reader in users.get(node.outputs[0], ()))
+        ]
+        return len(given) + len(leaving) <= MAX_POINTERS
+
     parts: list[list[Node]] = [[]]
-    pointers: set[Value] = set()
-    for node in nodes:
-        result = node.outputs[0]
-        leaves = result in roots or any(reader not in together for reader in users.get(result, ()))
-        own = {result} if leaves else set()
-        wanted = pointers | own | {value for value in node.values_in if value.node not in parts[-1]}
-        if parts[-1] and (len(parts[-1]) >= MAX_NODES or len(wanted) > MAX_POINTERS):
+    for _, members in groupby(nodes, key=lambda node: node.composite or node):
+        unit = list(members)
+        if parts[-1] and not fits(parts[-1] + unit):
             parts.append([])
-            wanted = own | set(node.values_in)
-        parts[-1].append(node)
-        pointers = wanted
+        for node in unit:
+            if parts[-1] and not fits([*parts[-1], node]):
+                parts.append([])
+            parts[-1].append(node)
     return parts

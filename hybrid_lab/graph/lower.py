@@ -1,14 +1,13 @@
-"""Lower operators into primitives where an engine wants the parts apart."""
+"""Lower one operator into the primitives that its record names; random ones keep their draw."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph.builder import Builder, Expr
-from hybrid_lab.graph.graph import Graph, reachable
-from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.operator import Operator
 
 
@@ -19,11 +18,14 @@ def lower_random(graph: Graph) -> Graph:
     """
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
-        if not (node.op.random and node.inputs and type(node.op).lower is not Operator.lower):
-            return None
-        return lower(node, inputs)
+        return lower(node, inputs) if node.op.random and is_composite(node.op) and node.inputs else None
 
     return graph.map(rewrite)
+
+
+def is_composite(op: Operator) -> bool:
+    """Whether the record says how to write the operator in others; else it is a primitive."""
+    return type(op).lower is not Operator.lower
 
 
 def lower(node: Node, inputs: Sequence[Any]) -> tuple[Value, ...]:
@@ -44,22 +46,3 @@ class _DrawingBuilder(Builder):
 
     def append(self, op: Operator, inputs: Sequence[Any], draw: int | None = None) -> tuple[Value, ...]:
         return super().append(op, inputs, self._draw if op.random else draw)
-
-
-def lower_where(graph: Graph, wanted: Callable[[Node], bool]) -> Graph:
-    """Lower composite operators whose parts are all `wanted`; the others stay whole."""
-
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
-        if type(node.op).lower is Operator.lower or wanted(node) or not node.inputs:
-            return None
-        try:
-            values = lower(node, inputs)
-        except Unmappable:
-            return None
-        given = {item for item in inputs if isinstance(item, Value)}
-        made = reachable([value for value in values if isinstance(value, Value)], given)
-        if not all(isinstance(item.op, Constant) or wanted(item) for item in made):
-            return None
-        return values if len(values) == len(node.outputs) else None
-
-    return graph.map(rewrite)

@@ -56,6 +56,7 @@ class Node:
     scope : path of the Block that called it, "net0.fc1"
     location : where in the user's source it stands
     draw : its draw number within the graph, for random operators
+    composite : the operator instance that it is a part of, "softmax3", after `decompose` took that one apart; ""
     attrs : user attributes of a variable or node, as MXNet's `__lr_mult__`
     shapes, dtypes : one per output, None before inference
     """
@@ -63,6 +64,7 @@ class Node:
     __slots__ = (
         "__weakref__",
         "attrs",
+        "composite",
         "draw",
         "dtypes",
         "inputs",
@@ -91,6 +93,7 @@ class Node:
         attrs: Mapping[str, str] | None = None,
         shapes: tuple[Any, ...] | None = None,
         dtypes: tuple[Any, ...] | None = None,
+        composite: str = "",
     ):
         put = object.__setattr__
         put(self, "op", op)
@@ -102,6 +105,7 @@ class Node:
         put(self, "attrs", attrs)
         put(self, "shapes", shapes)
         put(self, "dtypes", dtypes)
+        put(self, "composite", composite)
         put(self, "serial", next(_serial))
         put(self, "outputs", tuple(Value(self, index) for index in range(op.num_outputs)))
 
@@ -112,6 +116,7 @@ class Node:
     attrs: Mapping[str, str] | None
     shapes: tuple[Any, ...] | None
     dtypes: tuple[Any, ...] | None
+    composite: str
     serial: int
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -129,6 +134,7 @@ class Node:
             "attrs": self.attrs,
             "shapes": self.shapes,
             "dtypes": self.dtypes,
+            "composite": self.composite,
         }
         fields.update(changes)
         op, inputs = fields.pop("op"), fields.pop("inputs")

@@ -76,6 +76,7 @@ def format_statement(node: Node, name: Names) -> str:
 
 
 def format_origin(node: Node) -> str:
-    """The block path and source line, as far as known."""
+    """The block path, the source line and the composite that the node is a part of, as far as known."""
     where = str(node.location) if node.location is not None else ""
-    return "   ".join(part for part in (node.scope, where) if part)
+    part_of = f"in {node.composite}" if node.composite else ""
+    return "   ".join(part for part in (node.scope, where, part_of) if part)

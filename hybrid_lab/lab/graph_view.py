@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.engines.engine import Executable
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import Program
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -17,6 +18,7 @@ from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.structure import LEAF
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.node import Node
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.lab.picture import Picture
 
@@ -41,8 +43,12 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
     compiled = cache.compilations[-1].program if cache.compilations else None
     if form == "compiled" and compiled is not None:
         graph, neutral = compiled.special.forward, compiled.neutral
-        picture = Picture(graph, neutral.num_data, None, path, root_scope(net, path, graph), compiled.engine)
-        summary = f"{len(graph.operators)} operators, {compiled.where}"
+        groups = groups_of(compiled.forward)
+        scope = root_scope(net, path, graph)
+        picture = Picture(graph, neutral.num_data, None, path, scope, compiled.engine, groups)
+        fused = len(set(groups.values()))
+        several = f"{fused} fused group{'s' if fused != 1 else ''}, " if fused else ""
+        summary = f"{len(graph.operators)} operators, {several}{compiled.where}"
     else:
         form, neutral = "neutral", graphs[0]
         graph = with_shapes(neutral.graph, compiled)
@@ -57,6 +63,19 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
         "summary": summary,
         "variants": len(graphs),
     }
+
+
+def groups_of(executable: Executable) -> dict[Node, str]:
+    """The nodes that run together in one unit of the executable, a session or a kernel, each with the unit's name."""
+    found: dict[Node, str] = {}
+    numbers: dict[str, int] = {}
+    for node in executable.graph.operators:
+        region = getattr(node.op, "region", None)
+        if region is None:
+            continue
+        number = numbers[node.op.name] = numbers.get(node.op.name, -1) + 1
+        found |= dict.fromkeys(region.nodes, getattr(node.op, "label", f"{node.op.name} {number}"))
+    return found
 
 
 def with_shapes(graph: Graph, compiled: Program | None) -> Graph:

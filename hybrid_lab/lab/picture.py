@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from hybrid_lab.gluon.block import Block
@@ -24,10 +25,21 @@ class Picture:
     num_data : how many of the graph's inputs are data, the others are parameters
     block : whose children are folded, or None to show every operator
     path : of the Block in the model; root : its scope in the graph
+    groups : the name of the unit, a session or a kernel, that a node runs in
     """
 
-    def __init__(self, graph: Graph, num_data: int, block: Block | None, path: str, root: str, engine: str):
+    def __init__(
+        self,
+        graph: Graph,
+        num_data: int,
+        block: Block | None,
+        path: str,
+        root: str,
+        engine: str,
+        groups: Mapping[Node, str] | None = None,
+    ):
         self.graph, self.block, self.path, self.root, self.engine = graph, block, path, root, engine
+        self._groups = groups or {}
         self.nodes: list[dict[str, Any]] = []
         self._parameters = set(graph.inputs[num_data:])
         self._calls = self._nested_calls()
@@ -136,6 +148,7 @@ class Picture:
             scope=self._in_model(self._inside(node)),
             location=location_data(node.location),
             engine=self.engine if is_operator else "",
+            group=self._groups.get(node, node.composite),
         )
 
     def _put(self, kind: str, label: str, outputs: list[Any], identity: str = "", **more: Any) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from hybrid_lab import nd
 from hybrid_lab.gluon import HybridBlock, nn
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.bind_mode import bind_mode
+from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.infer import infer
-from hybrid_lab.graph.lower import lower_random, lower_where
+from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.split import split
-from hybrid_lab.ops import Operator
 
 
 class Inner(HybridBlock):
@@ -65,12 +65,12 @@ def passes() -> dict[str, Graph]:
     made["simplify"] = simplify(made["differentiate"])
     parts = split(made["simplify"], len(inputs), len(neutral.graph.outputs))
     made["forward"], made["backward"] = parts.forward, parts.backward
-    made["lower"] = lower_where(lower_random(parts.forward), lambda node: type(node.op).lower is Operator.lower)
+    made["decompose"] = decompose(lower_random(parts.forward))
     return made
 
 
 @pytest.mark.parametrize(
-    "name", ["neutral", "infer", "bind_mode", "differentiate", "simplify", "forward", "backward", "lower"]
+    "name", ["neutral", "infer", "bind_mode", "differentiate", "simplify", "forward", "backward", "decompose"]
 )
 def test_every_node_has_a_block_and_a_line(passes: dict[str, Graph], name: str):
     for node in passes[name].operators:

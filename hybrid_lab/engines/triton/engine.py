@@ -11,10 +11,11 @@ from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.report import RegionReport, Report
 from hybrid_lab.engines.triton import availability
 from hybrid_lab.engines.triton.source import KernelSource, refusal, write_kernel
+from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.fuse import Fusion, fuse_pointwise
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.lower import lower_random, lower_where
+from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.partition import Region, contract
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.simplify import simplify
@@ -33,7 +34,8 @@ class KernelOperator(Operator):
         constants = {value: value.node.op.array for value in source.inputs if value not in group.inputs}  # type: ignore[attr-defined]
         order = [group.inputs.index(value) if value in group.inputs else constants[value] for value in source.inputs]
         for key, value in (
-            ("group", group),
+            ("region", group),
+            ("label", source.name),
             ("kernel", Kernel(source)),
             ("order", order),
             ("num_outputs", len(group.outputs)),
@@ -42,7 +44,8 @@ class KernelOperator(Operator):
         ):
             object.__setattr__(self, key, value)
 
-    group: Region
+    region: Region
+    label: str
     kernel: Any
     order: list[Any]
 
@@ -52,7 +55,7 @@ class KernelOperator(Operator):
         return out
 
     def __repr__(self) -> str:
-        return f"triton({', '.join(node.op.name for node in self.group.nodes)})"
+        return f"triton({', '.join(node.op.name for node in self.region.nodes)})"
 
 
 class TritonEngine(Engine):
@@ -105,7 +108,7 @@ class TritonEngine(Engine):
 
 def kernels_of(graph: Graph) -> tuple[Graph, Fusion, list[KernelSource]]:
     """The lowered graph, its pointwise groups, and the source of each group's kernel."""
-    graph = simplify(lower_where(lower_random(graph), lambda node: refusal(node) is None))
+    graph = dump("decompose", simplify(decompose(lower_random(graph), lambda node: refusal(node) is None)))
     fusion = fuse_pointwise(graph, refusal)
     return graph, fusion, [write_kernel(group) for group in fusion.groups]
 

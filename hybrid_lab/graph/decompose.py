@@ -1,0 +1,100 @@
+"""Decompose: composite operators (softmax, norms, losses, updates) become primitives that remember what they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.graph.graph import Graph, reachable
+from hybrid_lab.graph.lower import is_composite, lower
+from hybrid_lab.graph.node import Constant, Node, Value
+
+Supported = Callable[[Node], bool]
+
+#: What composites are written in: an engine that runs these runs them all. Operators beside these that are no composites
+#: either (pooling, ordering, sequences ...) are kernels of their own and appear in no lowering.
+PRIMITIVES: dict[str, tuple[str, ...]] = {
+    "arithmetic": (
+        "broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_power", "broadcast_maximum",
+        "broadcast_minimum", "negative", "abs", "sign", "square", "sqrt", "rsqrt", "reciprocal",
+    ),
+    "functions": ("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "softsign", "_softrelu", "erf"),
+    "choice": (
+        "relu", "clip", "where", "broadcast_equal", "broadcast_not_equal", "broadcast_greater",
+        "broadcast_greater_equal", "broadcast_lesser", "broadcast_lesser_equal", "_contrib_isfinite",
+    ),
+    "types": ("Cast", "_cast_like"),
+    "reductions": ("sum", "max", "min", "_size_ratio"),
+    "movement": (
+        "identity", "Reshape", "reshape_like", "expand_dims", "_channel_like", "transpose", "broadcast_like",
+        "slice_axis", "Concat",
+    ),
+    "indexing": ("pick", "take"),
+    "products": ("dot", "batch_dot", "FullyConnected", "Convolution"),
+    "random": ("_dropout_mask", "_masked_scale"),
+}  # fmt: skip
+
+
+def decompose(graph: Graph, supported: Supported | None = None) -> Graph:
+    """An inferred graph with its composites written in primitives, by their records' `lower`, again and again.
+
+    supported : which operators the engine can run. A composite that it can run stays whole, and so does one of whose
+        parts it cannot run some. None: only primitives are left, but for composites that have no lowering for their
+        attributes
+    Each part carries scope and source line of its composite, and in `Node.composite` its name: "softmax3".
+    """
+    names = composite_names(graph)
+
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+        if node not in names or (supported is not None and supported(node)):
+            return None
+        origin = node.replace(composite=node.composite or names[node])
+        return _expanded(origin, inputs, supported)
+
+    return graph.map(rewrite) if names else graph
+
+
+def composite_names(graph: Graph) -> dict[Node, str]:
+    """The composite operators of a graph, each with a name of its own: the node's, else the operator's and a number."""
+    taken = {node.name for node in graph.nodes}
+    counts: dict[str, int] = {}
+    found: dict[Node, str] = {}
+    for node in graph.operators:
+        if not is_composite(node.op) or not node.inputs:
+            continue
+        name = node.name
+        while not name:
+            base = node.op.name.strip("_").lower()
+            counts[base] = counts.get(base, -1) + 1
+            name = f"{base}{counts[base]}" if f"{base}{counts[base]}" not in taken else ""
+        found[node] = name
+    return found
+
+
+def _expanded(node: Node, inputs: tuple[Any, ...], supported: Supported | None) -> tuple[Value, ...] | None:
+    """The outputs of a composite over new inputs, in supported operators; None where that cannot be."""
+    try:
+        values = lower(node, inputs)
+    except Unmappable:
+        return None
+    if len(values) != len(node.outputs):
+        return None
+    new: dict[Any, Any] = {item: item for item in inputs if isinstance(item, Value)}
+    for part in reachable([value for value in values if isinstance(value, Value)], set(new)):
+        made = _part(part, tuple(new.get(item, item) for item in part.inputs), supported)
+        if made is None:
+            return None
+        new.update(zip(part.outputs, made, strict=True))
+    return tuple(new[value] for value in values)
+
+
+def _part(part: Node, inputs: tuple[Any, ...], supported: Supported | None) -> tuple[Value, ...] | None:
+    """The outputs of one operator that a lowering made: as it is, or taken apart in its turn."""
+    whole = (part if inputs == part.inputs else part.replace(inputs=inputs)).outputs
+    if isinstance(part.op, Constant):
+        return whole
+    if supported is not None and supported(part):
+        return whole
+    made = _expanded(part, inputs, supported) if is_composite(part.op) else None
+    return made if made is not None or supported is not None else whole
