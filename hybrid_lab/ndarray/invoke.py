@@ -143,7 +143,7 @@ def _invoke_fully(
         links = tuple([tape.link(item) for item in inputs])
         if op.differentiable:
             entry = EagerEntry(op, inputs, links)
-    update_aux = bool(op.aux_names) and state.training
+    update_aux = bool(op.aux_names) and (state.training or op.aux_always)
     need = None
     if op.num_outputs > visible:
         reads = entry.program.reads if entry is not None else ()

@@ -79,6 +79,8 @@ class Overloads:
         """Rectifiers with something left below zero, chosen by `act_type`."""
     def Pooling(self, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The maximum, mean, sum or p-norm over windows."""
+    def RNN(self, parameters: NDArray | None = ..., state: NDArray | None = ..., state_cell: NDArray | None = ..., sequence_length: NDArray | None = ..., state_size: int | None = None, num_layers: int | None = None, mode: Literal['rnn_relu', 'rnn_tanh', 'lstm', 'gru'] | None = None, bidirectional: bool = False, p: float = 0.0, state_outputs: bool = False, projection_size: int | None = None, lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None, lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+        """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'."""
     def Reshape(self, shape: _Shape, reverse: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
     def SequenceMask(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -91,8 +93,12 @@ class Overloads:
         """data with the axes dim1 and dim2 exchanged."""
     def abs(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The absolute value."""
+    def adam_update(self, grad: NDArray | None = ..., mean: NDArray | None = ..., var: NDArray | None = ..., lr: NDArray | float | None = None, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """g = clip(rescale_grad * grad + wd * weight); mean = beta1 * mean + (1 - beta1) * g; var = beta2 * var + (1 - beta2) * g^2; returns : weight - lr * mean / (sqrt(var) + epsilon)  (arXiv 1412.6980)."""
     def add(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs + rhs, with broadcasting. lhs, rhs : tensors or one of them a number, of one dtype; returns : that dtype."""
+    def all_finite(self, init_output: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """1 if no element of data is infinite or NaN, else 0: float32, shape (1,)."""
     def arccos(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The inverse cosine."""
     def arccosh(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -169,6 +175,12 @@ class Overloads:
         """The least whole number not below data. Gradient 0."""
     def clip(self, a_min: float, a_max: float, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
+    def contrib_isfinite(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
+    def contrib_isinf(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """1 where data is infinite, of either sign, else 0. data : numbers; returns : as data."""
+    def contrib_isnan(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """1 where data is NaN, else 0. data : numbers; returns : as data."""
     def cos(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The cosine of radians."""
     def cosh(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -207,6 +219,10 @@ class Overloads:
         """data with the order of elements along `axis` (one or several) reversed."""
     def floor(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The largest whole number not above data. Gradient 0."""
+    def ftml_update(self, grad: NDArray | None = ..., d: NDArray | None = ..., v: NDArray | None = ..., z: NDArray | None = ..., lr: NDArray | float | None = None, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-08, t: NDArray | float | None = None, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_grad: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Follow the moving leader (Zheng and Kwok, 2017), step t: g = clip(rescale_grad * grad + wd * weight); v = beta2 * v + (1 - beta2) * g^2; d_t = (1 - beta1^t) / lr * (sqrt(v / (1 - beta2^t)) + epsilon); z = beta1 * z + (1 - beta1) * g - (d_t - beta1 * d) * weight; d = d_t; returns : -z / d."""
+    def ftrl_update(self, grad: NDArray | None = ..., z: NDArray | None = ..., n: NDArray | None = ..., lr: NDArray | float | None = None, lamda1: float = 0.01, beta: float = 1.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Follow the regularized leader (McMahan et al., 2013): g = clip(rescale_grad * grad); z = z + g - (sqrt(n + g^2) - sqrt(n)) * weight / lr; n = n + g^2; returns : (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0."""
     def full_like(self, fill_value: float, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """`fill_value` everywhere, in the shape and dtype of data."""
     def gather_nd(self, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -221,6 +237,10 @@ class Overloads:
         """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
     def identity(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """A copy of data."""
+    def lamb_update_phase1(self, grad: NDArray | None = ..., mean: NDArray | None = ..., var: NDArray | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: NDArray | float | None = None, bias_correction: bool = True, wd: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The first half of LAMB (arXiv 1904.00962), step t: g = clip(rescale_grad * grad), mean and var as in adam_update, divided by 1 - beta1^t and 1 - beta2^t with bias_correction; returns : the direction mean / (sqrt(var) + epsilon) + wd * weight."""
+    def lamb_update_phase2(self, g: NDArray | None = ..., r1: NDArray | None = ..., r2: NDArray | None = ..., lr: NDArray | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 where r1 or r2 is 0."""
     def lesser(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where lhs < rhs, else 0."""
     def lesser_equal(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -263,8 +283,22 @@ class Overloads:
         """The smaller of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs."""
     def modulo(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs modulo rhs with the sign of rhs, and 0 where rhs is 0 (as MXNet)."""
+    def mp_lamb_update_phase1(self, grad: NDArray | None = ..., mean: NDArray | None = ..., var: NDArray | None = ..., weight32: NDArray | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: NDArray | float | None = None, bias_correction: bool = True, wd: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """lamb_update_phase1 of the float32 copy weight32, which stays; returns : the direction in float32."""
+    def mp_lamb_update_phase2(self, g: NDArray | None = ..., r1: NDArray | None = ..., r2: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """lamb_update_phase2 of the float32 copy weight32 with a float32 direction; returns : it in the weight's dtype."""
+    def mp_nag_mom_update(self, grad: NDArray | None = ..., mom: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """nag_mom_update of the float32 copy weight32 with a float32 momentum; returns : it in the weight's dtype."""
+    def mp_sgd_mom_update(self, grad: NDArray | None = ..., mom: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """sgd_mom_update of the float32 copy weight32 with a float32 momentum; returns : it in the weight's dtype."""
+    def mp_sgd_update(self, grad: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """sgd_update of the float32 copy weight32; returns : it in the dtype of the weight. grad : as the weight."""
+    def multi_lars(self, weights_sum_sq: NDArray | None = ..., grads_sum_sq: NDArray | None = ..., wds: NDArray | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both norms are positive, else lr."""
     def multiply(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs * rhs, with broadcasting."""
+    def nag_mom_update(self, grad: NDArray | None = ..., mom: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Nesterov's momentum: with d(w) = lr * (clip(rescale_grad * grad) + wd * w) and m = momentum * mom, returns : new = weight + momentum * m - (momentum + 1) * d(weight); mom = m - d(new)."""
     def nansum(self, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The sum over `axis` with NaN counted as 0."""
     def negative(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -299,6 +333,10 @@ class Overloads:
         """data with the order of elements along `axis` (one or several) reversed."""
     def rint(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The nearest whole number; halves go down (as MXNet). Gradient 0."""
+    def rmsprop_update(self, grad: NDArray | None = ..., n: NDArray | None = ..., lr: NDArray | float | None = None, gamma1: float = 0.95, epsilon: float = 1e-08, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, clip_weights: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """g = clip(rescale_grad * grad + wd * weight); n = (1 - gamma1) * g^2 + gamma1 * n; returns : weight - lr * g / sqrt(n + epsilon), limited to [-clip_weights, clip_weights]  (Hinton, 2012)."""
+    def rmspropalex_update(self, grad: NDArray | None = ..., n: NDArray | None = ..., g: NDArray | None = ..., delta: NDArray | None = ..., lr: NDArray | float | None = None, gamma1: float = 0.95, gamma2: float = 0.9, epsilon: float = 1e-08, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, clip_weights: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """RMSProp with the mean subtracted (Graves, arXiv 1308.0850): g = clip(rescale_grad * grad + wd * weight); n = (1 - gamma1) * g^2 + gamma1 * n; g_mean = (1 - gamma1) * g + gamma1 * g_mean; delta = gamma2 * delta - lr * g / sqrt(n - g_mean^2 + epsilon); returns : weight + delta, within clip_weights."""
     def round(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The nearest whole number; halves go away from zero. Gradient 0."""
     def rsqrt(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -307,6 +345,10 @@ class Overloads:
         """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
     def sequence_mask(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
+    def sgd_mom_update(self, grad: NDArray | None = ..., mom: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """mom = momentum * mom - lr * (clip(rescale_grad * grad) + wd * weight); returns : weight + mom."""
+    def sgd_update(self, grad: NDArray | None = ..., lr: NDArray | float | None = None, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """weight - lr * (clip(rescale_grad * grad) + wd * weight)."""
     def shape_array(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The shape of data as a vector of int64."""
     def shuffle(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -315,6 +357,10 @@ class Overloads:
         """1 / (1 + exp(-data))."""
     def sign(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """-1, 0 or 1; gradient 0."""
+    def signsgd_update(self, grad: NDArray | None = ..., lr: NDArray | float | None = None, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """(1 - lr * wd) * weight - lr * sign(grad); rescale_grad and clip_gradient change no sign and are not read."""
+    def signum_update(self, grad: NDArray | None = ..., mom: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, wd_lh: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """mom = momentum * mom - (1 - momentum) * (clip(rescale_grad * grad) + wd * weight); returns : (1 - lr * wd_lh) * weight + lr * sign(mom)  (arXiv 1802.04434)."""
     def sin(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The sine of radians."""
     def sinh(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

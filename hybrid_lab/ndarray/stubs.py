@@ -120,6 +120,9 @@ def _parameter(record: type[Operator], parameter: inspect.Parameter, array: str)
         return f"out: {array} | list[{array}] | None = ..." if array == "NDArray" else "out: None = ..."
     if parameter.name == "name" and "name" not in record.fields:
         return "name: str | None = ..."
+    if parameter.name in record.scalars:
+        text = f"{parameter.name}: {array} | float" + (" | None" if parameter.default is None else "")
+        return text if parameter.default is parameter.empty else f"{text} = {parameter.default!r}"
     if parameter.name in record.input_names:
         kind = f"{array} | float" if issubclass(record, Binary) else array
         return f"{parameter.name}: {kind}" + ("" if parameter.default is parameter.empty else " | None = ...")

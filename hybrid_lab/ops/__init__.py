@@ -9,6 +9,7 @@ from hybrid_lab.ops import (
     conv,
     creation,
     elementwise,
+    finite,
     index,
     linalg,
     movement,
@@ -18,11 +19,14 @@ from hybrid_lab.ops import (
     random,
     reduce,
     reshape,
+    rnn,
     select,
     slicing,
     softmax,
     special,
-    update_rules,
+    update_descent,
+    update_moments,
+    update_several,
 )
 from hybrid_lab.ops.namespace import F
 from hybrid_lab.ops.operator import Operator, find, get, records, registered_names

@@ -18,6 +18,9 @@ Shape = tuple[int, ...]
 Axis = int | tuple[int, ...] | None
 #: A NumPy dtype name such as "float32".
 DType = NewType("DType", str)
+#: A number that may change from call to call: an attribute in MXNet, an input here, so that a new value makes neither
+#: a new operator nor a new program. Given as a Python number, or as an array with one element.
+Scalar = NewType("Scalar", float)
 
 DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 _TRUE = {"true": True, "1": True, "false": False, "0": False}
@@ -92,6 +95,16 @@ def parse_optional_ints(value: Any) -> tuple[int | None, ...]:
     raise ValueError(f"{value!r} is not a tuple of ints")
 
 
+def parse_floats(value: Any) -> tuple[float, ...]:
+    if isinstance(value, str):
+        value = _literal(value)
+    if isinstance(value, (int, float, np.integer, np.floating)):
+        return (float(value),)
+    if isinstance(value, (tuple, list, np.ndarray)):
+        return tuple(parse_float(item) for item in value)
+    raise ValueError(f"{value!r} is not a tuple of numbers")
+
+
 def parse_dtype(value: Any) -> str:
     try:
         name = np.dtype(value).name
@@ -108,8 +121,10 @@ _PARSERS: dict[Any, Callable[[Any], Any]] = {
     float: parse_float,
     str: parse_str,
     DType: parse_dtype,
+    Scalar: parse_float,
     tuple[int, ...]: parse_shape,
     tuple[int | None, ...]: parse_optional_ints,
+    tuple[float, ...]: parse_floats,
 }
 
 

@@ -40,9 +40,16 @@ def check_record(record: type[Operator], base: type[Operator]) -> None:
         if record.grad is not base.grad and isinstance(record.num_outputs, int) and isinstance(visible, int):
             _check_grad(record, visible)
     for member in ("aux_names", "shape_only"):
-        for name in getattr(record, member):
+        stated = getattr(record, member)
+        for name in () if isinstance(stated, property) else stated:
             if name not in record.input_names and not (name == "args" and record.variadic):
                 raise RecordError(record.name, member, f"names {name!r}; the inputs are {_listed(record.input_names)}")
+    if record.scalars and tuple(record.scalars) != record.input_names[-len(record.scalars) :]:
+        raise RecordError(
+            record.name,
+            "infer_shape",
+            f"must take the scalars {_listed(tuple(record.scalars))} last; it takes {_listed(record.input_names)}",
+        )
     for index, sample in enumerate(record.samples):
         _check_sample(record, f"samples[{index}]", sample, fixed)
 

@@ -21,6 +21,8 @@ class Namespace:
         record, apply = get(name), self._apply
 
         def call(*inputs: Any, **attributes: Any) -> Any:
+            if record.scalars:
+                inputs, attributes = record.split_scalars(inputs, attributes)
             return apply(record.bind(**attributes), inputs)
 
         call.__name__ = name

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, RecordError
-from hybrid_lab.ops.attributes import Field
+from hybrid_lab.ops.attributes import Field, Scalar
 from hybrid_lab.ops.contract import RUN_KEYWORDS, check_record, named_parameters
 from hybrid_lab.ops.sample import Sample
 
@@ -33,6 +33,10 @@ class Operator:
     mxnet: ClassVar[str | None] = None
     """The operator's name in MXNet's files; None where MXNet has no such operator. Default: `name`."""
     fields: ClassVar[dict[str, Field]] = {}
+    scalars: ClassVar[dict[str, Field]] = {}
+    """The inputs annotated as `Scalar`: numbers or arrays with one element, which MXNet has as attributes."""
+    declared: ClassVar[tuple[str, ...]] = ()
+    """Names of fields and scalars in the order of their declaration, which is MXNet's."""
     samples: ClassVar[list[Sample]] = []
 
     alias_safe: ClassVar[bool] = False
@@ -43,6 +47,9 @@ class Operator:
     mode_dependent: ClassVar[bool] = False
     shape_only: ClassVar[tuple[str, ...]] = ()
     aux_names: ClassVar[tuple[str, ...]] = ()
+    """Names of the inputs that are auxiliary states; a tuple, or a property where attributes decide."""
+    aux_always: ClassVar[bool] = False
+    """Whether the auxiliary states are updated outside of training too."""
     kinds: ClassVar[str] = "fiub"
     """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
     triton: ClassVar[str | None] = None
@@ -67,7 +74,10 @@ class Operator:
             return  # an abstract base of a family
         cls.name = name
         cls.family = cls.__module__.rsplit(".", 1)[-1]
-        cls.fields = dict(_read_fields(cls))
+        declared = dict(_read_fields(cls))
+        cls.declared = tuple(declared)
+        cls.scalars = {key: field for key, field in declared.items() if field.annotation is Scalar}
+        cls.fields = {key: field for key, field in declared.items() if key not in cls.scalars}
         cls.input_names, cls.variadic = named_parameters(cls.infer_shape)
         if "mxnet" not in cls.__dict__:
             # None is inherited from a family's abstract base, a name is not.
@@ -130,6 +140,29 @@ class Operator:
             found.check()
             cls._interned[key] = found
         return found
+
+    @classmethod
+    def split_scalars(
+        cls, inputs: Sequence[Any], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Inputs with the scalars that follow the tensors filled in - from the keywords, else their defaults - and the
+        other keywords. Raises AttributeSpecError for a scalar that is missing.
+        """
+        names = cls.input_names
+        given = list(inputs)
+        for name in names[len(given) :]:
+            field = cls.scalars.get(name)
+            if field is None:
+                break
+            if name in keywords:
+                value = keywords[name]
+                given.append(field.read(cls.name, value) if isinstance(value, str) else value)
+            elif field.required:
+                raise AttributeSpecError(f"{cls.name}: the attribute {name} is missing")
+            else:
+                given.append(field.default)
+        taken = names[len(inputs) : len(given)]
+        return tuple(given), {key: value for key, value in keywords.items() if key not in taken}
 
     def variant(self, **changes: Any) -> Any:
         """This operator with some attributes changed, hidden ones too. Values are taken as they are."""
@@ -194,6 +227,10 @@ class Operator:
 
     def complete(self, *shapes: Any) -> tuple[Any, ...]:
         """Fill unknown input shapes (None) and dimensions (None inside) from the known ones and the attributes."""
+        return shapes
+
+    def complete_from(self, output: tuple[int, ...], *shapes: Any) -> tuple[Any, ...]:
+        """Fill unknown input shapes from the complete shape of the first output, where they follow."""
         return shapes
 
     def infer_shape(self, *shapes: tuple[int, ...]) -> Any:
@@ -288,7 +325,7 @@ def unknown_attribute(cls: type[Operator], key: str) -> str:
     """The message for an attribute that the record does not have, with the nearest names."""
     import difflib
 
-    known = [name for name in cls.fields if not name.startswith("_")]
+    known = [name for name in cls.declared if not name.startswith("_")]
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known) or 'none'}"
     return f"{cls.name}: unknown attribute {key}{hint}"

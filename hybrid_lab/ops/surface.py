@@ -36,11 +36,11 @@ def split_arguments(
     if record.variadic:
         inputs = _variadic_inputs(args, keywords)
         return record.bind(**_known(record, keywords)), inputs
-    names = record.input_names
+    names = tuple(name for name in record.input_names if name not in record.scalars)
     given: dict[str, Any] = dict(zip(names, args, strict=False))
     attributes: dict[str, Any] = {}
     if len(args) > len(names):
-        visible = [name for name in record.fields if not name.startswith("_")]
+        visible = [name for name in record.declared if not name.startswith("_")]
         extra = args[len(names) :]
         if len(extra) > len(visible):
             raise AttributeSpecError(
@@ -57,12 +57,16 @@ def split_arguments(
             raise AttributeSpecError(f"{record.name}: the attribute {key} is given twice")
         else:
             attributes[key] = value
+    scalars: tuple[Any, ...] = ()
+    if record.scalars:
+        filled, attributes = record.split_scalars(names, attributes)
+        scalars = filled[len(names) :]
     op = record.bind(**_known(record, attributes))
     wanted = op.names()
     for key, value in given.items():
         if value is not None and key not in wanted:
             raise AttributeSpecError(f"{op!r} takes no input {key}")
-    inputs = [given.get(name) for name in wanted]
+    inputs = [*(given.get(name) for name in wanted if name not in record.scalars), *scalars]
     return op, [MISSING if value is None else value for value in inputs]
 
 
@@ -106,9 +110,11 @@ def signature(record: type[Operator]) -> inspect.Signature:
     if record.variadic:
         parameters.append(kinds("data", kinds.VAR_POSITIONAL))
     kind = kinds.KEYWORD_ONLY if record.variadic else kinds.POSITIONAL_OR_KEYWORD
-    fields = [field for name, field in record.fields.items() if not name.startswith("_")]
+    every = {**record.fields, **record.scalars}
+    fields = [every[name] for name in record.declared if not name.startswith("_")]
     required = [field for field in fields if field.required]
-    for index, input_name in enumerate(record.input_names):
+    tensors = [name for name in record.input_names if name not in record.scalars]
+    for index, input_name in enumerate(tensors):
         default = kinds.empty if index == 0 and not record.variadic else None
         parameters.append(kinds(input_name, kind, default=default))
     optional_seen = any(parameter.default is not kinds.empty for parameter in parameters)
@@ -117,7 +123,7 @@ def signature(record: type[Operator]) -> inspect.Signature:
         if field in required:
             default = None if optional_seen else kinds.empty
         optional_seen = optional_seen or default is not kinds.empty
-        if field.name in record.input_names:
+        if field.name in tensors:
             continue
         parameters.append(kinds(field.name, kind, default=default, annotation=field.annotation))
     parameters.append(kinds("out", kinds.KEYWORD_ONLY, default=None))
@@ -129,7 +135,8 @@ def document(record: type[Operator]) -> str:
     """The record's docstring with its attributes listed."""
     text = inspect.cleandoc(record.__doc__ or "")
     lines = []
-    for field_name, field in record.fields.items():
+    for field_name in record.declared:
+        field = record.fields.get(field_name) or record.scalars[field_name]
         if not field_name.startswith("_"):
             note = "required" if field.required else f"default {field.default!r}"
             lines.append(f"{field_name} : {type_name(field.annotation)}, {note}")

@@ -202,6 +202,16 @@ def degrees(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Radians to degrees."""
 def radians(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Degrees to radians."""
+def contrib_isnan(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where data is NaN, else 0. data : numbers; returns : as data."""
+def contrib_isinf(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where data is infinite, of either sign, else 0. data : numbers; returns : as data."""
+def contrib_isfinite(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
+def all_finite(data: Symbol, init_output: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 if no element of data is infinite or NaN, else 0: float32, shape (1,)."""
+def multi_all_finite(*data: Symbol | Sequence[Symbol], num_arrays: int = 1, init_output: bool = True, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 if no element of any input is infinite or NaN, else 0: float32, shape (1,). data : num_arrays arrays."""
 def Embedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
 def take(a: Symbol, indices: Symbol | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -302,11 +312,6 @@ def squeeze(data: Symbol, axis: _Shape | None = None, *, out: None = ..., name: 
     """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
 def reshape_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The elements of lhs in the shape of rhs, of which only the shape is read."""
-def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """x where condition is not 0, else y."""
-def SequenceMask(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
-sequence_mask = SequenceMask
 def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
     """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
 crop = slice
@@ -322,6 +327,13 @@ def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name
 def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
 split = SliceChannel
+def RNN(data: Symbol, parameters: Symbol | None = ..., state: Symbol | None = ..., state_cell: Symbol | None = ..., sequence_length: Symbol | None = ..., state_size: int | None = None, num_layers: int | None = None, mode: Literal['rnn_relu', 'rnn_tanh', 'lstm', 'gru'] | None = None, bidirectional: bool = False, p: float = 0.0, state_outputs: bool = False, projection_size: int | None = None, lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None, lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'."""
+def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """x where condition is not 0, else y."""
+def SequenceMask(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
+sequence_mask = SequenceMask
 def softmax(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
 def softmin(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -330,5 +342,59 @@ def log_softmax(data: Symbol, axis: int = -1, temperature: float | None = None, 
     """The logarithm of softmax, without its rounding: y = x / t - log(sum(exp(x / t)))."""
 def softmax_cross_entropy(data: Symbol, label: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """The sum over rows of -log softmax(data)[label]."""
+def sgd_update(weight: Symbol, grad: Symbol | None = ..., lr: Symbol | float | None = None, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """weight - lr * (clip(rescale_grad * grad) + wd * weight)."""
+def sgd_mom_update(weight: Symbol, grad: Symbol | None = ..., mom: Symbol | None = ..., lr: Symbol | float | None = None, momentum: float = 0.0, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """mom = momentum * mom - lr * (clip(rescale_grad * grad) + wd * weight); returns : weight + mom."""
+def mp_sgd_update(weight: Symbol, grad: Symbol | None = ..., weight32: Symbol | None = ..., lr: Symbol | float | None = None, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """sgd_update of the float32 copy weight32; returns : it in the dtype of the weight. grad : as the weight."""
+def mp_sgd_mom_update(weight: Symbol, grad: Symbol | None = ..., mom: Symbol | None = ..., weight32: Symbol | None = ..., lr: Symbol | float | None = None, momentum: float = 0.0, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """sgd_mom_update of the float32 copy weight32 with a float32 momentum; returns : it in the weight's dtype."""
+def nag_mom_update(weight: Symbol, grad: Symbol | None = ..., mom: Symbol | None = ..., lr: Symbol | float | None = None, momentum: float = 0.0, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Nesterov's momentum: with d(w) = lr * (clip(rescale_grad * grad) + wd * w) and m = momentum * mom, returns : new = weight + momentum * m - (momentum + 1) * d(weight); mom = m - d(new)."""
+def mp_nag_mom_update(weight: Symbol, grad: Symbol | None = ..., mom: Symbol | None = ..., weight32: Symbol | None = ..., lr: Symbol | float | None = None, momentum: float = 0.0, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """nag_mom_update of the float32 copy weight32 with a float32 momentum; returns : it in the weight's dtype."""
+def signsgd_update(weight: Symbol, grad: Symbol | None = ..., lr: Symbol | float | None = None, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """(1 - lr * wd) * weight - lr * sign(grad); rescale_grad and clip_gradient change no sign and are not read."""
+def signum_update(weight: Symbol, grad: Symbol | None = ..., mom: Symbol | None = ..., lr: Symbol | float | None = None, momentum: float = 0.0, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, wd_lh: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """mom = momentum * mom - (1 - momentum) * (clip(rescale_grad * grad) + wd * weight); returns : (1 - lr * wd_lh) * weight + lr * sign(mom)  (arXiv 1802.04434)."""
+def ftrl_update(weight: Symbol, grad: Symbol | None = ..., z: Symbol | None = ..., n: Symbol | None = ..., lr: Symbol | float | None = None, lamda1: float = 0.01, beta: float = 1.0, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Follow the regularized leader (McMahan et al., 2013): g = clip(rescale_grad * grad); z = z + g - (sqrt(n + g^2) - sqrt(n)) * weight / lr; n = n + g^2; returns : (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0."""
+def ftml_update(weight: Symbol, grad: Symbol | None = ..., d: Symbol | None = ..., v: Symbol | None = ..., z: Symbol | None = ..., lr: Symbol | float | None = None, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-08, t: Symbol | float | None = None, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_grad: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Follow the moving leader (Zheng and Kwok, 2017), step t: g = clip(rescale_grad * grad + wd * weight); v = beta2 * v + (1 - beta2) * g^2; d_t = (1 - beta1^t) / lr * (sqrt(v / (1 - beta2^t)) + epsilon); z = beta1 * z + (1 - beta1) * g - (d_t - beta1 * d) * weight; d = d_t; returns : -z / d."""
+def adam_update(weight: Symbol, grad: Symbol | None = ..., mean: Symbol | None = ..., var: Symbol | None = ..., lr: Symbol | float | None = None, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """g = clip(rescale_grad * grad + wd * weight); mean = beta1 * mean + (1 - beta1) * g; var = beta2 * var + (1 - beta2) * g^2; returns : weight - lr * mean / (sqrt(var) + epsilon)  (arXiv 1412.6980)."""
+def rmsprop_update(weight: Symbol, grad: Symbol | None = ..., n: Symbol | None = ..., lr: Symbol | float | None = None, gamma1: float = 0.95, epsilon: float = 1e-08, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, clip_weights: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """g = clip(rescale_grad * grad + wd * weight); n = (1 - gamma1) * g^2 + gamma1 * n; returns : weight - lr * g / sqrt(n + epsilon), limited to [-clip_weights, clip_weights]  (Hinton, 2012)."""
+def rmspropalex_update(weight: Symbol, grad: Symbol | None = ..., n: Symbol | None = ..., g: Symbol | None = ..., delta: Symbol | None = ..., lr: Symbol | float | None = None, gamma1: float = 0.95, gamma2: float = 0.9, epsilon: float = 1e-08, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, clip_weights: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """RMSProp with the mean subtracted (Graves, arXiv 1308.0850): g = clip(rescale_grad * grad + wd * weight); n = (1 - gamma1) * g^2 + gamma1 * n; g_mean = (1 - gamma1) * g + gamma1 * g_mean; delta = gamma2 * delta - lr * g / sqrt(n - g_mean^2 + epsilon); returns : weight + delta, within clip_weights."""
+def lamb_update_phase1(weight: Symbol, grad: Symbol | None = ..., mean: Symbol | None = ..., var: Symbol | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: Symbol | float | None = None, bias_correction: bool = True, wd: Symbol | float | None = None, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The first half of LAMB (arXiv 1904.00962), step t: g = clip(rescale_grad * grad), mean and var as in adam_update, divided by 1 - beta1^t and 1 - beta2^t with bias_correction; returns : the direction mean / (sqrt(var) + epsilon) + wd * weight."""
+def mp_lamb_update_phase1(weight: Symbol, grad: Symbol | None = ..., mean: Symbol | None = ..., var: Symbol | None = ..., weight32: Symbol | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: Symbol | float | None = None, bias_correction: bool = True, wd: Symbol | float | None = None, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lamb_update_phase1 of the float32 copy weight32, which stays; returns : the direction in float32."""
+def lamb_update_phase2(weight: Symbol, g: Symbol | None = ..., r1: Symbol | None = ..., r2: Symbol | None = ..., lr: Symbol | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 where r1 or r2 is 0."""
+def mp_lamb_update_phase2(weight: Symbol, g: Symbol | None = ..., r1: Symbol | None = ..., r2: Symbol | None = ..., weight32: Symbol | None = ..., lr: Symbol | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lamb_update_phase2 of the float32 copy weight32 with a float32 direction; returns : it in the weight's dtype."""
+def multi_sgd_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: None = ..., name: str | None = ...) -> Symbol:
+    """sgd_update of several weights. data : weight0, grad0, weight1, grad1 ...; returns : the new weights."""
+def multi_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: None = ..., name: str | None = ...) -> Symbol:
+    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ...; returns : the new weights."""
+def multi_mp_sgd_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: None = ..., name: str | None = ...) -> Symbol:
+    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ...; returns : the new weights."""
+def multi_mp_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: None = ..., name: str | None = ...) -> Symbol:
+    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ...; returns : the new weights."""
+def preloaded_multi_sgd_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
+    """sgd_update of several weights. data : weight0, grad0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def preloaded_multi_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, momentum: float = 0.0, out: None = ..., name: str | None = ...) -> Symbol:
+    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ..., lrs, wds of (num_weights,)."""
+def preloaded_multi_mp_sgd_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
+    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ..., lrs, wds of (num_weights,)."""
+def preloaded_multi_mp_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, momentum: float = 0.0, out: None = ..., name: str | None = ...) -> Symbol:
+    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ..., lrs, wds."""
+def multi_sum_sq(*data: Symbol | Sequence[Symbol], num_arrays: int, out: None = ..., name: str | None = ...) -> Symbol:
+    """The sum of the squares of each input: float32, one number per array."""
+def multi_lars(lrs: Symbol, weights_sum_sq: Symbol | None = ..., grads_sum_sq: Symbol | None = ..., wds: Symbol | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both norms are positive, else lr."""
 def null(role: str = 'data', *, out: None = ..., name: str | None = ...) -> Symbol:
     """A variable: data, a parameter, an auxiliary state, a saved value or a head gradient; "null" in MXNet's files."""

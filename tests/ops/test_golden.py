@@ -19,6 +19,7 @@ FOLDER = Path(__file__).parent.parent / "golden" / "ops"
 #: Cases of which MXNet's answer is not ours on purpose.
 DIFFERENT: dict[str, str] = {
     "LeakyReLU-3": "MXNet's gradient of selu multiplies the output by the scale once more; ours is the derivative",
+    "mp_lamb_update_phase2-0": "MXNet leaves weight32 as it was, so that the next step starts there again",
 }
 #: Cases that MXNet refuses.
 REFUSED: dict[str, str] = {
@@ -74,7 +75,7 @@ def test_agrees_with_mxnet(case: Case):
         close(y, expected)
     aux = op.aux(F, tuple(inputs), outputs)
     for index, name in enumerate(op.names()):
-        if f"{case.id}/aux{index}" in answers and case.sample.gradient:
+        if f"{case.id}/aux{index}" in answers and (case.sample.gradient or case.record.aux_always):
             close(aux.get(name, inputs[index]), answers[f"{case.id}/aux{index}"])
     if not case.sample.gradient or not case.record.differentiable:
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -97,14 +99,18 @@ def test_outputs_do_not_lie_in_temporary_memory(case: Case):
 
 @each_sample(lambda case: case.record.alias_safe)
 def test_out_may_be_any_input_of_its_shape_and_dtype(case: Case):
-    expected = case.outputs()[0]
-    for index in range(len(case.inputs())):
-        inputs = case.inputs()
+    expected = case.outputs()
+    for place, index in product(range(len(expected)), range(len(case.inputs()))):
+        inputs, y = case.inputs(), expected[place]
         target = inputs[index]
-        if not isinstance(target, np.ndarray) or (target.shape, target.dtype) != (expected.shape, expected.dtype):
+        if not isinstance(target, np.ndarray) or (target.shape, target.dtype) != (y.shape, y.dtype):
             continue
-        run_kernel(case.op, inputs, out=(target,), rng=RNG)
-        np.testing.assert_array_equal(target, expected)
+        outputs = [None] * len(expected)
+        outputs[place] = target
+        found = run_kernel(case.op, inputs, out=outputs, rng=RNG)
+        np.testing.assert_array_equal(target, y)
+        for other, wanted in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(other, wanted)
 
 
 @each_sample(lambda case: case.record.view)

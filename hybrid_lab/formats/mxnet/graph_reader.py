@@ -106,6 +106,7 @@ class GraphReader:
         visible = {key: value for key, value in attributes.items() if self._is_attribute(key, record)}
         if kind in SCALAR_NAMES:
             visible.pop("scalar", None)
+        visible = {key: value for key, value in visible.items() if key not in record.scalars}
         if "layout" in visible and "layout" not in record.fields and visible["layout"] in _LAYOUTS:
             del visible["layout"]
         for key, value in visible.items():
@@ -209,6 +210,8 @@ class GraphReader:
             inputs = [number, *inputs] if SCALAR_NAMES[kind][1] else [*inputs, number]
         for place, number in self._immediates(name, attributes.get(IMMEDIATES)):
             inputs.insert(place, number)
+        if op.scalars and IMMEDIATES not in attributes:
+            inputs = self._scalars(name, op, inputs, attributes)
         inputs, missing = self._complete(name, op, inputs)
         draw = self._draw(name, attributes.get(DRAW), draws) if op.random else None
         kept = {
@@ -260,6 +263,16 @@ class GraphReader:
             return int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else float(text)
         except ValueError:
             raise self.error(f"node {name!r}: scalar is {text[:60]!r}") from None
+
+    def _scalars(self, name: str, op: Operator, inputs: list[Any], attributes: Mapping[str, str]) -> list[Any]:
+        """The inputs with the numbers that the file has as attributes behind them."""
+        if len(inputs) + len(op.scalars) != len(op.names()):
+            return inputs
+        given = {key: value for key, value in attributes.items() if key in op.scalars and len(value) <= 64}
+        try:
+            return list(op.split_scalars(inputs, given)[0])
+        except AttributeSpecError as error:
+            raise self.error(f"node {name!r}: {error}") from None
 
     def _immediates(self, name: str, text: str | None) -> list[tuple[int, Any]]:
         if text is None:

@@ -109,6 +109,8 @@ class GraphWriter:
             (position, number), *_ = scalars.items()
             name = SCALAR_FORMS[op.name][1 - position]
             attributes["scalar"] = repr(number) if isinstance(number, bool) else number
+        elif scalars and op.scalars and {op.names()[index] for index in scalars} == op.scalars.keys():
+            attributes |= {op.names()[index]: number for index, number in scalars.items()}
         elif scalars:
             if self.portable:
                 raise self._unmappable(node, "with a number in place of a tensor")
@@ -122,7 +124,7 @@ class GraphWriter:
             if self.portable:
                 raise self._unmappable(node, "")
             name = op.name
-        if op.variadic and "num_args" not in attributes:
+        if op.variadic and not {"num_args", "num_weights", "num_arrays"} & op.fields.keys():
             attributes["num_args"] = len(values)
         written = {key: format_value(value) for key, value in attributes.items()} | self._hidden(node) | hidden
         names = op.names() if not op.variadic else ()

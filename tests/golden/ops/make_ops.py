@@ -40,8 +40,11 @@ def run(call, inputs):
         if gradient and floating and index not in call["aux"] and index not in call["whole"]:
             array.attach_grad()
     attributes = dict(call["attributes"])
-    if call["variadic"]:
+    if call["variadic"] and not {"num_weights", "num_arrays"} & set(attributes):
         attributes["num_args"] = len(arrays)
+    if call["targets"]:
+        # Written over the weights, as optimizers call them.
+        attributes["out"] = [arrays[index] for index in call["targets"]]
     with mx.autograd.record(train_mode=True):
         outputs = find(call["operator"])(*arrays, **attributes)
     outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]

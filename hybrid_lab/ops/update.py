@@ -1,0 +1,186 @@
+"""Update operators: one optimizer step of one weight - the SGD, Adam, RMSProp and LAMB families, FTRL, FTML, AdaGrad.
+
+A record is a pure rule: `step(F, weight, grad, states ..., numbers ...)` gives the new weight and the new states, in F,
+so that the kernel, `lower()` and a fused update graph are one text. The new weight is the visible output; the new
+states are hidden outputs, and `aux` hands them to the states among the inputs, in training and outside of it:
+`nd.sgd_mom_update(w, g, m, lr=0.1, momentum=0.9, out=w)` changes w and m.
+
+What changes from step to step - lr, wd, rescale_grad, and t and eta where a rule has them - is a `Scalar`: written like
+an attribute, but an input behind the arrays. As a Python number it is an immediate of that call; as an array with one
+element, float32 or the weight's dtype, it is a value of the graph, and a new learning rate runs the same program:
+
+    op = ops.get("sgd_mom_update").bind(momentum=0.9)
+    w2, m2 = builder.append(op, [w, g, m, lr, wd, rescale_grad])       # Values, or numbers that never change
+    effects = [(w, w2), (m, m2)]
+
+What stays (momentum, betas, limits) is an attribute. Every output may be written over any input of its shape.
+Half-precision weights are updated in their own dtype, and by the `mp_` forms through a float32 copy, `weight32`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.ops.memory import into
+from hybrid_lab.ops.namespace import F as raw
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.pointwise import is_scalar
+from hybrid_lab.ops.sample import ints, sample
+
+_PIECE = 16384
+"""Elements updated at a time: weight, gradient, states and temporaries stay in the cache."""
+
+
+def scaled(value: Any, number: Any) -> Any:
+    """value * number, without the multiplication by an immediate 1."""
+    return value if is_scalar(number) and number == 1 else value * number
+
+
+def decayed(gradient: Any, weight: Any, wd: Any) -> Any:
+    """gradient + wd * weight, without an immediate 0."""
+    return gradient if is_scalar(wd) and wd == 0 else gradient + weight * wd
+
+
+def limited(F: Any, value: Any, limit: float) -> Any:
+    """value within [-limit, limit]; a negative limit is none."""
+    return F.clip(value, a_min=-limit, a_max=limit) if limit >= 0 else value
+
+
+def mean_of(old: Any, new: Any, beta: float) -> Any:
+    """The running mean beta * old + (1 - beta) * new."""
+    return old * beta + new * (1.0 - beta)
+
+
+class Update(Operator):
+    """Base of the update operators; a subclass names its arrays and scalars in infer_shape and writes `step`."""
+
+    kinds = "f"
+    aux_always = True
+    alias_safe = True
+    num_visible = 1  # type: ignore[assignment]
+    single: ClassVar[tuple[str, ...]] = ()
+    """The arrays that are float32 whatever the weight is."""
+    ones: ClassVar[tuple[str, ...]] = ()
+    """The inputs with one element that are inputs in MXNet too; numbers will do."""
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        return 1 + len(self.aux_names)
+
+    def targets(self) -> tuple[int, ...]:
+        """The input that each visible output replaces when the operator is called with `out=`."""
+        return (0,)
+
+    def step(self, F: Any, *inputs: Any) -> tuple[Any, ...]:
+        """(arrays ..., numbers ...) -> (new weight, new states ...). Numbers are floats, or values of one element."""
+        raise NotImplementedError
+
+    def is_array(self, name: str) -> bool:
+        """Whether the input has an element for each one of the weight."""
+        return name not in self.scalars and name not in self.ones
+
+    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+        given = list(zip(self.names(), shapes, strict=True))
+        known = next((item for name, item in given if self.is_array(name) and item and None not in item), None)
+        return tuple(known if shape is None and self.is_array(name) else shape for name, shape in given)
+
+    def same(self, *shapes: tuple[int, ...]) -> list[tuple[int, ...]] | tuple[int, ...]:
+        """The shape rule: arrays of one shape, scalars of one element; every output has the weight's shape."""
+        for name, shape in zip(self.names(), shapes, strict=True):
+            if self.is_array(name):
+                if shape != shapes[0]:
+                    raise ShapeError(f"{self.name}: {name} has shape {shape}, the weight {shapes[0]}")
+            elif prod(shape) != 1 or len(shape) > 1:
+                raise ShapeError(f"{self.name}: {name} has shape {shape}; a number or an array of shape (1,) is needed")
+        return [shapes[0]] * self.num_outputs if self.num_outputs > 1 else shapes[0]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        weight = dtypes[0]
+        for name, dtype in zip(self.names(), dtypes, strict=True):
+            wanted = np.dtype("float32") if name in self.single else weight
+            if dtype is None and self.is_array(name):
+                raise DTypeError(f"{self.name}: {name} must be an array")
+            if dtype is None or dtype == wanted or (not self.is_array(name) and dtype.name in ("float32", "float64")):
+                continue
+            raise DTypeError(f"{self.name}: {name} is {dtype.name}, {wanted.name} is needed")
+        return [weight, *(np.dtype("float32") if name in self.single else weight for name in self.aux_names)]
+
+    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+        values = [
+            np.ascontiguousarray(item).reshape(-1)
+            if self.is_array(name)
+            else (item if is_scalar(item) else item.item())
+            for name, item in zip(self.names(), inputs, strict=True)
+        ]
+        given = out if isinstance(out, tuple) else (out,) * self.num_outputs
+        kinds = self.infer_type(*(getattr(item, "dtype", None) for item in inputs))
+        shape = inputs[0].shape
+        made = [
+            target if target is not None and target.flags.c_contiguous else np.empty(shape, kind)
+            for target, kind in zip(given, kinds, strict=True)
+        ]
+        flat = [item.reshape(-1) for item in made]
+        for start in range(0, inputs[0].size, _PIECE):
+            piece = slice(start, start + _PIECE)
+            new = self.step(raw, *(item if is_scalar(item) else item[piece] for item in values))
+            for target, value in zip(flat, new, strict=True):
+                target[piece] = value
+        results = tuple(into(item, None if target is item else target) for item, target in zip(made, given))
+        return results if len(results) > 1 else results[0]
+
+    def aux(self, F: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[str, Any]:
+        return dict(zip(self.aux_names, outputs[1:], strict=True))
+
+    def lower(self, F: Any, *inputs: Any) -> Any:
+        names = self.names()
+        master = inputs[names.index(self.single[-1])] if self.single else inputs[0]
+        values = [
+            item if self.is_array(name) or is_scalar(item) else F._cast_like(item, master)
+            for name, item in zip(names, inputs, strict=True)
+        ]
+        results = self.step(F, *values)
+        return results if len(results) > 1 else results[0]
+
+
+class Descent(Update):
+    """Base: the hyperparameters that almost every rule has."""
+
+    clip_gradient: float = -1.0
+
+    def gradient(self, F: Any, grad: Any, rescale_grad: Any) -> Any:
+        """grad, rescaled and then limited."""
+        return limited(F, scaled(grad, rescale_grad), self.clip_gradient)
+
+    def regularized(self, F: Any, weight: Any, grad: Any, wd: Any, rescale_grad: Any) -> Any:
+        """grad, rescaled, with the decay in it, and then limited."""
+        return limited(F, decayed(scaled(grad, rescale_grad), weight, wd), self.clip_gradient)
+
+
+class Mixed:
+    """Mixin for the `mp_` forms: the step is made in float32 on `weight32`, the last array; the weight follows it."""
+
+    aux_names: ClassVar[tuple[str, ...]]
+
+    def step(self, F: Any, weight: Any, grad: Any, *rest: Any) -> tuple[Any, ...]:
+        count = len(self.aux_names) - 1
+        states, weight32, numbers = rest[:count], rest[count], rest[count + 1 :]
+        rule: Any = super()
+        new, *changed = rule.step(F, weight32, F._cast_like(grad, weight32), *states, *numbers)
+        return (F._cast_like(new, weight), *changed, new)
+
+
+def changing(*shape: int, states: int = 0, numbers: Sequence[float] = (0.1, 0.01, 0.5), **attributes: Any) -> Any:
+    """A sample: weight, gradient and positive states of one shape, then the scalars."""
+    arrays = [shape] * (2 + states)
+    return sample(*arrays, *numbers, gradient=False, low=0.05, high=1.0, **attributes)
+
+
+def mixed(states: int, numbers: Sequence[float] = (0.1, 0.01, 0.5), **attributes: Any) -> Any:
+    """A sample of an `mp_` form: float16 weight and gradient, float32 states and copy."""
+    narrow, wide = [ints((3, 4), 1, 6, "float16")] * 2, [(3, 4)] * (states + 1)
+    return sample(*narrow, *wide, *numbers, gradient=False, low=0.05, high=1.0, **attributes)
