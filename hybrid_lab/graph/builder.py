@@ -105,8 +105,16 @@ def make_node(op: Operator, inputs: Sequence[Any], origin: Node | None = None, d
         shapes, dtypes = infer_outputs(op, inputs)
     if origin is None:
         return Node(op, inputs, draw=draw, shapes=shapes, dtypes=dtypes)
-    place = {"scope": origin.scope, "location": origin.location, "composite": origin.composite}
-    return Node(op, inputs, draw=draw, shapes=shapes, dtypes=dtypes, **place)
+    return Node(
+        op,
+        inputs,
+        scope=origin.scope,
+        location=origin.location,
+        composite=origin.composite,
+        draw=draw,
+        shapes=shapes,
+        dtypes=dtypes,
+    )
 
 
 def infer_outputs(op: Operator, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -12,8 +12,8 @@ from hybrid_lab.graph.node import Constant, Node, Value
 
 Supported = Callable[[Node], bool]
 
-#: What composites are written in: an engine that runs these runs them all. Operators beside these that are no composites
-#: either (pooling, ordering, sequences ...) are kernels of their own and appear in no lowering.
+#: What composites are written in: an engine that runs these runs them all. Operators beside these that are not
+#: composite either (pooling, ordering, sequences ...) are kernels of their own and appear in no lowering.
 PRIMITIVES: dict[str, tuple[str, ...]] = {
     "arithmetic": (
         "broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_power", "broadcast_maximum",

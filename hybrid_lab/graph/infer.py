@@ -11,6 +11,7 @@ from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.graph.builder import infer_outputs
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import infer as infer_operator
 
 
@@ -73,7 +74,7 @@ class PartialShapes:
                 self._visit(node)
         for node in reversed(self.graph.nodes):
             if not isinstance(node.op, Input):
-                self._backward_same(node)
+                self._backward(node)
         return before != self.shapes
 
     def _visit(self, node: Node) -> None:
@@ -92,10 +93,18 @@ class PartialShapes:
         except ShapeError as error:
             raise located(error, node) from None
 
-    def _backward_same(self, node: Node) -> None:
-        """Elementwise operators carry a known output shape back to a wholly unknown input (RNN begin states)."""
+    def _backward(self, node: Node) -> None:
+        """Elementwise operators carry a known output shape back to a wholly unknown input (RNN begin states); others
+        where their record says how.
+        """
         from hybrid_lab.ops.pointwise import Unary
 
+        if type(node.op).complete_from is not Operator.complete_from and is_complete(self.shapes.get(node.outputs[0])):
+            given = tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
+            filled = node.op.complete_from(self.shapes[node.outputs[0]], *given)
+            for item, shape in zip(node.inputs, filled, strict=True):
+                if isinstance(item, Value) and shape is not None:
+                    self._learn(item, shape, node)
         if isinstance(node.op, Unary):
             shape, source = self.shapes.get(node.outputs[0]), node.inputs[0]
             if is_complete(shape) and isinstance(source, Value) and self.shapes.get(source) is None:

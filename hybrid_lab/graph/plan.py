@@ -118,7 +118,7 @@ class _Planner:
         copies = frozenset(
             index
             for index, value in enumerate(self.graph.roots)
-            if self.places[value].kind != "output" or self.places[value].position != index
+            if not self._is_fresh(index, value)
         )
         return Plan(
             self.graph,
@@ -137,6 +137,13 @@ class _Planner:
                 if self.places[value].kind in ("arena", "view")
             ),
         )
+
+    def _is_fresh(self, index: int, value: Value) -> bool:
+        """Whether root number `index` comes in memory of its own: planned so, or promised by its kernel (`fresh`)."""
+        place = self.places[value]
+        if place.kind == "own":
+            return getattr(value.node.op, "fresh", False) and self.position[value] == index
+        return place.kind == "output" and place.position == index
 
     def _visit(self, index: int, node: Node) -> None:
         self.needs[node] = tuple(value in self.last_use for value in node.outputs)

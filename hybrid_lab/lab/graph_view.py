@@ -20,7 +20,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Node
 from hybrid_lab.insight.states import class_name
-from hybrid_lab.lab.picture import Picture
+from hybrid_lab.lab.picture import Picture, state_names
 
 
 def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
@@ -44,11 +44,14 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
     if form == "compiled" and compiled is not None:
         graph, neutral = compiled.special.forward, compiled.neutral
         groups = groups_of(compiled.forward)
-        scope = root_scope(net, path, graph)
-        picture = Picture(graph, neutral.num_data, None, path, scope, compiled.engine, groups)
         fused = len(set(groups.values()))
+        prologue = compiled.special.prologue
+        groups |= dict.fromkeys(prologue.operators, "prologue") if prologue is not None else {}
+        scope, states = root_scope(net, path, graph), state_names(neutral.graph)
+        picture = Picture(graph, neutral.num_data, None, path, scope, compiled.engine, groups, prologue, states)
         several = f"{fused} fused group{'s' if fused != 1 else ''}, " if fused else ""
-        summary = f"{len(graph.operators)} operators, {several}{compiled.where}"
+        once = f"{len(prologue.operators)} more when parameters change, " if prologue is not None else ""
+        summary = f"{len(graph.operators)} operators, {several}{once}{compiled.where}"
     else:
         form, neutral = "neutral", graphs[0]
         graph = with_shapes(neutral.graph, compiled)

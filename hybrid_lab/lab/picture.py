@@ -26,6 +26,8 @@ class Picture:
     block : whose children are folded, or None to show every operator
     path : of the Block in the model; root : its scope in the graph
     groups : the name of the unit, a session or a kernel, that a node runs in
+    prologue : what runs before `graph` when a parameter has changed; its outputs are the "hoisted" inputs of the graph
+    states : names of the auxiliary states; None: what the graph's operators say
     """
 
     def __init__(
@@ -37,9 +39,13 @@ class Picture:
         root: str,
         engine: str,
         groups: Mapping[Node, str] | None = None,
+        prologue: Graph | None = None,
+        states: frozenset[str] | None = None,
     ):
         self.graph, self.block, self.path, self.root, self.engine = graph, block, path, root, engine
         self._groups = groups or {}
+        self._prologue = prologue
+        self._states = state_names(graph) if states is None else states
         self.nodes: list[dict[str, Any]] = []
         self._parameters = set(graph.inputs[num_data:])
         self._calls = self._nested_calls()
@@ -50,9 +56,15 @@ class Picture:
 
     def _build(self) -> None:
         graph = self.graph
-        states = _states(graph)
         hidden = self._read_inside_only()
-        for node in graph.nodes:
+        held = [value for value in graph.inputs if isinstance(value.node.op, Input) and value.node.op.role == "hoisted"]
+        made = self._prologue.outputs if self._prologue is not None else ()
+        before = self._prologue.nodes if self._prologue is not None else ()
+        stand_ins = dict(zip(held, made, strict=True))
+        for node in dict.fromkeys((*before, *graph.nodes)):
+            if node.outputs[0] in stand_ins:
+                self._id_of[node.outputs[0]] = self._id_of[stand_ins[node.outputs[0]]]
+                continue
             call = self._calls.get(node)
             if call is not None:
                 row = self._fold(call, node)
@@ -60,7 +72,8 @@ class Picture:
                 value = node.outputs[0]
                 if value in hidden:
                     continue
-                kind = "aux" if value in states else "parameter" if value in self._parameters else "input"
+                kind = "input" if value in graph.inputs and value not in self._parameters else "parameter"
+                kind = "aux" if node.name in self._states else kind
                 row = self._add(node, kind, node.name)
             elif isinstance(node.op, Constant):
                 row = self._add(node, "constant", repr(node.op))
@@ -175,14 +188,14 @@ class Picture:
         return "\n".join(lines)
 
 
-def _states(graph: Graph) -> set[Any]:
-    """Values that operators read as auxiliary states."""
-    return {
-        item
+def state_names(graph: Graph) -> frozenset[str]:
+    """The names of the inputs that operators read as auxiliary states."""
+    return frozenset(
+        item.node.name
         for node in graph.operators
         for name, item in zip(node.op.names(), node.inputs, strict=False)
-        if name in node.op.aux_names
-    }
+        if name in node.op.aux_names and isinstance(item, Value) and item.is_input
+    )
 
 
 def _escape(text: str) -> str:

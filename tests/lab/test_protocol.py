@@ -222,6 +222,18 @@ def test_graph_folds_children_and_names_their_paths(page, namespace):
     assert {node["kind"] for node in compiled["nodes"]} >= {"operator", "parameter", "aux", "input", "output"}
 
 
+def test_the_compiled_graph_says_what_runs_together_and_what_only_when_parameters_change(page, namespace):
+    namespace["net"] = net = make_net()
+    net.hybridize(engine="numpy")
+    net(mx.nd.ones((4, 5)))
+    body = page.ok("graph", model="m1", path="", form="compiled")
+    groups = {node["op"]: node["group"] for node in body["nodes"] if node["kind"] == "operator"}
+    assert groups["rsqrt"] == "prologue" and groups["FullyConnected"] == ""
+    assert "more when parameters change" in body["summary"]
+    (affine,) = (node for node in body["nodes"] if node["op"] == "_channel_affine")
+    assert len(affine["inputs"]) == 3  # the prologue's results are joined to their reader
+
+
 def test_a_graph_s_dot_text_carries_nothing_active(page, namespace):
     class Evil(gluon.HybridBlock):
         def hybrid_forward(self, F, x):
