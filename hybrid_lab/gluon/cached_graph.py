@@ -15,7 +15,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.gluon.code import code_of
-from hybrid_lab.gluon.frozen import warn_of_frozen_code
+from hybrid_lab.gluon.frozen import Watch
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.program import Program, Shared
 from hybrid_lab.gluon.recompiles import Compilation, History, Signature, reason_for
@@ -186,13 +186,14 @@ class GraphCache:
         for candidate in self.variants.get(spec, ()):
             if candidate.guard.holds(types, training):
                 return candidate
+        watch = Watch(self._block)
         try:
             found = trace_block(self._block, spec, [(leaf.shape, leaf._data.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
             raise
         self.failure = None
-        warn_of_frozen_code(self._block)
+        watch.warn()
         self.note(found)
         for what, place in found.guard.places:
             if (what, place) in self._warned:

@@ -17,21 +17,31 @@ def code_of(kind: type) -> tuple[CodeType, ...]:
     Classes and functions of this package are left out: they do not change while a kernel lives. Code objects are
     equal where they say the same, so a cell that was run again unchanged changes nothing.
     """
+    return tuple(function.__code__ for function in _functions(kind))
+
+
+def globals_of(kind: type) -> list[tuple[dict[str, Any], set[str]]]:
+    """(global names of a module, those of them that the same code may read or assign), one pair per function."""
+    return [(function.__globals__, set(_names(function.__code__))) for function in _functions(kind)]
+
+
+def _functions(kind: type) -> list[FunctionType]:
     found: dict[int, FunctionType] = {}
     pending: list[FunctionType] = []
     for base in kind.__mro__:
-        if _of_user(base.__module__) and base is not object:
+        if of_user(base.__module__) and base is not object:
             pending += [function for item in vars(base).values() if (function := _function(item)) is not None]
     while pending and len(found) < _LIMIT:
         function = pending.pop()
-        if id(function) not in found and _of_user(function.__module__):
+        if id(function) not in found and of_user(function.__module__):
             found[id(function)] = function
             names = _names(function.__code__)
             pending += [item for name in names if isinstance(item := function.__globals__.get(name), FunctionType)]
-    return tuple(function.__code__ for function in found.values())
+    return list(found.values())
 
 
-def _of_user(module: Any) -> bool:
+def of_user(module: Any) -> bool:
+    """Whether a module of this name is the user's: neither this package's nor Python's built-ins."""
     return not (isinstance(module, str) and (module == "builtins" or module.partition(".")[0] == _PACKAGE))
 
 

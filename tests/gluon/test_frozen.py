@@ -1,5 +1,7 @@
 """What a trace freezes silently is named when the graph is made; errors of code that is no graph."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,83 @@ def test_frozen_code_is_named_once(kind, code, capsys):
     lines = [line for line in capsys.readouterr().err.splitlines() if code in line]
     assert len(lines) == 1
     assert "test_frozen.py" in lines[0]
+
+
+COUNT = 0
+SEEN = []
+
+
+class Counting(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+        self.history = []
+        self.kept = {"a": 1}
+
+    def hybrid_forward(self, F, x):
+        global COUNT
+        self.count += 1
+        COUNT += 1
+        return F.relu(x) * 2
+
+
+class Sly(Counting):
+    """Does the same where no rule looks: by a name that is a value, and in containers."""
+
+    def hybrid_forward(self, F, x):
+        note(self, "count")
+        self.history.append(self.count)
+        SEEN.append(1)
+        return x * self.kept["a"]
+
+
+def note(block, name):
+    setattr(block, name, getattr(block, name) + 1)
+
+
+def warned(kind, capsys):
+    """The lines warned of a Block's first two graphs."""
+    net = kind()
+    net.hybridize(engine="numpy")
+    net(nd.ones((2,)))
+    net.hybridize(engine="numpy")
+    net(nd.ones((2,)))
+    return [line for line in capsys.readouterr().err.splitlines() if "HL17" in line]
+
+
+def test_changed_attributes_and_globals_are_named_with_their_lines(capsys):
+    attribute, name = sorted(warned(Counting, capsys), key=lambda line: "HL178" in line)
+    assert "HL173 `self.count` is assigned while the graph is made, once" in attribute
+    assert "HL178 `global COUNT` is assigned once" in name
+    source, first = inspect.getsourcelines(Counting)
+    line = first + next(number for number, text in enumerate(source) if "self.count += 1" in text)
+    assert f"test_frozen.py:{line}:" in attribute
+
+
+def test_changes_that_the_source_does_not_show_are_seen_after_the_trace(capsys):
+    lines = warned(Sly, capsys)
+    assert [line.split("`")[1] for line in lines] == ["self.count", "self.history", "SEEN"]
+    assert "`self.history` is changed while the graph is made, once: it keeps the value of that one call." in lines[1]
+    assert "`SEEN` is changed once, while the graph is made, and never again." in lines[2]
+
+
+def test_a_model_that_changes_nothing_is_not_warned_of(capsys):
+    class Quiet(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.sizes = [1, 2]
+            self.net = gluon.nn.HybridSequential()
+            self.net.add(gluon.nn.Dense(3), gluon.nn.BatchNorm(), gluon.nn.Dropout(0.5))
+
+        def hybrid_forward(self, F, x):
+            local = self.sizes + [len(SEEN)]
+            return self.net(x) * sum(local)
+
+    net = Quiet()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(nd.ones((2, 2)))
+    assert "HL17" not in capsys.readouterr().err
 
 
 class Nothing(gluon.HybridBlock):

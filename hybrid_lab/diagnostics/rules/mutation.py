@@ -140,9 +140,9 @@ class StoreOnSelf(Rule):
         return attention                     # return it, or make it a parameter
     """
 
-    message = "`{target}` is assigned while the graph is made, once: it {outcome}."
+    message = "`{target}` is {changed} while the graph is made, once: it {outcome}."
     rewrite = "return it as an output      or      keep it as a parameter with grad_req='null'"
-    defaults = {"target": "self.x", "outcome": "would keep a Symbol, not numbers"}
+    defaults = {"target": "self.x", "changed": "assigned", "outcome": "would keep a Symbol, not numbers"}
 
     def at(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Call, checking: Checking) -> Iterator[Mark]:
         if isinstance(node, ast.Call):
@@ -189,13 +189,13 @@ class HiddenInput(Rule):
         return x * self.factor               # read in the constructor
     """
 
-    message = "`{construct}` is seen once, while the graph is made, and frozen into it."
-    rewrite = "a constructor argument kept on self"
-    defaults = {"construct": "global"}
+    message = "`{construct}` {happens} once, while the graph is made, and never again."
+    rewrite = "a constructor argument kept on self      or      an input of the network"
+    defaults = {"construct": "global", "happens": "is read"}
 
     def at(self, node: ast.Global | ast.Subscript | ast.Call | ast.FunctionDef, checking: Checking) -> Iterator[Mark]:
         if isinstance(node, ast.Global):
-            yield checking.mark(node, construct=f"global {', '.join(node.names)}")
+            yield checking.mark(node, construct=f"global {', '.join(node.names)}", happens="is assigned")
         elif isinstance(node, ast.Subscript):
             if checking.dotted(node.value) == "os.environ":
                 yield checking.mark(node, construct=checking.text(node))
@@ -205,4 +205,5 @@ class HiddenInput(Rule):
         else:
             for default in [*node.args.defaults, *node.args.kw_defaults]:
                 if isinstance(default, ast.List | ast.Dict | ast.Set):
-                    yield checking.mark(default, construct=f"mutable default {checking.text(default)}")
+                    construct = f"mutable default {checking.text(default)}"
+                    yield checking.mark(default, construct=construct, happens="is seen")
