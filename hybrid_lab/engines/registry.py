@@ -12,6 +12,7 @@ _MODULES = {
     "triton": "hybrid_lab.engines.triton",
     "onnxruntime": "hybrid_lab.engines.onnxruntime",
     "numpy": "hybrid_lab.engines.numpy",
+    "torch": "hybrid_lab.engines.torch_kernels",
 }
 _loaded: dict[str, Engine] = {}
 

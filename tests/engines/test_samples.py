@@ -28,7 +28,7 @@ def graph_of(case: Case) -> tuple[Graph, list[np.ndarray]]:
     return graph, [item for item in given if isinstance(item, np.ndarray)]
 
 
-@pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime", "torch"])
 @each_sample()
 def test_forward_and_gradient(case: Case, engine: str):
     graph, arrays = graph_of(case)

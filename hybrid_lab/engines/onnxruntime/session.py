@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,17 +11,13 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.onnxruntime.model import Model
+from hybrid_lab.engines.threads import thread_count
 
 #: Arrays up to this size are copied into and out of bound buffers: cheaper than binding others at every call.
 COPY_BYTES = 1 << 14
 
 _lock = threading.RLock()
 _pool: str | None = None
-
-
-def thread_count() -> int:
-    """How many threads all engines on the CPU use: the processors this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def shared_pool(ort: Any) -> str:

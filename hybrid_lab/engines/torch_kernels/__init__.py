@@ -1,0 +1,5 @@
+"""The torch engine: a region as a straight line of torch's CPU kernels, without autograd and without copies."""
+
+from hybrid_lab.engines.torch_kernels.engine import ENGINE, TorchEngine
+
+__all__ = ["ENGINE", "TorchEngine"]

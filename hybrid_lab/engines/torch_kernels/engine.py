@@ -1,0 +1,144 @@
+"""TorchEngine: partition, write each region as a program of torch calls, and plan the rest in NumPy."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.engines.engine import Engine, Executable
+from hybrid_lab.engines.numpy import build
+from hybrid_lab.engines.report import RegionReport, Report
+from hybrid_lab.engines.torch_kernels.program import TorchProgram
+from hybrid_lab.engines.threads import thread_count
+from hybrid_lab.engines.torch_kernels.table import refusal
+from hybrid_lab.graph.dump import dump
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.lower import lower_random
+from hybrid_lab.graph.partition import Partition, Region, contract, partition
+from hybrid_lab.graph.printer import format_origin
+from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.ops.operator import Operator
+
+
+class TorchOperator(Operator):
+    """A region in the contracted graph: one operator that runs a program of torch calls."""
+
+    name: ClassVar[str] = "torch"
+    run_keywords: ClassVar[frozenset[str]] = frozenset()
+    fresh: ClassVar[bool] = True
+
+    def __init__(self, region: Region, program: TorchProgram):
+        for key, value in (
+            ("region", region),
+            ("program", program),
+            ("num_outputs", len(region.outputs)),
+            ("attributes", {}),
+            ("inferred", {}),
+        ):
+            object.__setattr__(self, key, value)
+
+    region: Region
+    program: TorchProgram
+
+    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+        results = self.program(inputs)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def __repr__(self) -> str:
+        return f"torch({', '.join(node.op.name for node in self.region.nodes)})"
+
+
+class TorchEngine(Engine):
+    """torch's kernels, called one after the other without autograd; where torch is installed.
+
+    worth : decides whether a region runs in torch (None) or stays in NumPy (the reason)
+    channels_last : the memory layout of images inside regions; None takes it where there are convolutions
+    """
+
+    name: ClassVar[str] = "torch"
+    title: ClassVar[str] = "torch"
+
+    def __init__(
+        self, worth: Callable[[Region], str | None] = lambda region: None, channels_last: bool | None = None
+    ):
+        self.worth, self.channels_last = worth, channels_last
+
+    def missing(self) -> str | None:
+        if importlib.util.find_spec("torch") is None:
+            return "torch is not installed; pip install torch (a CPU build will do)"
+        return None
+
+    def compile(
+        self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
+    ) -> Executable:
+        started = time.perf_counter()
+        set_threads()
+        graph = simplify(lower_random(graph))
+        found = partition(graph, refusal, self.worth)
+        report = Report(self.name, graph.name)
+        inside = sum(len(region.nodes) for region in found.regions)
+        report.operators = {self.name: inside, "numpy": len(graph.operators) - inside}
+        for node, reason in found.refused.items():
+            report.fall_back(node.op.name, "numpy", reason, format_origin(node))
+        if strict:
+            _refuse(found, len(graph.operators))
+        operators = {region: TorchOperator(region, self._program(region)) for region in found.regions}
+        for region in found.regions:
+            report.regions.append(describe(region))
+        contracted = contract(graph, found.regions, operators.__getitem__)
+        dump("partition", contracted)
+        executable = build(contracted, report, static_alloc)
+        report.seconds = time.perf_counter() - started
+        return executable
+
+    def _program(self, region: Region) -> TorchProgram:
+        return TorchProgram(region, has_images(region) if self.channels_last is None else self.channels_last)
+
+
+def has_images(region: Region) -> bool:
+    """Whether the region convolves images."""
+    return any("onv" in node.op.name and len(node.outputs[0].shape) == 4 for node in region.nodes)
+
+
+def describe(region: Region) -> RegionReport:
+    return RegionReport(
+        "torch",
+        [node.op.name for node in region.nodes],
+        len(region.inputs),
+        len(region.outputs),
+        region.bytes_in,
+        region.bytes_out,
+    )
+
+
+def _refuse(found: Partition, total: int) -> None:
+    lines = [
+        f"  {node.op.name}: {reason}" + (f"   # {format_origin(node)}" if format_origin(node) else "")
+        for node, reason in found.refused.items()
+        if not node.op.random
+    ]
+    if lines:
+        raise EngineError(
+            f"{len(lines)} of {total} operators cannot run in torch, and strict=True allows no other engine:\n"
+            + "\n".join(lines)
+        )
+
+
+_threads_set = False
+
+
+def set_threads() -> None:
+    """Give torch as many threads as all engines on the CPU use, once; what the user sets later stays."""
+    global _threads_set
+    if _threads_set:
+        return
+    import torch
+
+    torch.set_num_threads(thread_count())
+    _threads_set = True
+
+
+ENGINE = TorchEngine()

@@ -1,0 +1,179 @@
+"""A region as one straight-line function of torch calls on tensors that share the arrays' memory."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import re
+import warnings
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines.torch_kernels.table import OUT, SHARED, TABLE
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.printer import format_origin
+
+_serial = itertools.count()
+
+#: Operators of which the first tensors are images: what they make keeps the memory layout of what they read.
+_IMAGES = {
+    "Convolution": (0,),
+    "_conv_data_grad": (0,),
+    "_conv_weight_grad": (0, 1),
+    "Pooling": (0,),
+    "_max_pool_grad": (0, 1, 2),
+    "_spread_pool_grad": (0,),
+    "BatchNorm": (0,),
+}
+
+
+class TorchProgram:
+    """One region. Call it with arrays; it returns a list of arrays in fresh memory.
+
+    channels_last : images lie in memory with their channels innermost while the region runs
+    strided : outputs that may be handed on in any memory layout; the others are in C order
+    source : the generated text
+    """
+
+    def __init__(self, region: Region, channels_last: bool = False, strided: frozenset[Value] = frozenset()):
+        import torch
+
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning, re.escape(__name__))
+        self._torch = torch
+        self.region, self.channels_last, self.strided = region, channels_last, strided
+        self._names: dict[Value, str] = {}
+        self._bound: dict[str, Any] = {"torch": torch, "last": torch.channels_last}
+        self._origins: dict[Value, Value | None] = {}
+        self._standins: dict[Any, Any] = {}
+        self._run, self.source = self._write()
+        self._guard = torch.inference_mode
+
+    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with self._guard():
+            return [made.numpy() for made in self._run(*map(self._tensor, inputs))]
+
+    def _tensor(self, array: np.ndarray) -> Any:
+        """The array as a tensor in the same memory; torch knows no strides below zero, which are copied."""
+        try:
+            return self._torch.from_numpy(array)
+        except ValueError:
+            return self._torch.from_numpy(np.ascontiguousarray(array))
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def _write(self) -> tuple[Any, str]:
+        region = self.region
+        images = self._images() if self.channels_last else frozenset()
+        lines, arguments = [], []
+        for index, value in enumerate(region.inputs):
+            self._names[value] = f"x{index}"
+            arguments.append(f"x{index}")
+            if value in images:
+                lines.append(f"x{index} = x{index}.contiguous(memory_format=last)")
+        last_use: dict[Value, int] = {}
+        for index, node in enumerate(region.nodes):
+            for value in node.values_in:
+                last_use[value] = index
+        kept = set(region.outputs)
+        users: dict[Value, list[Node]] = {}
+        for node in region.nodes:
+            for value in node.values_in:
+                users.setdefault(value, []).append(node)
+        for index, node in enumerate(region.nodes):
+            lines.append(self._call(index, node, last_use, kept, users))
+            gone = [
+                self._names[value]
+                for value in dict.fromkeys((*node.values_in, *node.outputs))
+                if last_use.get(value, index) == index and value in self._names and value not in kept
+                and self._names[value][0] in "xt"
+            ]
+            if gone:
+                lines.append(f"del {', '.join(gone)}")
+        results = self._results()
+        text = [f"def program({', '.join(arguments)}):", *(f"    {line}" for line in lines)]
+        source = "\n".join([*text, f"    return ({', '.join(results)},)"]) + "\n"
+        file = f"<torch program {next(_serial)}>"
+        exec(compile(source, file, "exec"), self._bound)
+        run = self._bound.pop("program")
+        linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+        weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
+        return run, source
+
+    def _images(self) -> frozenset[Value]:
+        """The region's inputs that are read as images."""
+        found = {
+            node.inputs[index]
+            for node in self.region.nodes
+            for index in _IMAGES.get(node.op.name, ())
+            if index < len(node.inputs)
+        }
+        return frozenset(value for value in self.region.inputs if value in found and len(value.shape) == 4)
+
+    def _call(
+        self, index: int, node: Node, last_use: dict[Value, int], kept: set[Value], users: dict[Value, list[Node]]
+    ) -> str:
+        kernel = TABLE[node.op.name](self._torch, node)
+        name = re.sub(r"\W", "_", node.op.name).strip("_") or "op"
+        if self._bound.get(name, kernel) is not kernel:
+            name = f"{name}_{index}"
+        self._bound[name] = kernel
+        operands = [self._operand(node, position) for position in range(len(node.inputs))]
+        if node.op.name in OUT:
+            for item in node.values_in:
+                alone = self._origins.get(item) is item and item not in kept and last_use[item] == index
+                if alone and item.shape == node.outputs[0].shape and item.dtype == node.outputs[0].dtype:
+                    if not any(user.op.name in SHARED for user in users[item]):
+                        operands.append(f"out={self._names[item]}")
+                        break
+        for position, value in enumerate(node.outputs):
+            self._names[value] = f"t{index}" if len(node.outputs) == 1 else f"t{index}_{position}"
+            self._origins[value] = value
+            if node.op.name in SHARED:
+                source = next((item for item in node.values_in), None)
+                read = source is not None and node.op.reads_values(0)
+                self._origins[value] = self._origins.get(source) if read else None  # type: ignore[arg-type]
+        targets = ", ".join(self._names[value] for value in node.outputs)
+        line = f"{targets} = {name}({', '.join(operands)})"
+        comment = "".join(letter if letter.isprintable() else "?" for letter in f"{node.op!r}  {format_origin(node)}")
+        return f"{line:<56}  # {comment}".rstrip()
+
+    def _operand(self, node: Node, position: int) -> str:
+        item = node.inputs[position]
+        if not isinstance(item, Value):
+            return repr(item)
+        if item not in self._names:
+            assert isinstance(item.node.op, Constant), item
+            if node.op.reads_values(position):
+                array = np.array(item.node.op.array)
+                self._bound[f"k{len(self._names)}"] = self._torch.from_numpy(array)
+                self._names[item] = f"k{len(self._names)}"
+            else:
+                return self._standin(item)
+        return self._names[item]
+
+    def _standin(self, value: Value) -> str:
+        """A tensor of which only the shape is read: its memory is never touched, so that none is taken."""
+        torch, key = self._torch, (value.shape, value.dtype.name)
+        if key not in self._standins:
+            layout = torch.channels_last if self.channels_last and len(value.shape) == 4 else torch.contiguous_format
+            name = self._standins[key] = f"s{len(self._standins)}"
+            dtype = getattr(torch, value.dtype.name)
+            self._bound[name] = torch.empty(value.shape, dtype=dtype, memory_format=layout)
+        return self._standins[key]
+
+    def _results(self) -> list[str]:
+        """The outputs: memory of their own each, in C order where it matters."""
+        taken: set[Value] = set()
+        results = []
+        for value in self.region.outputs:
+            name, origin = self._names[value], self._origins.get(value)
+            if origin is None or origin in taken:
+                results.append(f"{name}.clone(memory_format=torch.contiguous_format)")
+                continue
+            taken.add(origin)
+            results.append(name if value in self.strided else f"{name}.contiguous()")
+        return results

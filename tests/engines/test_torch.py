@@ -1,0 +1,162 @@
+"""The torch engine: regions of torch calls, memory shared with NumPy, fresh outputs, layouts, refusals."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from hybrid_lab import engines
+from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.graph import Graph, input_node
+from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.ops.operator import get as operator
+from tests.engines.random_graphs import random_case
+from tests.engines.test_onnxruntime import LENET, close, lenet
+from tests.engines.test_random_graphs import problems
+from tests.graph.building import evaluate, graph_of, uniform
+
+pytest.importorskip("torch")
+from hybrid_lab.engines.torch_kernels import TorchEngine  # noqa: E402
+from hybrid_lab.engines.torch_kernels.program import TorchProgram  # noqa: E402
+from hybrid_lab.engines.torch_kernels.table import OUT, SHARED, TABLE  # noqa: E402
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_a_whole_network_is_one_region_forward_and_backward(channels_last):
+    graph, arrays = graph_of(lenet, *LENET, name="lenet"), uniform(*LENET)
+    parts = specialize(graph, LENET, ["float32"] * 7, True, range(1, 7))
+    engine = TorchEngine(channels_last=channels_last)
+    forward, backward = (engine.compile(part) for part in (parts.forward, parts.backward))
+    for executable in (forward, backward):
+        assert executable.report.operators["numpy"] == 0
+        assert [region.engine for region in executable.report.regions] == ["torch"]
+    results = forward(arrays)
+    given = {"input": arrays, "output": results, "saved": results[1:], "head": uniform((8, 10), seed=3)}
+    operands = [given[kind][index] for kind, index in parts.sources]
+    for got, wanted in zip(results, evaluate(parts.forward, arrays), strict=True):
+        assert close(got, wanted) and got.flags.c_contiguous
+    for got, wanted in zip(backward(operands), evaluate(parts.backward, operands), strict=True):
+        assert close(got, wanted, 1e-4) and got.flags.c_contiguous
+
+
+@pytest.mark.parametrize("first", range(0, 150, 50))
+def test_random_graphs_follow_eager(first):
+    engine = engines.get("torch")
+    for seed in range(first, first + 50):
+        for train in (True, False):
+            assert problems(random_case(seed), engine, train) == [], seed
+
+
+def test_every_entry_of_the_table_is_an_operator():
+    assert [name for name in TABLE if operator(name).name != name] == []
+    assert set(TABLE) >= OUT | SHARED
+
+
+def test_outputs_are_fresh_and_untouched_by_later_calls():
+    def net(F, x, y):
+        same = F.Reshape(x, shape=(-1,))
+        return same, F.reshape_like(same, y), F.relu(x * y), F.zeros_like(x), F.broadcast_like(F.sum(y, axis=0), x)
+
+    executable = engines.get("torch").compile(graph_of(net, (3, 4), (3, 4)))
+    x, y = uniform((3, 4), (3, 4))
+    results = executable([x, y])
+    for index, one in enumerate(results):
+        assert one.flags.c_contiguous and one.flags.writeable
+        assert not any(np.may_share_memory(one, other) for other in (x, y, *results[:index]))
+    before = [result.copy() for result in results]
+    for result in executable(uniform((3, 4), (3, 4), seed=1)):
+        result += 1
+    assert all(map(np.array_equal, results, before))
+
+
+def test_inputs_of_any_strides_and_read_only_ones():
+    executable = engines.get("torch").compile(graph_of(lambda F, x: F.exp(x), (30, 20)))
+    (x,) = uniform((20, 30))
+    frozen = np.array(x.T)
+    frozen.setflags(write=False)
+    repeated = np.broadcast_to(x[:, 0], (30, 20))
+    for array in (x.T, x.T[::-1], x[::-1, ::-1].T, repeated, frozen):
+        before = array.copy()
+        assert close(executable([array])[0], np.exp(array)) and np.array_equal(array, before)
+
+
+def test_no_input_is_written_to():
+    executable = engines.get("torch").compile(graph_of(lambda F, x, y: F.relu(F.exp(x + y)) * y, (9, 4), (9, 4)))
+    x, y = uniform((9, 4), (9, 4))
+    copies = x.copy(), y.copy()
+    executable([x, y])
+    assert np.array_equal(x, copies[0]) and np.array_equal(y, copies[1])
+
+
+def test_the_program_works_in_place_where_a_value_dies():
+    graph = graph_of(lambda F, x: F.relu(F.exp(x) * 2.0) + 1.0, (9, 4))
+    executable = engines.get("torch").compile(graph)
+    (node,) = executable.graph.operators
+    assert node.op.program.source.count("out=t") == 3
+
+
+def test_images_stay_channels_last_inside():
+    shapes = (2, 4, 9, 8), (5, 4, 3, 3)
+    attributes = {"kernel": (3, 3), "num_filter": 5, "no_bias": True}
+    graph = graph_of(lambda F, x, w: F.relu(F.Convolution(x, w, **attributes)), *shapes)
+    arrays = uniform(*shapes)
+    (node,) = engines.get("torch").compile(graph).graph.operators
+    region = node.op.region
+    strided = TorchProgram(region, channels_last=True, strided=frozenset(region.outputs))
+    (y,) = strided(arrays)
+    assert y.strides[1] == y.itemsize and close(y, evaluate(graph, arrays)[0])
+    (y,) = TorchProgram(region, channels_last=True)(arrays)
+    assert y.flags.c_contiguous
+
+
+def test_dropout_masks_come_from_numpy_and_equal_eager():
+    x = input_node("x", shape=(50, 4), dtype="float32")
+    dropout = operator("Dropout").bind(p=0.5).bind_mode(True)
+    graph = Graph([x], [make_node(dropout, [x], draw=3).outputs[0]], draws=4)
+    executable = engines.get("torch").compile(graph)
+    assert [fallback.operator for fallback in executable.report.fallbacks] == ["_dropout_mask"]
+    (data,) = uniform((50, 4))
+    assert close(executable([data], (7, 2))[0], evaluate(graph, [data], (7, 2))[0])
+
+
+@pytest.mark.parametrize(
+    "function, shape, dtype, reason",
+    [
+        (lambda F, x: F.exp(x), (0, 3), "float32", "without elements"),
+        (lambda F, x: F.exp(x), (2, 3), "float16", "float16"),
+        (lambda F, x: x * 2, (2, 3), "int32", "int32"),
+        (lambda F, x: F.reverse(x, axis=0), (2, 3), "float32", "no entry"),
+        (lambda F, x: F.slice(x, begin=(None,), end=(None,), step=(-1,)), (2, 3), "float32", "backwards"),
+    ],
+)
+def test_what_torch_cannot_take_falls_back_by_name(function, shape, dtype, reason):
+    graph = graph_of(function, shape, dtype=dtype)
+    executable = engines.get("torch").compile(graph)
+    (fallback,) = executable.report.fallbacks
+    assert fallback.engine == "numpy" and reason in fallback.reason
+    x = np.ones(shape, dtype)
+    assert np.array_equal(executable([x])[0], evaluate(graph, [x])[0])
+    with pytest.raises(EngineError, match="1 of 1 operators cannot run in torch"):
+        engines.get("torch").compile(graph, strict=True)
+
+
+def test_several_threads_may_call_the_same_executable():
+    shapes = [(64, 30), (20, 30), (20,)]
+    graph = graph_of(lambda F, x, w, b: F.softmax(F.FullyConnected(x, w, b, num_hidden=20)), *shapes)
+    executable = engines.get("torch").compile(graph)
+    cases = [uniform(*shapes, seed=seed) for seed in range(4)]
+    wanted = [evaluate(graph, arrays)[0] for arrays in cases]
+    wrong = []
+
+    def work(index):
+        wrong.extend(index for _ in range(30) if not close(executable(cases[index])[0], wanted[index]))
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
