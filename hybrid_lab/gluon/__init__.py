@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-from . import data, loss, nn, utils
+from . import data, loss, nn, rnn, utils
 from .block import Block
 from .hybrid import HybridBlock
 from .parameter import Constant, DeferredInitializationError, Parameter
@@ -26,6 +26,7 @@ __all__ = [
     "load",
     "loss",
     "nn",
+    "rnn",
     "utils",
 ]
 

@@ -10,7 +10,8 @@ the library has a function. Where the library is another one, products go to Num
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,3 +59,18 @@ def matmul(left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None) -
         return np.matmul(left, right, out=out)
     finally:
         write(count)
+
+
+@contextmanager
+def small_products(products: int) -> Iterator[None]:
+    """Inside, products run on one thread if `products` multiply-adds each are few: for loops of them."""
+    control = thread_control() if TINY < products <= SMALL else None
+    count = control[0]() if control is not None else 1
+    if control is None or count <= 1:
+        yield
+        return
+    control[1](1)
+    try:
+        yield
+    finally:
+        control[1](count)

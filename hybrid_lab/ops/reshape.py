@@ -118,6 +118,14 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return reshaped("reshape", data, self.shape, self.reverse)
 
+    def complete_from(self, output: tuple[int, ...], *shapes: Any) -> tuple[Any, ...]:
+        """A flattened array gives its one unknown dimension back."""
+        (data,) = shapes
+        if self.shape != (-1,) or data is None or sum(size is None for size in data) != 1:
+            return shapes
+        rest = prod(size for size in data if size is not None)
+        return (tuple(prod(output) // max(rest, 1) if size is None else size for size in data),)
+
 
 class Flatten(_Reshaping, name="Flatten", aliases=("flatten",)):
     """(n, a, b, ...) -> (n, a*b*...)."""

@@ -1,0 +1,275 @@
+"""Recurrent cells: RNNCell, LSTMCell and GRUCell make one step; `unroll` makes a whole sequence of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from hybrid_lab import ndarray as nd
+from hybrid_lab.diagnostics import HybridLabError
+
+from ..block import Block
+from ..hybrid import HybridBlock
+from ..nn.registry import layer
+from .sequence import last_states, masked, merged, steps_of, zeros_for
+
+StateInfo = dict[str, Any]
+
+
+class RecurrentCell(Block):
+    """Base of all cells. A subclass defines `state_info(batch_size)` and one step, `forward(inputs, states)`, which
+    returns the output and the new states.
+
+    inputs : (N, C); states : list of arrays, (N, units) each
+    """
+
+    _modified = False
+    _unrolling = 0
+
+    def reset(self) -> None:
+        """Forget what was kept from step to step; a new sequence begins. `unroll` does it."""
+        for cell in self._children.values():
+            if isinstance(cell, RecurrentCell):
+                cell.reset()
+
+    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
+        """{"shape": ..., "__layout__": ...} of every state."""
+        raise NotImplementedError(f"{type(self).__name__} does not define state_info()")
+
+    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
+        """The states before the first step.
+
+        func : makes one, `func(shape=..., **kwargs)`: nd.zeros, nd.ones, nd.random.normal ...
+        """
+        self._refuse_modified()
+        return [func(shape=info["shape"], **kwargs) for info in self.state_info(batch_size)]
+
+    def _refuse_modified(self) -> None:
+        if self._modified:
+            raise HybridLabError(
+                f"{self.name} is wrapped by a modifier cell (ZoneoutCell, ResidualCell ...); call that cell instead"
+            )
+
+    def zero_state(self, x: Any, batch: int = 0) -> list[Any]:
+        """States of zeros for inputs whose batch is axis number `batch` of x, an array or a Symbol."""
+        self._refuse_modified()
+        return [
+            zeros_for(x, info["shape"], batch, info.get("__layout__", "NC").index("N")) for info in self.state_info(0)
+        ]
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """Run `length` steps; returns the outputs and the states after the last one.
+
+        inputs : one tensor in `layout`, or a list of steps, (N, C) each
+        begin_state : the states to begin with; None means zeros
+        merge_outputs : True gives one tensor, False a list of steps, None whichever is at hand
+        valid_length : (N,) lengths of the sequences; outputs behind a sequence's end are 0 and its states stay
+        """
+        self.reset()
+        steps = steps_of(length, inputs, layout)
+        states = self._beginning(begin_state, steps)
+        outputs, history = [], []
+        with self._unrolled():
+            for step in steps:
+                output, states = self(step, states)
+                outputs.append(output)
+                history.append(states)
+        return self._finished(outputs, states, history, layout, merge_outputs, valid_length)
+
+    def _beginning(self, begin_state: Any, steps: Sequence[Any]) -> list[Any]:
+        return self.zero_state(steps[0]) if begin_state is None else list(begin_state)
+
+    @contextmanager
+    def _unrolled(self) -> Iterator[None]:
+        """Steps made inside follow one another: what a cell keeps from step to step has a meaning."""
+        object.__setattr__(self, "_unrolling", self._unrolling + 1)
+        try:
+            yield
+        finally:
+            object.__setattr__(self, "_unrolling", self._unrolling - 1)
+
+    @staticmethod
+    def _finished(
+        outputs: list[Any],
+        states: list[Any],
+        history: list[list[Any]],
+        layout: str,
+        merge_outputs: bool | None,
+        valid_length: Any,
+    ) -> tuple[Any, list[Any]]:
+        if valid_length is not None:
+            states = last_states(history, valid_length) if states else states
+            whole = masked(outputs, valid_length, layout)
+            return (steps_of(len(outputs), whole, layout) if merge_outputs is False else whole), states
+        return (merged(outputs, layout) if merge_outputs else outputs), states
+
+
+class HybridRecurrentCell(RecurrentCell, HybridBlock):
+    """Base of cells that become graphs. A subclass defines `hybrid_forward(F, inputs, states, **params)`."""
+
+
+class _Gated(HybridRecurrentCell):
+    """Base: weights and biases from input and state to some gates.
+
+    hidden_size : units of output and states; input_size : of the input, 0 takes it from the first batch
+    i2h_weight : (gates * hidden_size, input_size); h2h_weight : (gates * hidden_size, hidden_size);
+    i2h_bias, h2h_bias : (gates * hidden_size,)
+    """
+
+    _gates = 1
+    _num_states = 1
+    _short_name = "rnn"
+
+    def __init__(
+        self,
+        hidden_size: int,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+    ) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self._hidden_size = hidden_size
+        self._input_size = input_size
+        rows = self._gates * hidden_size
+        for name, shape, init in (
+            ("i2h_weight", (rows, input_size), i2h_weight_initializer),
+            ("h2h_weight", (rows, hidden_size), h2h_weight_initializer),
+            ("i2h_bias", (rows,), i2h_bias_initializer),
+            ("h2h_bias", (rows,), h2h_bias_initializer),
+        ):
+            setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
+
+    def _alias(self) -> str:
+        return self._short_name
+
+    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
+        return [{"shape": (batch_size, self._hidden_size), "__layout__": "NC"} for _ in range(self._num_states)]
+
+    def _projections(self, F: Any, inputs: Any, state: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+        """What input and state contribute to the gates, (N, gates * hidden_size) each."""
+        rows = self._gates * self._hidden_size
+        i2h = F.FullyConnected(inputs, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name="i2h")
+        h2h = F.FullyConnected(state, params["h2h_weight"], params["h2h_bias"], num_hidden=rows, name="h2h")
+        return i2h, h2h
+
+    def __repr__(self) -> str:
+        rows, columns = self.i2h_weight.shape or (0, 0)
+        return f"{type(self).__name__}({columns or None} -> {rows})"
+
+    i2h_weight: Any
+
+
+@layer
+class RNNCell(_Gated):
+    """h' = activation(W x + b + U h + c), the Elman network. One state, h.
+
+    activation : 'relu', 'tanh', 'sigmoid', 'softrelu' or 'softsign'
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        activation: str = "tanh",
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+    ) -> None:
+        weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
+        super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
+        self._activation = activation
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any, **params: Any) -> Any:
+        i2h, h2h = self._projections(F, inputs, states[0], params)
+        output = F.Activation(i2h + h2h, act_type=self._activation)
+        return output, [output]
+
+
+@layer
+class LSTMCell(_Gated):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997). Two states, h and c; gates in the order i, f, g, o.
+
+    activation : of g and of the cell state; recurrent_activation : of i, f and o
+    """
+
+    _gates, _num_states, _short_name = 4, 2, "lstm"
+
+    def __init__(
+        self,
+        hidden_size: int,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+        activation: str = "tanh",
+        recurrent_activation: str = "sigmoid",
+    ) -> None:
+        weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
+        super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
+        self._activation, self._recurrent_activation = activation, recurrent_activation
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any, **params: Any) -> Any:
+        i2h, h2h = self._projections(F, inputs, states[0], params)
+        gates = F.SliceChannel(i2h + h2h, num_outputs=4, name="slice")
+        i, f, o = (F.Activation(gates[index], act_type=self._recurrent_activation) for index in (0, 1, 3))
+        g = F.Activation(gates[2], act_type=self._activation)
+        c = f * states[1] + i * g
+        h = o * F.Activation(c, act_type=self._activation)
+        return h, [h, c]
+
+
+@layer
+class GRUCell(_Gated):
+    """Gated recurrent unit (Cho et al. 2014), n = tanh(W x + b + r (U h + c)). One state; gates in the order r, z, n.
+
+    activation : of n; recurrent_activation : of r and z
+    """
+
+    _gates, _short_name = 3, "gru"
+
+    def __init__(
+        self,
+        hidden_size: int,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+        activation: str = "tanh",
+        recurrent_activation: str = "sigmoid",
+    ) -> None:
+        weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
+        super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
+        self._activation, self._recurrent_activation = activation, recurrent_activation
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any, **params: Any) -> Any:
+        h = states[0]
+        i2h, h2h = self._projections(F, inputs, h, params)
+        inner = F.SliceChannel(i2h, num_outputs=3, name="i2h_slice")
+        outer = F.SliceChannel(h2h, num_outputs=3, name="h2h_slice")
+        r = F.Activation(inner[0] + outer[0], act_type=self._recurrent_activation)
+        z = F.Activation(inner[1] + outer[1], act_type=self._recurrent_activation)
+        n = F.Activation(inner[2] + r * outer[2], act_type=self._activation)
+        output = (1.0 - z) * n + z * h
+        return output, [output]

@@ -1,0 +1,300 @@
+"""RNN, LSTM and GRU: recurrent layers over whole sequences, as one fused operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hybrid_lab import ndarray as nd
+from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.ndarray import NDArray
+
+from ..hybrid import HybridBlock
+from ..nn.registry import layer
+from .cell import GRUCell, LSTMCell, RNNCell, StateInfo
+from .modifier import BidirectionalCell, DropoutCell
+from .sequence import axes_of, is_tensor, zeros_for
+from .stack import HybridSequentialRNNCell
+
+
+class _Layer(HybridBlock):
+    """Base of the three layers.
+
+    x : (T, N, C), or (N, T, C) with layout='NTC'; states : list of (num_layers * directions, N, hidden_size)
+    `layer(x)` returns the output, (T, N, directions * hidden_size) in the same layout; `layer(x, states)` the output
+    and the list of the states after the last step
+    sequence_length : (N,), with use_sequence_length=True; outputs behind a sequence's end are 0 and its states stay
+
+    l0_i2h_weight : (gates * hidden_size, input_size); l0_h2h_weight : (gates * hidden_size, hidden_size); l0_i2h_bias,
+    l0_h2h_bias : (gates * hidden_size,); r0_... of the backward direction; l1_... of the next layer
+    """
+
+    _gates = 1
+    _num_states = 1
+    _mode = "rnn_tanh"
+
+    def _make(
+        self,
+        hidden_size: int,
+        num_layers: int,
+        layout: str,
+        dropout: float,
+        bidirectional: bool,
+        input_size: int,
+        initializers: dict[str, Any],
+        dtype: Any,
+        use_sequence_length: bool,
+        clip: dict[str, Any] | None = None,
+    ) -> None:
+        if layout not in ("TNC", "NTC"):
+            raise ShapeError(f"{type(self).__name__}: layout={layout!r}; it is 'TNC' or 'NTC'")
+        self._hidden_size, self._num_layers, self._layout = hidden_size, num_layers, layout
+        self._dropout, self._directions, self._input_size = dropout, 2 if bidirectional else 1, input_size
+        self._initializers, self._dtype, self._use_sequence_length = initializers, dtype, use_sequence_length
+        self._clip = clip or {}
+        rows = self._gates * hidden_size
+        for name, kind, place in self._names():
+            width = input_size if place == 0 else hidden_size * self._directions
+            shape = {"i2h_weight": (rows, width), "h2h_weight": (rows, hidden_size)}.get(kind, (rows,))
+            init = initializers[kind]
+            setattr(self, name, self.params.get(name, shape=shape, init=init, dtype=dtype, allow_deferred_init=True))
+
+    def _names(self) -> Iterator[tuple[str, str, int]]:
+        """(parameter, its kind, its layer), in MXNet's order."""
+        for place in range(self._num_layers):
+            for direction in ("l", "r")[: self._directions]:
+                for kind in ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"):
+                    yield f"{direction}{place}_{kind}", kind, place
+
+    # -- states ------------------------------------------------------------------------------------------------
+
+    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
+        """{"shape": ..., "__layout__": "LNC", "dtype": ...} of every state."""
+        shape = (self._num_layers * self._directions, batch_size, self._hidden_size)
+        return [{"shape": shape, "__layout__": "LNC", "dtype": self._dtype} for _ in range(self._num_states)]
+
+    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
+        """States to begin with. func : makes one, `func(shape=..., dtype=..., **kwargs)`; default nd.zeros."""
+        return [
+            func(**{"shape": info["shape"], "dtype": info["dtype"], **kwargs}) for info in self.state_info(batch_size)
+        ]
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def __call__(self, inputs: Any, states: Any = None, sequence_length: Any = None) -> Any:
+        """See the class."""
+        if is_tensor(states):
+            states = [states]
+        given = (inputs, states, sequence_length)
+        while given[-1] is None:
+            given = given[:-1]
+        return super().__call__(*given)
+
+    def hybrid_forward(
+        self, F: Any, inputs: Any, states: Any = None, sequence_length: Any = None, **params: Any
+    ) -> Any:
+        batch = axes_of(self._layout)[1]
+        if states is None:
+            begin = [zeros_for(inputs, info["shape"], batch, 1) for info in self.state_info()]
+        else:
+            begin = [states] if is_tensor(states) else list(states)
+            self._check_states(inputs, begin, batch)
+        x = F.SwapAxis(inputs, dim1=0, dim2=1) if batch == 0 else inputs
+        ordered = sorted(self._names(), key=lambda entry: entry[1].endswith("bias"))
+        flat = [F.Reshape(params[name], shape=(-1,)) for name, _, _ in ordered]
+        lengths = [sequence_length] if self._use_sequence_length else []
+        outputs = F.RNN(
+            x,
+            F._rnn_param_concat(*flat, dim=0),
+            *begin,
+            *lengths,
+            state_size=self._hidden_size,
+            num_layers=self._num_layers,
+            bidirectional=self._directions == 2,
+            p=self._dropout,
+            state_outputs=True,
+            mode=self._mode,
+            use_sequence_length=self._use_sequence_length,
+            **self._clip,
+        )
+        y = F.SwapAxis(outputs[0], dim1=0, dim2=1) if batch == 0 else outputs[0]
+        return y if states is None else (y, [outputs[index] for index in range(1, 1 + self._num_states)])
+
+    def _check_states(self, inputs: Any, states: list[Any], batch: int) -> None:
+        if len(states) != self._num_states:
+            raise ShapeError(f"{self.name} has {self._num_states} states, {len(states)} were given")
+        if not isinstance(inputs, NDArray):
+            return
+        for info, state in zip(self.state_info(inputs.shape[batch]), states, strict=True):
+            if state.shape != info["shape"]:
+                raise ShapeError(
+                    f"{self.name}: a state has shape {state.shape}; inputs {inputs.shape} need {info['shape']}"
+                )
+
+    # -- other forms -------------------------------------------------------------------------------------------
+
+    def _cell(self, prefix: str, input_size: int) -> Any:
+        raise NotImplementedError
+
+    def _unfuse(self) -> HybridSequentialRNNCell:
+        """The same layers as cells that share the parameters."""
+        stack = HybridSequentialRNNCell(prefix=self.prefix, params=self.params)
+        with stack.name_scope():
+            width = self._input_size
+            for place in range(self._num_layers):
+                cell = self._cell(f"l{place}_", width)
+                if self._directions == 2:
+                    cell = BidirectionalCell(cell, self._cell(f"r{place}_", width))
+                stack.add(cell)
+                if self._dropout > 0 and place + 1 < self._num_layers:
+                    stack.add(DropoutCell(self._dropout))
+                width = self._hidden_size * self._directions
+        return stack
+
+    def _cell_options(self, prefix: str, input_size: int) -> dict[str, Any]:
+        named = {f"{kind}_initializer": init for kind, init in self._initializers.items()}
+        return {"input_size": input_size, "prefix": prefix, **named}
+
+    def __repr__(self) -> str:
+        columns = self._reg_params["l0_i2h_weight"].shape or (0, 0)
+        parts = [f"{columns[1] or None} -> {self._hidden_size}", self._layout]
+        if self._num_layers != 1:
+            parts.append(f"num_layers={self._num_layers}")
+        if self._dropout:
+            parts.append(f"dropout={self._dropout}")
+        if self._directions == 2:
+            parts.append("bidirectional")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _initializers(i2h: Any, h2h: Any, i2h_bias: Any, h2h_bias: Any) -> dict[str, Any]:
+    return {"i2h_weight": i2h, "h2h_weight": h2h, "i2h_bias": i2h_bias, "h2h_bias": h2h_bias}
+
+
+@layer
+class RNN(_Layer):
+    """Elman layers, h' = activation(W x + b + U h + c). activation : 'relu' or 'tanh'
+
+    hidden_size : units H; layout : 'TNC' or 'NTC'; dropout : between the layers; input_size : 0 takes it from the data
+    x : (T, N, C) -> (T, N, directions * H); states : (num_layers * directions, N, H) each, returned if given
+    Parameters: l0_i2h_weight, l0_h2h_weight, l0_i2h_bias, l0_h2h_bias, r0_... if bidirectional, l1_... and so on.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_layers: int = 1,
+        activation: str = "relu",
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        dtype: Any = "float32",
+        use_sequence_length: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._mode = f"rnn_{activation}"
+        self._activation = activation
+        inits = _initializers(
+            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
+        )
+        sizes = (hidden_size, num_layers, layout, dropout, bidirectional, input_size)
+        self._make(*sizes, inits, dtype, use_sequence_length)
+
+    def _cell(self, prefix: str, input_size: int) -> RNNCell:
+        return RNNCell(self._hidden_size, activation=self._activation, **self._cell_options(prefix, input_size))
+
+
+@layer
+class LSTM(_Layer):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997); two states, h and c.
+
+    state_clip_min, state_clip_max : bounds of c; state_clip_nan : NaN becomes a bound as well
+
+    hidden_size : units H; layout : 'TNC' or 'NTC'; dropout : between the layers; input_size : 0 takes it from the data
+    x : (T, N, C) -> (T, N, directions * H); states : (num_layers * directions, N, H) each, returned if given
+    Parameters: l0_i2h_weight, l0_h2h_weight, l0_i2h_bias, l0_h2h_bias, r0_... if bidirectional, l1_... and so on.
+    """
+
+    _gates, _num_states, _mode = 4, 2, "lstm"
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        projection_size: int | None = None,
+        h2r_weight_initializer: Any = None,
+        state_clip_min: float | None = None,
+        state_clip_max: float | None = None,
+        state_clip_nan: bool = False,
+        dtype: Any = "float32",
+        use_sequence_length: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if projection_size is not None:
+            raise NotImplementedError("LSTM: projection_size is not supported; put a Dense(flatten=False) behind it")
+        clip = {
+            "lstm_state_clip_min": state_clip_min,
+            "lstm_state_clip_max": state_clip_max,
+            "lstm_state_clip_nan": state_clip_nan,
+        }
+        inits = _initializers(
+            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
+        )
+        sizes = (hidden_size, num_layers, layout, dropout, bidirectional, input_size)
+        self._make(*sizes, inits, dtype, use_sequence_length, clip if state_clip_min is not None else None)
+
+    def _cell(self, prefix: str, input_size: int) -> LSTMCell:
+        return LSTMCell(self._hidden_size, **self._cell_options(prefix, input_size))
+
+
+@layer
+class GRU(_Layer):
+    """Gated recurrent units (Cho et al. 2014), n = tanh(W x + b + r (U h + c)).
+
+    hidden_size : units H; layout : 'TNC' or 'NTC'; dropout : between the layers; input_size : 0 takes it from the data
+    x : (T, N, C) -> (T, N, directions * H); states : (num_layers * directions, N, H) each, returned if given
+    Parameters: l0_i2h_weight, l0_h2h_weight, l0_i2h_bias, l0_h2h_bias, r0_... if bidirectional, l1_... and so on.
+    """
+
+    _gates, _mode = 3, "gru"
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        dtype: Any = "float32",
+        use_sequence_length: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        inits = _initializers(
+            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
+        )
+        sizes = (hidden_size, num_layers, layout, dropout, bidirectional, input_size)
+        self._make(*sizes, inits, dtype, use_sequence_length)
+
+    def _cell(self, prefix: str, input_size: int) -> GRUCell:
+        return GRUCell(self._hidden_size, **self._cell_options(prefix, input_size))

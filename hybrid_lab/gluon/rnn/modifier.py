@@ -1,0 +1,255 @@
+"""Cells that change what other cells do: dropout, zoneout, residual connections, both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hybrid_lab import ndarray as nd
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.hybridize_error import hybridize_error
+from hybrid_lab.symbol import tracing
+
+from ..nn.registry import layer
+from .cell import HybridRecurrentCell, RecurrentCell, StateInfo
+from .sequence import backwards, functions_of, is_tensor, masked, merged, steps_of
+
+
+@layer
+class DropoutCell(HybridRecurrentCell):
+    """Dropout of the inputs; no state. rate : probability of a zero; axes : along which one mask is shared.
+
+    Unrolled over one tensor it draws one mask for all steps together.
+    """
+
+    def __init__(self, rate: float, axes: tuple[int, ...] = (), prefix: str | None = None, params: Any = None) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self._rate, self._axes = rate, tuple(axes)
+
+    def _alias(self) -> str:
+        return "dropout"
+
+    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
+        return []
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+        if self._rate > 0:
+            inputs = F.Dropout(inputs, p=self._rate, axes=self._axes, name="fwd")
+        return inputs, list(states)
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """See RecurrentCell.unroll."""
+        self.reset()
+        if merge_outputs is not None:
+            inputs = merged(inputs, layout) if merge_outputs else steps_of(length, inputs, layout)
+        if is_tensor(inputs):
+            return self.hybrid_forward(functions_of(inputs), inputs, begin_state or [])
+        return super().unroll(length, inputs, begin_state or [], layout, merge_outputs)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rate={self._rate}, axes={self._axes})"
+
+
+class ModifierCell(HybridRecurrentCell):
+    """Base of cells that wrap another one, `base_cell`, and share its parameters and states."""
+
+    def __init__(self, base_cell: RecurrentCell) -> None:
+        if base_cell._modified:
+            raise HybridLabError(f"{base_cell.name} is wrapped by a modifier cell already; wrap that cell instead")
+        super().__init__(prefix=base_cell.prefix + self._alias(), params=None)
+        object.__setattr__(base_cell, "_modified", True)
+        self.base_cell = base_cell
+
+    base_cell: Any
+
+    def _alias(self) -> str:
+        return "modifier"
+
+    @property
+    def params(self) -> Any:
+        """Those of the wrapped cell."""
+        return self.base_cell.params
+
+    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
+        return self.base_cell.state_info(batch_size)
+
+    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
+        self._refuse_modified()
+        return self._unmodified(lambda: self.base_cell.begin_state(batch_size, func, **kwargs))
+
+    def zero_state(self, x: Any, batch: int = 0) -> list[Any]:
+        self._refuse_modified()
+        return self._unmodified(lambda: self.base_cell.zero_state(x, batch))
+
+    def _unmodified(self, call: Callable[[], Any]) -> Any:
+        """Call something of the wrapped cell that only its wrapper may."""
+        object.__setattr__(self.base_cell, "_modified", False)
+        try:
+            return call()
+        finally:
+            object.__setattr__(self.base_cell, "_modified", True)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_cell!r})"
+
+
+class ZoneoutCell(ModifierCell):
+    """In training, elements of output and states keep their value of the step before, with the given probabilities
+    (arXiv 1606.01305).
+
+    The output of the step before is kept between calls until `reset()`; in a graph it is known within `unroll` only.
+    """
+
+    def __init__(self, base_cell: RecurrentCell, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0) -> None:
+        if isinstance(base_cell, BidirectionalCell):
+            raise HybridLabError("BidirectionalCell has no steps to zone out; apply ZoneoutCell to the cells inside it")
+        super().__init__(base_cell)
+        self._zoneout_outputs, self._zoneout_states = zoneout_outputs, zoneout_states
+        self.reset()
+
+    def _alias(self) -> str:
+        return "zoneout"
+
+    def reset(self) -> None:
+        super().reset()
+        object.__setattr__(self, "_previous", None)
+
+    _previous: Any
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+        output, after = self.base_cell(inputs, states)
+        if self._zoneout_states:
+            rate = self._zoneout_states
+            after = [_mixed(F, rate, new, old) for new, old in zip(after, states, strict=True)]
+        if self._zoneout_outputs:
+            if tracing.current() is not None and not self._unrolling:
+                raise hybridize_error(
+                    "HL171",
+                    None,
+                    block=self.name,
+                    message="zoneout_outputs reads the output of the step before, which a graph of one step lacks.",
+                    rewrite="cell.unroll(length, inputs) inside hybrid_forward",
+                )
+            before = F.zeros_like(output) if self._previous is None else self._previous
+            output = _mixed(F, self._zoneout_outputs, output, before)
+            object.__setattr__(self, "_previous", output)
+        return output, after
+
+    def unroll(self, *args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+        """See RecurrentCell.unroll."""
+        try:
+            return super().unroll(*args, **kwargs)
+        finally:
+            self.reset()
+
+
+def _mixed(F: Any, rate: float, new: Any, old: Any) -> Any:
+    """The new value where a dropout mask keeps it, else the old one."""
+    return F.where(F.Dropout(F.ones_like(new), p=rate), new, old)
+
+
+class ResidualCell(ModifierCell):
+    """Adds the input to the output of the wrapped cell (arXiv 1609.08144); both have the same size."""
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+        output, states = self.base_cell(inputs, states)
+        return output + inputs, states
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """See RecurrentCell.unroll."""
+        self.reset()
+        outputs, states = self._unmodified(
+            lambda: self.base_cell.unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        )
+        if is_tensor(outputs):
+            whole = merged(inputs, layout)
+            return outputs + (whole if valid_length is None else masked(whole, valid_length, layout)), states
+        steps = inputs if valid_length is None else masked(inputs, valid_length, layout)
+        return [output + step for output, step in zip(outputs, steps_of(length, steps, layout), strict=True)], states
+
+
+class BidirectionalCell(HybridRecurrentCell):
+    """One cell runs forwards and one backwards over the sequence; their outputs are joined. It can only be unrolled."""
+
+    def __init__(
+        self,
+        l_cell: RecurrentCell,
+        r_cell: RecurrentCell,
+        params: Any = None,
+        output_prefix: str = "bi_",
+    ) -> None:
+        super().__init__(prefix="", params=params)
+        self.register_child(l_cell, "l_cell")
+        self.register_child(r_cell, "r_cell")
+        self._output_prefix = output_prefix
+
+    @property
+    def _pair(self) -> tuple[Any, Any]:
+        return self._children["l_cell"], self._children["r_cell"]
+
+    def __call__(self, *args: Any) -> Any:
+        raise NotImplementedError("a BidirectionalCell cannot be stepped; call unroll(length, inputs)")
+
+    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
+        return [info for cell in self._pair for info in cell.state_info(batch_size)]
+
+    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
+        self._refuse_modified()
+        return [state for cell in self._pair for state in cell.begin_state(batch_size, func, **kwargs)]
+
+    def zero_state(self, x: Any, batch: int = 0) -> list[Any]:
+        self._refuse_modified()
+        return [state for cell in self._pair for state in cell.zero_state(x, batch)]
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """See RecurrentCell.unroll. With lengths, the backward cell begins at the end of each sequence."""
+        self.reset()
+        steps = steps_of(length, inputs, layout)
+        states = self._beginning(begin_state, steps)
+        forwards, turned = self._pair
+        count = len(forwards.state_info())
+        left, left_states = forwards.unroll(length, steps, states[:count], layout, merge_outputs, valid_length)
+        right, right_states = turned.unroll(
+            length, backwards(steps, valid_length), states[count:], layout, False, valid_length
+        )
+        right = backwards(steps_of(length, right, layout), valid_length)
+        F = functions_of(steps)
+        if is_tensor(left):
+            outputs = F.Concat(left, merged(right, layout), dim=2, name=f"{self._output_prefix}out")
+        else:
+            outputs = [
+                F.Concat(one, other, dim=1, name=f"{self._output_prefix}t{number}")
+                for number, (one, other) in enumerate(zip(left, right, strict=True))
+            ]
+        if valid_length is not None:
+            outputs = masked(outputs, valid_length, layout)
+            outputs = steps_of(length, outputs, layout) if merge_outputs is False else outputs
+        return outputs, [*left_states, *right_states]
+
+    def __repr__(self) -> str:
+        forwards, turned = self._pair
+        return f"{type(self).__name__}(forward={forwards!r}, backward={turned!r})"

@@ -1,0 +1,104 @@
+"""Sequences and states on arrays and on Symbols alike: one tensor or a list of steps, lengths, zeros to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab import ndarray as nd
+from hybrid_lab import symbol as sym
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.symbol import Symbol
+
+
+def functions_of(*items: Any) -> Any:
+    """`nd` or `sym`, whichever the first tensor belongs to."""
+    for item in items:
+        if isinstance(item, (list, tuple)):
+            found = functions_of(*item)
+            if found is not None:
+                return found
+        elif isinstance(item, (NDArray, Symbol)):
+            return sym if isinstance(item, Symbol) else nd
+    return None
+
+
+def is_tensor(item: Any) -> bool:
+    """Whether it is one array or Symbol, not a list of steps."""
+    return isinstance(item, NDArray) or (isinstance(item, Symbol) and item.num_outputs == 1)
+
+
+def axes_of(layout: str) -> tuple[int, int]:
+    """The axes of time and batch in a layout such as 'NTC' or 'TNC'. Raises HybridLabError."""
+    if "T" not in layout or "N" not in layout:
+        raise HybridLabError(f"layout={layout!r}; a sequence has an axis T for its steps and N for the batch")
+    return layout.index("T"), layout.index("N")
+
+
+def steps_of(length: int, inputs: Any, layout: str) -> list[Any]:
+    """A sequence as the list of its steps. Raises HybridLabError where it has another number of steps."""
+    axis, _ = axes_of(layout)
+    if is_tensor(inputs):
+        if isinstance(inputs, NDArray) and inputs.shape[axis] != length:
+            raise HybridLabError(f"unroll: length={length}, but the inputs have {inputs.shape[axis]} steps")
+        if length == 1:
+            return [functions_of(inputs).squeeze(inputs, axis=axis)]
+        parts = functions_of(inputs).SliceChannel(inputs, num_outputs=length, axis=axis, squeeze_axis=True)
+        return [parts[index] for index in range(length)]
+    steps = [inputs[index] for index in range(len(inputs))]
+    if len(steps) != length:
+        raise HybridLabError(f"unroll: length={length}, but there are {len(steps)} inputs")
+    return steps
+
+
+def merged(steps: Any, layout: str) -> Any:
+    """A list of steps as one tensor; a tensor stays what it is."""
+    if is_tensor(steps):
+        return steps
+    return functions_of(steps).stack(*steps, axis=axes_of(layout)[0])
+
+
+def masked(outputs: Any, valid_length: Any, layout: str) -> Any:
+    """One tensor with zeros behind the end of every sequence."""
+    outputs = merged(outputs, layout)
+    return functions_of(outputs).SequenceMask(outputs, valid_length, use_sequence_length=True, axis=axes_of(layout)[0])
+
+
+def last_states(states: Sequence[Sequence[Any]], valid_length: Any) -> list[Any]:
+    """Each state as it was at the last step of every sequence. states : one list of states per step"""
+    F = functions_of(states)
+    return [
+        F.SequenceLast(F.stack(*each, axis=0), valid_length, use_sequence_length=True, axis=0)
+        for each in zip(*states, strict=True)
+    ]
+
+
+def backwards(steps: list[Any], valid_length: Any) -> list[Any]:
+    """The steps in reverse order; with lengths only those before the end of each sequence change places."""
+    if valid_length is None:
+        return steps[::-1]
+    F = functions_of(steps)
+    turned = F.SequenceReverse(F.stack(*steps, axis=0), valid_length, use_sequence_length=True)
+    return steps_of(len(steps), turned, "TNC")
+
+
+def zeros_for(x: Any, shape: Sequence[int], batch: int, place: int) -> Any:
+    """Zeros of `shape`, whose entry number `place` is the size of x along its axis `batch`; with x's dtype.
+
+    On a Symbol the size is not known: the zeros are made from x by operators that read its shape only.
+    """
+    if isinstance(x, NDArray):
+        sizes = tuple(x.shape[batch] if index == place else size for index, size in enumerate(shape))
+        return nd.zeros(sizes, ctx=x.context, dtype=x.dtype)
+    if place > 1:
+        raise HybridLabError("the batch is the first or second axis of a recurrent state")
+    F = functions_of(x)
+    rows = F.Reshape(x if batch == 0 else F.SwapAxis(x, dim1=0, dim2=batch), shape=(0, -1))
+    column = F.zeros_like(F.slice_axis(rows, axis=1, begin=0, end=1))
+    if place == 1:
+        column = F.SwapAxis(column, dim1=0, dim2=1)
+    # A 0 keeps the size that stands at its place.
+    ones = F.Reshape(column, shape=tuple(0 if index == place else 1 for index in range(len(shape))))
+    axes = tuple(index for index in range(len(shape)) if index != place)
+    return F.broadcast_axis(ones, axis=axes, size=tuple(shape[index] for index in axes))

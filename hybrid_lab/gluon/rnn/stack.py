@@ -1,0 +1,94 @@
+"""SequentialRNNCell and HybridSequentialRNNCell: cells on top of one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hybrid_lab import ndarray as nd
+
+from ..nn.registry import layer
+from .cell import HybridRecurrentCell, RecurrentCell, StateInfo
+from .sequence import steps_of
+
+
+class _Stack(RecurrentCell):
+    """What both stacks share. Their states are those of the cells, one behind the other."""
+
+    def add(self, cell: RecurrentCell) -> None:
+        """Put a cell on top."""
+        self.register_child(cell)
+
+    @property
+    def _cells(self) -> list[Any]:
+        return list(self._children.values())
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._cells)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._cells[index]
+
+    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
+        return [info for cell in self._cells for info in cell.state_info(batch_size)]
+
+    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
+        self._refuse_modified()
+        return [state for cell in self._cells for state in cell.begin_state(batch_size, func, **kwargs)]
+
+    def zero_state(self, x: Any, batch: int = 0) -> list[Any]:
+        self._refuse_modified()
+        return [state for cell in self._cells for state in cell.zero_state(x, batch)]
+
+    def _step(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
+        states, after = list(states), []
+        for cell in self._cells:
+            count = len(cell.state_info())
+            inputs, new = cell(inputs, states[:count])
+            states = states[count:]
+            after.extend(new)
+        return inputs, after
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """Each cell runs over the whole sequence before the next one does. See RecurrentCell.unroll."""
+        self.reset()
+        first = steps_of(length, inputs, layout)[0] if begin_state is None else None
+        states = self.zero_state(first) if begin_state is None else list(begin_state)
+        after = []
+        for number, cell in enumerate(self._cells):
+            count = len(cell.state_info())
+            wanted = merge_outputs if number == len(self._cells) - 1 else None
+            inputs, new = cell.unroll(length, inputs, states[:count], layout, wanted, valid_length)
+            states = states[count:]
+            after.extend(new)
+        return inputs, after
+
+
+@layer
+class SequentialRNNCell(_Stack):
+    """Cells on top of one another; they may be plain RecurrentCells."""
+
+    def forward(self, inputs: Any, states: Any) -> Any:
+        return self._step(inputs, states)
+
+
+@layer
+class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
+    """Hybrid cells on top of one another; hybridized, a step becomes one graph."""
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+        return self._step(inputs, states)

@@ -1,0 +1,456 @@
+"""RNN: the fused recurrent layers (Elman with relu or tanh, LSTM, GRU), and their gradient."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
+from hybrid_lab.ops import philox
+from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.memory import into
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.rnn_kernels import KEPT, Kept, Sizes, backward, forward, read_lengths
+from hybrid_lab.ops.rnn_onnx import emit_layers
+from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.shapes import filled
+from hybrid_lab.ops.slicing import Concat
+
+Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
+
+
+class _Recurrent(Operator):
+    """What the operator and its gradient share: attributes, the order of the inputs, the saved values."""
+
+    state_size: int
+    num_layers: int
+    mode: Mode
+    bidirectional: bool = False
+    p: float = 0.0
+    state_outputs: bool = False
+    projection_size: int | None = None
+    lstm_state_clip_min: float | None = None
+    lstm_state_clip_max: float | None = None
+    lstm_state_clip_nan: bool = False
+    use_sequence_length: bool = False
+    kinds = "f"
+
+    def check(self) -> None:
+        if self.projection_size is not None:
+            raise AttributeSpecError(
+                "RNN: projection_size is not supported; put F.FullyConnected(flatten=False) behind each layer"
+            )
+        if self.state_size < 1 or self.num_layers < 1:
+            raise AttributeSpecError(
+                f"RNN: state_size={self.state_size}, num_layers={self.num_layers}; both are at least 1"
+            )
+        if not 0 <= self.p < 1:
+            raise AttributeSpecError(f"RNN: p={self.p}; a probability below 1 is needed")
+        if (self.lstm_state_clip_min is None) != (self.lstm_state_clip_max is None):
+            raise AttributeSpecError("RNN: lstm_state_clip_min and lstm_state_clip_max come together or not at all")
+        if self.lstm_state_clip_min is not None and self.mode != "lstm":
+            raise AttributeSpecError(f"RNN: lstm_state_clip_min is for mode='lstm', not {self.mode!r}")
+
+    @property
+    def sizes(self) -> Sizes:
+        """The attributes as the kernels take them."""
+        clip = None
+        if self.lstm_state_clip_min is not None and self.lstm_state_clip_max is not None:
+            clip = (self.lstm_state_clip_min, self.lstm_state_clip_max, self.lstm_state_clip_nan)
+        return Sizes(self.mode, self.state_size, self.num_layers, 2 if self.bidirectional else 1, clip)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The inputs of the forward, in order."""
+        names = ("data", "parameters", "state")
+        if self.mode == "lstm":
+            names += ("state_cell",)
+        return (*names, "sequence_length") if self.use_sequence_length else names
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """What a training-mode forward keeps for the backward."""
+        kept: tuple[str, ...] = {"lstm": ("gates", "cells"), "gru": ("gates",)}.get(self.mode, ())
+        if self.num_layers > 1:
+            kept += ("lower", "mask") if self.p else ("lower",)
+        return kept
+
+    def saved_shape(self, name: str, steps: int, batch: int) -> tuple[int, ...]:
+        """The shape of a saved value: an entry per layer and direction, or per layer below the last."""
+        layers, directions, hidden = self.num_layers, self.sizes.directions, self.state_size
+        if name in ("lower", "mask"):
+            return (layers - 1, steps, batch, directions * hidden)
+        return (layers * directions, steps, batch, hidden * (KEPT[self.mode] if name == "gates" else 1))
+
+    def read(self, inputs: Any) -> dict[str, Any]:
+        """The inputs of the forward by name, None where there is none."""
+        given = dict(zip(self.roles, inputs, strict=False))
+        return {"state_cell": None, "sequence_length": None, **given}
+
+    def scale(self) -> float:
+        """What dropout multiplies kept elements with."""
+        return 1.0 / (1.0 - self.p)
+
+    def memory(self, steps: int, batch: int, dtype: Any, scratch: Any) -> Kept:
+        """Temporary memory for what a forward writes; each layer overwrites the one below where no backward follows."""
+        places = self.num_layers * self.sizes.directions
+        made: dict[str, list[np.ndarray]] = {}
+        for name in self.saved:
+            shape = self.saved_shape(name, steps, batch)[1:]
+            if name == "lower":
+                pair = [scratch(shape, dtype) for _ in range(min(2, self.num_layers - 1))]
+                made[name] = [pair[layer % 2] for layer in range(self.num_layers - 1)]
+            elif name != "mask":
+                made[name] = [scratch(shape, dtype)] * places
+        return Kept(**made)
+
+
+def _working(dtype: np.dtype) -> np.dtype:
+    """float16 is computed in float32."""
+    return np.dtype("float32") if dtype == np.float16 else dtype
+
+
+def _writable(out: Any, shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+    """`out` where the kernels can write to it as it is, else memory of that shape."""
+    if out is not None and out.dtype == kind and out.flags.c_contiguous:
+        return out
+    return np.empty(shape, kind)
+
+
+def _delivered(value: np.ndarray | None, out: Any, dtype: Any) -> Any:
+    """The value in its final dtype, in `out` if there is one."""
+    return value if value is None or value is out else into(value.astype(dtype, copy=False), out)
+
+
+def _operands(given: dict[str, Any], kind: np.dtype, scratch: Any) -> tuple[Any, ...]:
+    """data, parameters, state, cell state and lengths as the kernels take them."""
+    x, vector, state, cell = (
+        None if given[name] is None else np.ascontiguousarray(given[name], kind)
+        for name in ("data", "parameters", "state", "state_cell")
+    )
+    lengths = read_lengths(given["sequence_length"], len(x))
+    if lengths is not None:
+        masked = scratch(x.shape, kind)
+        masked[...] = 0
+        np.copyto(masked, x, where=lengths.valid)
+        x = masked
+    return x, vector, state, cell, lengths
+
+
+class RNN(_Recurrent, name="RNN"):
+    """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each
+    direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'.
+
+    data : (T, N, C), floating; state, and state_cell of an LSTM : (num_layers * directions, N, state_size)
+    parameters : packed, for every layer and direction the weights of input and state, then all their biases
+    sequence_length : (N,), with use_sequence_length; outputs behind a sequence's end are 0, its states stay
+    returns : (T, N, directions * state_size), and with state_outputs the final states
+    p : dropout between the layers in training; lstm_state_clip_min, lstm_state_clip_max : bounds of the cell state;
+    lstm_state_clip_nan : NaN becomes a bound as well
+
+    The gates' rows are i, f, g, o (LSTM) and r, z, n (GRU, n = tanh(W x + b + r (U h + b'))). Sources: Hochreiter and
+    Schmidhuber 1997; Cho et al. 2014; the packed order is that of cuDNN.
+    """
+
+    _predict: bool = False
+    mode_dependent = True
+    samples = [
+        sample((3, 2, 3), (24,), (1, 2, 3), attrs={"mode": "rnn_tanh", "state_size": 3, "num_layers": 1}),
+        sample(
+            (3, 2, 3),
+            (48,),
+            (2, 2, 3),
+            attrs={"mode": "rnn_relu", "state_size": 3, "num_layers": 2, "state_outputs": True},
+            low=-0.6,
+            high=0.9,
+        ),
+        sample(
+            (3, 2, 3),
+            (112,),
+            (2, 2, 2),
+            (2, 2, 2),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 1, "bidirectional": True, "state_outputs": True},
+        ),
+        sample(
+            (3, 2, 3),
+            (104,),
+            (2, 2, 2),
+            (2, 2, 2),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "state_outputs": True},
+        ),
+        sample(
+            (3, 2, 3),
+            (180,),
+            (4, 2, 2),
+            attrs={"mode": "gru", "state_size": 2, "num_layers": 2, "bidirectional": True, "state_outputs": True},
+        ),
+        sample((3, 2, 3), (42,), (1, 2, 2), attrs={"mode": "gru", "state_size": 2, "num_layers": 1}),
+        sample(
+            (3, 2, 3),
+            (104,),
+            (2, 2, 2),
+            (2, 2, 2),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "p": 0.4},
+        ),
+        sample(
+            (3, 2, 3),
+            (56,),
+            (1, 2, 2),
+            (1, 2, 2),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 1, "state_outputs": True}
+            | {"lstm_state_clip_min": -0.1, "lstm_state_clip_max": 0.2},
+        ),
+        *(
+            sample(
+                (4, 3, 2),
+                (size,),
+                *[(2, 3, 2)] * (2 if mode == "lstm" else 1),
+                np.array([2, 4, 0], "int32"),
+                attrs={"mode": mode, "state_size": 2, "num_layers": 1, "bidirectional": True, "state_outputs": True}
+                | {"use_sequence_length": True},
+            )
+            for mode, size in (("lstm", 96), ("gru", 72), ("rnn_tanh", 24))
+        ),
+        sample(
+            (2, 2, 2), (48,), (1, 2, 2), (1, 2, 2), attrs={"mode": "lstm", "state_size": 2, "num_layers": 1},
+            dtype="float16",
+        ),
+    ]  # fmt: skip
+
+    @property
+    def random(self) -> bool:  # type: ignore[override]
+        return self.p > 0 and self.num_layers > 1 and not self._predict
+
+    @property
+    def num_visible(self) -> int:
+        if not self.state_outputs:
+            return 1
+        return 3 if self.mode == "lstm" else 2
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        return self.num_visible + (0 if self._predict else len(self.saved))
+
+    def names(self) -> tuple[str, ...]:
+        return self.roles
+
+    def bind_mode(self, train: bool) -> Operator:
+        """In prediction there is no dropout, and nothing is kept: a backward computes the forward again."""
+        return self if train else self.variant(_predict=True)
+
+    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+        given = self.read(shapes)
+        data, state = given["data"], given["state"]
+        if data is not None and len(data) == 3:
+            if data[1] is None and state is not None and len(state) == 3:
+                data = (data[0], state[1], data[2])
+            batch = data[1]
+            if data[2] is not None:
+                given["parameters"] = filled(given["parameters"], (self.sizes.parameters(data[2]),))
+        else:
+            batch = state[1] if state is not None and len(state) == 3 else None
+        given["data"] = data
+        places = self.num_layers * self.sizes.directions
+        for name in ("state", "state_cell"):
+            given[name] = filled(given[name], (places, batch, self.state_size))
+        given["sequence_length"] = filled(given["sequence_length"], (batch,))
+        return tuple(given[name] for name in self.roles)
+
+    def infer_shape(
+        self, data: Any, parameters: Any, state: Any, state_cell: Any = None, sequence_length: Any = None
+    ) -> Any:
+        inputs = (data, parameters, state, state_cell, sequence_length)
+        given = self.read([item for item in inputs if item is not None])
+        if len(data) != 3:
+            raise ShapeError(f"RNN: data has shape {data}; (steps, batch, features) is needed")
+        steps, batch, width = data
+        places, hidden = self.num_layers * self.sizes.directions, self.state_size
+        wanted = {
+            "parameters": (self.sizes.parameters(width),),
+            "state": (places, batch, hidden),
+            "state_cell": (places, batch, hidden),
+            "sequence_length": (batch,),
+        }
+        for name in self.roles[1:]:
+            if given[name] != wanted[name]:
+                raise ShapeError(f"RNN: {name} has shape {given[name]}; data {data} needs {wanted[name]}")
+        states = [wanted["state"]] * (self.num_visible - 1)
+        kept = [] if self._predict else [self.saved_shape(name, steps, batch) for name in self.saved]
+        return [(steps, batch, self.sizes.directions * hidden), *states, *kept]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        given = self.read(dtypes)
+        kind = given["data"]
+        for name in self.roles:
+            if name != "sequence_length" and given[name] != kind:
+                raise DTypeError(f"RNN: data is {kind}, {name} is {given[name]}; convert one with F.cast(x, dtype=...)")
+        kept = () if self._predict else self.saved
+        return [kind] * self.num_visible + [np.dtype("bool") if name == "mask" else kind for name in kept]
+
+    def numpy(
+        self,
+        *inputs: Any,
+        out: Any = None,
+        rng: Any = None,
+        need: Any = None,
+        scratch: Any = np.empty,
+    ) -> Any:
+        given = self.read(inputs)
+        data = given["data"]
+        shapes = self.infer_shape(*(item.shape for item in inputs))
+        outs = [None] * self.num_outputs if out is None else list(out) if self.num_outputs > 1 else [out]
+        kind = _working(data.dtype)
+        x, vector, state, cell, lengths = _operands(given, kind, scratch)
+        visible = self.num_visible
+        need = (True,) * self.num_outputs if need is None else need
+        made = [_writable(target, shape, kind) for target, shape in zip(outs[:visible], shapes, strict=False)]
+        kept = self.memory(*data.shape[:2], kind, scratch)
+        names = () if self._predict else self.saved
+        held: dict[str, Any] = {}
+        for index, name in enumerate(names, visible):
+            if name == "mask":
+                key = rng if rng is not None else (0, 0)
+                mask = philox.keep_mask(*key, prod(shapes[index]), 1.0 - self.p, scratch=scratch)
+                held[name] = np.array(mask).reshape(shapes[index])
+            elif any(need[visible:]):
+                held[name] = _writable(outs[index], shapes[index], kind)
+        kept = kept._replace(**held, scale=self.scale() if "mask" in held else 1.0)
+        finals = (*made[1:], None, None)[:2]
+        forward(
+            self.sizes,
+            x,
+            self.sizes.unpack(vector, data.shape[2]),
+            state,
+            cell,
+            lengths,
+            kept,
+            made[0],
+            finals[0],
+            finals[1],
+            scratch,
+        )
+        values = [*made, *(held.get(name) for name in names)]
+        types = self.infer_type(*(item.dtype for item in inputs))
+        results = tuple(map(_delivered, values, outs, types))
+        return results if len(results) > 1 else results[0]
+
+    def grad(self, F: Any, *values: Any, wanted: Any = None) -> tuple[Any, ...]:
+        count, outputs = len(self.roles), self.num_outputs
+        inputs, kept, douts = values[:count], values[count : count + outputs], values[count + outputs :]
+        attributes: dict[str, Any] = {**self.written, "heads": tuple(int(item is not None) for item in douts)}
+        if self._predict:
+            kept, attributes["p"] = (), 0.0
+        else:
+            kept = (kept[0], *kept[self.num_visible :])
+        present = [item for item in douts if item is not None]
+        found = F._rnn_grad(*inputs, *kept, *present, kept=not self._predict, **attributes)
+        return (*found, None) if self.use_sequence_length else tuple(found)
+
+    def onnx(self, g: Any, data: Any, parameters: Any, state: Any, *rest: Any) -> Any:
+        if not self._predict:
+            raise Unmappable("RNN in training mode: ONNX has no outputs for what the backward reads")
+        if self.sizes.clip is not None:
+            raise Unmappable("RNN with lstm_state_clip_min: ONNX clips the gates' arguments instead")
+        given = self.read((data, parameters, state, *rest))
+        y, finals, cells = emit_layers(g, self.sizes, **given)
+        if not self.state_outputs:
+            return y
+        return (y, finals, cells) if self.mode == "lstm" else (y, finals)
+
+
+class RNNGrad(_Recurrent, name="_rnn_grad"):
+    """The gradient of RNN. Inputs: those of RNN; with `kept` its output and what it saved; a gradient for each visible
+    output that `heads` marks with 1. Returns the gradients of data, parameters, state and an LSTM's state_cell.
+    """
+
+    kept: bool = True
+    heads: Shape = (1,)
+    mxnet = None
+    samples = [
+        sample(
+            (3, 2, 3), (42,), (1, 2, 2), (3, 2, 2),
+            attrs={"mode": "gru", "state_size": 2, "num_layers": 1, "kept": False},
+        ),
+        sample(
+            (3, 2, 3), (104,), (2, 2, 2), (2, 2, 2), (2, 2, 2),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "state_outputs": True, "kept": False}
+            | {"heads": (0, 0, 1)},
+        ),
+    ]  # fmt: skip
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        return 4 if self.mode == "lstm" else 3
+
+    def infer_shape(self, *args: Any) -> Any:
+        return list(args[: self.num_outputs])
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return [dtypes[0]] * self.num_outputs
+
+    def numpy(self, *inputs: Any, out: Any = None, need: Any = None, scratch: Any = np.empty) -> Any:
+        count = len(self.roles)
+        given = self.read(inputs[:count])
+        data = given["data"]
+        kind = _working(data.dtype)
+        x, vector, state, cell, lengths = _operands(given, kind, scratch)
+        steps, batch, width = data.shape
+        sizes = self.sizes
+        weights = sizes.unpack(vector, width)
+        if self.kept:
+            y, *saved = inputs[count : count + 1 + len(self.saved)]
+            held = {
+                name: value if name == "mask" else value.astype(kind, copy=False)
+                for name, value in zip(self.saved, saved, strict=True)
+            }
+            kept = Kept(**held, scale=self.scale() if "mask" in held else 1.0)
+            y = y.astype(kind, copy=False)
+        else:
+            y = scratch((steps, batch, sizes.directions * sizes.hidden), kind)
+            kept = Kept(**{name: scratch(self.saved_shape(name, steps, batch), kind) for name in self.saved})
+            forward(sizes, x, weights, state, cell, lengths, kept, y, None, None, scratch)
+        heads = iter(inputs[len(inputs) - sum(self.heads) :])
+        dy, dstate, dcell = ([next(heads) if given else None for given in self.heads] + [None, None])[:3]
+        outs = [None] * self.num_outputs if out is None else list(out)
+        need = (True,) * self.num_outputs if need is None else need
+        made = [_writable(target, item.shape, kind) for target, item in zip(outs, inputs, strict=False)]
+        for target, final in zip(made[2:], (dstate, dcell), strict=False):
+            target[...] = 0 if final is None else final
+        backward(
+            sizes,
+            x,
+            weights,
+            state,
+            cell,
+            lengths,
+            kept,
+            y,
+            np.zeros(y.shape, kind) if dy is None else dy.astype(kind, copy=False),
+            made[2],
+            made[3] if self.mode == "lstm" else None,
+            made[0] if need[0] else None,
+            sizes.unpack(made[1], width) if need[1] else None,
+            scratch,
+        )
+        return tuple(
+            _delivered(value, target, data.dtype) if wanted else None
+            for value, target, wanted in zip(made, outs, need, strict=True)
+        )
+
+
+class ParameterConcat(Concat, name="_rnn_param_concat"):
+    """The flattened weights and biases of recurrent layers, one behind the other: RNN's packed parameters."""
+
+    dim: int = 0
+    samples = [sample((4,), (2,), dim=0)]
+
+    def complete_from(self, output: tuple[int, ...], *shapes: Any) -> tuple[Any, ...]:
+        """Sizes that are unknown are equal: those of a layer's input weights, one per direction."""
+        unknown = [shape is None or None in shape for shape in shapes]
+        if len(output) != 1 or not any(unknown):
+            return shapes
+        known = sum(shape[0] for shape, open_ in zip(shapes, unknown, strict=True) if not open_)
+        share = (output[0] - known) // sum(unknown)
+        return tuple((share,) if open_ else shape for shape, open_ in zip(shapes, unknown, strict=True))
