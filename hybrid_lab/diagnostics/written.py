@@ -223,6 +223,8 @@ def _call(code: str, site: _Site, call: ast.Call) -> Written:
         tensor = site.name(chosen)
         facts = {"call": spelled, "rewrite": instead_of(name, call, tensor, site.text)}
         return Written("HL162", tensor, facts)
+    if getattr(function, "__module__", None) == "math":
+        spelled = f"math.{function.__name__}"
     return Written(code, site.name(chosen), {"call": spelled} if code == "HL125" else {})
 
 

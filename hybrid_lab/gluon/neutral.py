@@ -129,7 +129,7 @@ def flatten_outputs(result: Any, block: HybridBlock) -> tuple[list[Symbol], Spec
     """The Symbols of a result and its structure; a Symbol with several outputs counts as a list of them."""
     leaves, spec = flatten(spread(result), f"the output of {block.name}")
     if any(not isinstance(leaf, Symbol) for leaf in leaves):
-        raise hybridize_error("HL164", None, block=block.name, tensor="an output")
+        raise hybridize_error("HL164", None, block=block.name, tensor="an output", expression="an output")
     if not leaves:
         raise hybridize_error(
             "HL192",

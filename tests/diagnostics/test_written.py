@@ -122,3 +122,31 @@ def test_the_operators_for_numpy_functions_exist():
 
     names = {*numpy_calls.ELEMENTWISE, *numpy_calls.SAME_OPERATOR.values()}
     assert sorted(name for name in names if find(name) is None) == []
+
+
+def test_the_operators_for_functions_of_math_exist():
+    import math
+
+    from hybrid_lab.diagnostics import rules
+    from hybrid_lab.ops.operator import find
+
+    pairs = {
+        key.removeprefix("math."): text.partition("(")[0].removeprefix("F.")
+        for key, text in rules.get("HL125").rewrites.items()
+        if key.startswith("math.")
+    }
+    assert pairs and all(hasattr(math, function) and find(operator) for function, operator in pairs.items())
+
+
+@pytest.mark.parametrize(
+    ("body", "call", "rewrite"),
+    [
+        ("return x * int(x)", "int", "F.cast(x, dtype='int32')"),
+        ("return max(x, 1)", "max", "F.maximum(x, other)"),
+        ("from math import sqrt\nreturn sqrt(x)", "math.sqrt", "F.sqrt(x)"),
+    ],
+)
+def test_python_numbers_have_operators(body, call, rewrite):
+    error = refused(body)
+    assert (error.code, error.rewrite) == ("HL125", rewrite)
+    assert f"`{call}()`" in error.message

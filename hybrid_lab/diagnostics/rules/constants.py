@@ -16,6 +16,7 @@ _NOT_OPERATORS = {
     "RowSparseNDArray",
 }  # fmt: skip
 
+_NOT_FUNCTIONS = {"array", "ndarray", "load", "save"}
 _NAMESPACES = ("mx.nd.", "mx.sym.", "mx.np.", "mx.npx.")
 
 
@@ -81,7 +82,8 @@ class FixedNamespace(Rule):
         if namespace is None:
             return
         operator: str | None = name.removeprefix(namespace).removeprefix("_internal.")
-        if not operator or operator.rpartition(".")[2] in _NOT_OPERATORS:
+        others = _NOT_FUNCTIONS if namespace == "mx.np." else _NOT_OPERATORS
+        if not operator or operator.rpartition(".")[2] in others:
             return
         same = True
         if namespace == "mx.np.":

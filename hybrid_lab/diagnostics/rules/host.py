@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ..expression import one_line
 from ..finding import Fix, Severity
 from .checking import Checking, Mark
-from .numpy_calls import ELEMENTWISE, instead_of, operator_for
+from .numpy_calls import ELEMENTWISE, JOINING, instead_of, operator_for
 from .reads import attribute_read
 from .record import Rule, rule
 from .values import Kind
@@ -26,6 +26,13 @@ _SHOWING = {
     "IPython.display.display",
 }
 _LOG_METHODS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
+
+_MATH = {
+    **{name: name for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "cbrt", "floor", "ceil")},
+    **{name: name for name in ("trunc", "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "degrees", "radians")},
+    **{f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "fabs": "abs",
+}  # fmt: skip
 
 
 def method_call(node: ast.Call, names: tuple[str, ...], checking: Checking) -> ast.expr | None:
@@ -170,7 +177,15 @@ class PythonNumber(Rule):
     """
 
     message = "`{call}()` of {tensor} needs numbers that do not exist while a graph is made."
-    rewrite = "F.cast({x}, ...), F.round({x}), F.maximum({x}, y), F.minimum({x}, y)"
+    rewrite = "an operator of F on {x}, which stays in the graph      or      a plain Block"
+    rewrites = {
+        "float": "{x} itself, which stays in the graph      or      F.cast({x}, dtype='float32')",
+        "int": "F.cast({x}, dtype='int32')",
+        "round": "F.round({x})",
+        "max": "F.maximum({x}, other)",
+        "min": "F.minimum({x}, other)",
+        **{f"math.{function}": f"F.{operator}({{x}})" for function, operator in _MATH.items()},
+    }
     defaults = {"call": "float"}
 
     def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
@@ -233,12 +248,16 @@ class NumpyOnTensor(Rule):
             return
         function = name.rpartition(".")[2]
         operator = operator_for(function)
+        tensor = checking.tensor_name(guilty)
+        rewrite = instead_of(
+            function, node, tensor, lambda part: one_line(part, checking.text(part)), checking.operators or "F"
+        )
         fix = None
-        if checking.operators and operator and not node.keywords:
+        if checking.operators and function in JOINING and "..." not in rewrite:
+            fix = Fix("the operator", (checking.replace(node, rewrite),), safe=False)
+        elif checking.operators and operator and not node.keywords:
             exact = function in ELEMENTWISE and len(node.args) == 1
             fix = Fix("the operator", (checking.replace(node.func, f"{checking.operators}.{operator}"),), safe=exact)
-        tensor = checking.tensor_name(guilty)
-        rewrite = instead_of(function, node, tensor, lambda part: one_line(part, checking.text(part)))
         yield checking.mark(node, tensor, fix=fix, rewrite=rewrite, call=checking.text(node.func))
 
 

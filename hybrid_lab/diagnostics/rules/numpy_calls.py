@@ -25,7 +25,8 @@ SAME_OPERATOR = {
     "logical_or": "broadcast_logical_or", "swapaxes": "swapaxes", "nansum": "nansum",
 }  # fmt: skip
 
-_JOINING = {"concatenate": "dim", "stack": "axis"}
+#: Functions of a list of tensors -> what their operator calls the axis.
+JOINING = {"concatenate": "dim", "stack": "axis"}
 _MAKING = frozenset({"array", "asarray", "asanyarray", "ascontiguousarray", "copy"})
 
 
@@ -34,27 +35,29 @@ def operator_for(function: str) -> str | None:
     return SAME_OPERATOR.get(function, function if function in ELEMENTWISE else None)
 
 
-def instead_of(function: str, call: ast.Call, tensor: str, text: Callable[[ast.AST], str]) -> str:
+def instead_of(function: str, call: ast.Call, tensor: str, text: Callable[[ast.AST], str], operators: str = "F") -> str:
     """What to write instead of a NumPy function given a tensor: `F.concat(x, y, dim=1)` for
     `np.concatenate([x, y], axis=1)`.
 
-    call: the call in the source; text(node): the source of a node; tensor: what it was given.
+    call: the call in the source; text(node): the source of a node; tensor: what it was given; operators: the name of
+    F in the method
     """
     if function in _MAKING:
-        return f"{tensor} itself, a tensor already      or      F.cast({tensor}, dtype='float32') for another type"
+        other = f"{operators}.cast({tensor}, dtype='float32') for another type"
+        return f"{tensor} itself, a tensor already      or      {other}"
     operator = operator_for(function)
     if operator is None:
-        return f"no operator of F is like np.{function}: do it with others, or in a plain Block"
+        return f"no operator of {operators} is like np.{function}: do it with others, or in a plain Block"
     if any(isinstance(argument, ast.Starred) for argument in call.args) or any(not k.arg for k in call.keywords):
-        return f"F.{operator}(...)"
+        return f"{operators}.{operator}(...)"
     arguments = [text(argument) for argument in call.args]
     keywords = [(keyword.arg, text(keyword.value)) for keyword in call.keywords]
-    if function in _JOINING:
+    if function in JOINING:
         if call.args and isinstance(call.args[0], ast.List | ast.Tuple):
             parts = [text(part) for part in call.args[0].elts]
         else:
             parts = [f"*{part}" for part in arguments[:1]]
         axis = next((value for key, value in keywords if key == "axis"), arguments[1] if len(arguments) > 1 else "0")
-        return f"F.{operator}({', '.join(parts)}, {_JOINING[function]}={axis})"
+        return f"{operators}.{operator}({', '.join(parts)}, {JOINING[function]}={axis})"
     arguments += [f"{key}={value}" for key, value in keywords if key not in ("dtype", "out", "casting")]
-    return f"F.{operator}({', '.join(arguments)})"
+    return f"{operators}.{operator}({', '.join(arguments)})"
