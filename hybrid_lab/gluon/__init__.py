@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-from . import data, loss, nn, rnn, utils
+from . import contrib, data, loss, model_zoo, nn, rnn, utils
 from .block import Block
 from .hybrid import HybridBlock
 from .parameter import Constant, DeferredInitializationError, Parameter
@@ -22,9 +22,11 @@ __all__ = [
     "ParameterDict",
     "SymbolBlock",
     "Trainer",
+    "contrib",
     "data",
     "load",
     "loss",
+    "model_zoo",
     "nn",
     "rnn",
     "utils",

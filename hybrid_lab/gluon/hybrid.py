@@ -280,11 +280,11 @@ class HybridBlock(Block):
     # -- deferred shapes -------------------------------------------------------------------------------------
 
     def infer_shape(self, *args: Any) -> None:
-        """Set the shapes of this block's parameters for these inputs (arrays). Override it for shapes that a trace
-        cannot find.
+        """Set the shapes of this block's parameters for these inputs (arrays); no `initialize()` is needed for it.
+        Override it for shapes that a trace cannot find.
         """
         leaves, spec = flatten(args, f"the input of {self.name}")
-        self._complete_from(self._graphs.neutral(spec, leaves), leaves)
+        self._set_shapes(self._graphs.neutral(spec, leaves), leaves)
 
     def _complete_parameters(self, args: tuple[Any, ...]) -> None:
         """Infer unknown parameter shapes from the inputs, then finish the deferred initialization."""
@@ -297,6 +297,15 @@ class HybridBlock(Block):
                 parameter._finish_deferred_init()
 
     def _complete_from(self, neutral: NeutralGraph, leaves: Sequence[NDArray]) -> None:
+        """Finish the deferred initialization of all parameters of a graph. Raises UninitializedError."""
+        self._set_shapes(neutral, leaves)
+        for parameter in neutral.parameters:
+            if parameter._array is None:
+                parameter._finish_deferred_init()
+                parameter.list_data()  # says so where initialize() was forgotten
+
+    def _set_shapes(self, neutral: NeutralGraph, leaves: Sequence[NDArray]) -> None:
+        """Infer the unknown shapes of a graph's parameters. Raises HybridLabError naming those that stay unknown."""
         shapes: dict[Any, Any] = {}
         for value, leaf in zip(neutral.graph.inputs, leaves, strict=False):
             shapes[value] = leaf.shape
@@ -317,10 +326,6 @@ class HybridBlock(Block):
                 f"{self.name}: the shapes of {', '.join(missing)} do not follow from the inputs; "
                 "give them when creating the parameters"
             )
-        for parameter in neutral.parameters:
-            if parameter._array is None:
-                parameter._finish_deferred_init()
-                parameter.list_data()  # says so where initialize() was forgotten
 
     # -- saving --------------------------------------------------------------------------------------------------
     # ------------

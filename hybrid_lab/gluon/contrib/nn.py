@@ -1,0 +1,108 @@
+"""Containers that run their children side by side, and small layers around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab import nd
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.nn import BatchNorm, HybridSequential, Sequential
+
+__all__ = [
+    "Concurrent",
+    "HybridConcurrent",
+    "Identity",
+    "PixelShuffle1D",
+    "PixelShuffle2D",
+    "PixelShuffle3D",
+    "SyncBatchNorm",
+]
+
+
+class Concurrent(Sequential):
+    """Every child gets the same input; their outputs are joined along `axis`.
+
+    axis : where the outputs are concatenated; all other dimensions must agree (ShapeError otherwise)
+    """
+
+    def __init__(self, axis: int = -1, prefix: str | None = None, params: Any = None) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self.axis = axis
+
+    def forward(self, x: Any) -> Any:
+        return nd.concat(*(child(x) for child in self._children.values()), dim=self.axis)
+
+
+class HybridConcurrent(HybridSequential):
+    """Concurrent as a HybridBlock."""
+
+    def __init__(self, axis: int = -1, prefix: str | None = None, params: Any = None) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self.axis = axis
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.concat(*(child(x) for child in self._children.values()), dim=self.axis)
+
+
+class Identity(HybridBlock):
+    """The input, unchanged: the short way of a residual connection in a HybridConcurrent."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return x
+
+
+class SyncBatchNorm(BatchNorm):
+    """BatchNorm whose statistics several devices would share. One process computes here, so that it is BatchNorm.
+
+    num_devices : accepted and ignored
+    """
+
+    def __init__(self, in_channels: int = 0, num_devices: int | None = None, **keywords: Any) -> None:
+        super().__init__(axis=1, in_channels=in_channels, **keywords)
+        self.num_devices = num_devices
+
+
+class _PixelShuffle(HybridBlock):
+    """Channels become pixels: (n, c * f1 * ... , d1, ...) -> (n, c, d1 * f1, ...). Shi et al., arXiv 1609.05158."""
+
+    _rank = 0
+
+    def __init__(self, factor: int | Sequence[int], prefix: str | None = None, params: Any = None) -> None:
+        super().__init__(prefix=prefix, params=params)
+        factors = (factor,) * self._rank if isinstance(factor, int) else tuple(factor)
+        if len(factors) != self._rank:
+            raise ValueError(f"{type(self).__name__}: factor needs {self._rank} numbers, got {factors}")
+        self._factors = factors
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        rank, factors = self._rank, self._factors
+        # (n, c f1..fk, d1..dk) -> (n, c, f1..fk, d1..dk), one factor at a time: -4 splits, -2 keeps what follows.
+        for factor in reversed(factors):
+            x = F.reshape(x, shape=(0, -4, -1, factor, -2))
+        order = [0, 1]
+        for axis in range(rank):
+            order += [2 + rank + axis, 2 + axis]
+        x = F.transpose(x, axes=tuple(order))
+        return F.reshape(x, shape=(0, 0, *(-3,) * rank))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._factors})"
+
+
+class PixelShuffle1D(_PixelShuffle):
+    """(n, c * f, w) -> (n, c, w * f)."""
+
+    _rank = 1
+
+
+class PixelShuffle2D(_PixelShuffle):
+    """(n, c * f1 * f2, h, w) -> (n, c, h * f1, w * f2)."""
+
+    _rank = 2
+
+
+class PixelShuffle3D(_PixelShuffle):
+    """(n, c * f1 * f2 * f3, d, h, w) -> (n, c, d * f1, h * f2, w * f3)."""
+
+    _rank = 3

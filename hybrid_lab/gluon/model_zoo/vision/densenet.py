@@ -1,0 +1,120 @@
+"""DenseNet: "Densely connected convolutional networks" (Huang et al., 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.contrib.nn import HybridConcurrent, Identity
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+
+#: Depth -> (first channels, growth rate, layers per stage).
+_VARIANTS = {
+    121: (64, 32, (6, 12, 24, 16)),
+    161: (96, 48, (6, 12, 36, 24)),
+    169: (64, 32, (6, 12, 32, 32)),
+    201: (64, 32, (6, 12, 48, 32)),
+}
+
+
+def _dense_layer(growth: int, bottleneck: int, dropout: float) -> HybridConcurrent:
+    """The input, and `growth` new channels computed from all of it."""
+    new = nn.HybridSequential(prefix="")
+    new.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(bottleneck * growth, kernel_size=1, use_bias=False))
+    new.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(growth, kernel_size=3, padding=1, use_bias=False))
+    if dropout:
+        new.add(nn.Dropout(dropout))
+    layer = HybridConcurrent(axis=1, prefix="")
+    layer.add(Identity(), new)
+    return layer
+
+
+def _stage(number: int, layers: int, growth: int, bottleneck: int, dropout: float) -> nn.HybridSequential:
+    stage = nn.HybridSequential(prefix=f"stage{number}_")
+    with stage.name_scope():
+        for _ in range(layers):
+            stage.add(_dense_layer(growth, bottleneck, dropout))
+    return stage
+
+
+def _transition(channels: int) -> nn.HybridSequential:
+    """Half the channels, half the height and width."""
+    unit = nn.HybridSequential(prefix="")
+    unit.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(channels, kernel_size=1, use_bias=False))
+    unit.add(nn.AvgPool2D(pool_size=2, strides=2))
+    return unit
+
+
+class DenseNet(HybridBlock):
+    """Every layer of a stage sees the outputs of all layers before it; images of 224 x 224.
+
+    num_init_features : channels of the first convolution
+    growth_rate : channels each layer adds
+    block_config : layers per stage
+    bn_size : a layer's 1 x 1 convolution has bn_size * growth_rate channels
+    """
+
+    def __init__(
+        self,
+        num_init_features: int,
+        growth_rate: int,
+        block_config: Sequence[int],
+        bn_size: int = 4,
+        dropout: float = 0,
+        classes: int = 1000,
+        **keywords: Any,
+    ) -> None:
+        super().__init__(**keywords)
+        with self.name_scope():
+            self.features = nn.HybridSequential(prefix="")
+            self.features.add(
+                nn.Conv2D(num_init_features, kernel_size=7, strides=2, padding=3, use_bias=False),
+                nn.BatchNorm(),
+                nn.Activation("relu"),
+                nn.MaxPool2D(pool_size=3, strides=2, padding=1),
+            )
+            channels = num_init_features
+            for index, layers in enumerate(block_config):
+                self.features.add(_stage(index + 1, layers, growth_rate, bn_size, dropout))
+                channels += layers * growth_rate
+                if index != len(block_config) - 1:
+                    channels //= 2
+                    self.features.add(_transition(channels))
+            self.features.add(nn.BatchNorm(), nn.Activation("relu"), nn.AvgPool2D(pool_size=7), nn.Flatten())
+            self.output = nn.Dense(classes)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return self.output(self.features(x))
+
+
+def get_densenet(
+    num_layers: int, pretrained: bool = False, ctx: Any = None, root: str | PathLike[str] = ROOT, **options: Any
+) -> DenseNet:
+    """DenseNet with 121, 161, 169 or 201 layers."""
+    if num_layers not in _VARIANTS:
+        raise ValueError(
+            f"there is no DenseNet of {num_layers} layers; the depths are {', '.join(map(str, _VARIANTS))}"
+        )
+    net = DenseNet(*_VARIANTS[num_layers], **options)
+    if pretrained:
+        load_pretrained(net, f"densenet{num_layers}", root, ctx)
+    return net
+
+
+def densenet121(**options: Any) -> DenseNet:
+    return get_densenet(121, **options)
+
+
+def densenet161(**options: Any) -> DenseNet:
+    return get_densenet(161, **options)
+
+
+def densenet169(**options: Any) -> DenseNet:
+    return get_densenet(169, **options)
+
+
+def densenet201(**options: Any) -> DenseNet:
+    return get_densenet(201, **options)

@@ -1,0 +1,106 @@
+"""VGG: "Very deep convolutional networks for large-scale image recognition" (Simonyan and Zisserman, 2015)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+from hybrid_lab import initializer
+from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+
+#: Depth -> convolutions per stage; the stages' widths are the same for all.
+_LAYERS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
+_FILTERS = (64, 128, 256, 512, 512)
+
+
+class VGG(HybridBlock):
+    """Stages of 3 x 3 convolutions, each halved by a pooling, then three dense layers; images of 224 x 224.
+
+    layers : convolutions per stage; filters : their channels; batch_norm : a BatchNorm behind each
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[int],
+        filters: Sequence[int],
+        classes: int = 1000,
+        batch_norm: bool = False,
+        **keywords: Any,
+    ) -> None:
+        super().__init__(**keywords)
+        if len(layers) != len(filters):
+            raise ValueError(f"VGG: {len(layers)} stages in layers, {len(filters)} in filters")
+        with self.name_scope():
+            self.features = nn.HybridSequential(prefix="")
+            with self.features.name_scope():
+                for count, channels in zip(layers, filters, strict=True):
+                    for _ in range(count):
+                        self._add_convolution(channels, batch_norm)
+                    self.features.add(nn.MaxPool2D(strides=2))
+                for _ in range(2):
+                    dense = nn.Dense(4096, activation="relu", weight_initializer="normal", bias_initializer="zeros")
+                    self.features.add(dense, nn.Dropout(rate=0.5))
+            self.output = nn.Dense(classes, weight_initializer="normal", bias_initializer="zeros")
+
+    def _add_convolution(self, channels: int, batch_norm: bool) -> None:
+        weights = initializer.Xavier(rnd_type="gaussian", factor_type="out", magnitude=2)
+        self.features.add(
+            nn.Conv2D(channels, kernel_size=3, padding=1, weight_initializer=weights, bias_initializer="zeros")
+        )
+        if batch_norm:
+            self.features.add(nn.BatchNorm())
+        self.features.add(nn.Activation("relu"))
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return self.output(self.features(x))
+
+
+def get_vgg(
+    num_layers: int,
+    pretrained: bool = False,
+    ctx: Any = None,
+    root: str | PathLike[str] = ROOT,
+    **options: Any,
+) -> VGG:
+    """VGG with 11, 13, 16 or 19 layers; `batch_norm=True` for the variants with BatchNorm."""
+    if num_layers not in _LAYERS:
+        raise ValueError(f"there is no VGG of {num_layers} layers; the depths are {', '.join(map(str, _LAYERS))}")
+    net = VGG(_LAYERS[num_layers], _FILTERS, **options)
+    if pretrained:
+        load_pretrained(net, f"vgg{num_layers}{'_bn' if options.get('batch_norm') else ''}", root, ctx)
+    return net
+
+
+def vgg11(**options: Any) -> VGG:
+    return get_vgg(11, **options)
+
+
+def vgg13(**options: Any) -> VGG:
+    return get_vgg(13, **options)
+
+
+def vgg16(**options: Any) -> VGG:
+    return get_vgg(16, **options)
+
+
+def vgg19(**options: Any) -> VGG:
+    return get_vgg(19, **options)
+
+
+def vgg11_bn(**options: Any) -> VGG:
+    return get_vgg(11, **{**options, "batch_norm": True})
+
+
+def vgg13_bn(**options: Any) -> VGG:
+    return get_vgg(13, **{**options, "batch_norm": True})
+
+
+def vgg16_bn(**options: Any) -> VGG:
+    return get_vgg(16, **{**options, "batch_norm": True})
+
+
+def vgg19_bn(**options: Any) -> VGG:
+    return get_vgg(19, **{**options, "batch_norm": True})
