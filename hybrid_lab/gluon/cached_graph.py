@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.hybrid import HybridBlock
 
 _modes = tape.state
+_ARRAYS = {NDArray}
 
 #: How many programs of one Block are kept before the one goes that was not called for longest.
 MAX_PROGRAMS = 64
@@ -213,7 +214,7 @@ class GraphCache:
         if len(args) == 1 and type(args[0]) is NDArray:
             return self.call_one(args[0])
         leaves: Sequence[NDArray]
-        if all([type(item) is NDArray for item in args]) and args:
+        if set(map(type, args)) == _ARRAYS:
             leaves, spec = args, ("tuple", (LEAF,) * len(args))
         else:
             leaves, spec = flatten(args, f"the input of {self._block.name}")

@@ -1,4 +1,4 @@
-"""Program: one compiled call of a HybridBlock - its executables, the parameters they read, and its entry on the tape."""
+"""Program: one compiled call of a HybridBlock: its executables, the parameters they read, its entry on the tape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recompiles: why each program of a Block was compiled, which call asked for it, and the warning when there are many."""
+"""Recompiles: why each program of a Block was compiled, which call asked for it, a warning when there are many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.program import Program
 
 MANY = 8
-"""Recompiles of one Block after which a warning says why, and what helps; it comes again each time they have doubled."""
+"""Recompiles of one Block after which a warning says why, and what helps; again each time they have doubled."""
 KEPT = 64
 """Compilations of a Block that are remembered in full; each holds its program."""
 

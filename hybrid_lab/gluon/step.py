@@ -7,6 +7,7 @@ boundary.
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections import deque
@@ -45,16 +46,59 @@ class _Work:
             self.done.set()
 
 
+class Interrupts:
+    """`with interrupts:` holds an interrupt back (Ctrl-C, a notebook's stop button) until the end of the block, so that
+    parameters, optimizer states and counters are all from before a step or all from after it.
+
+    Interrupts reach the main thread only; in others, and where the program has a handler that is not Python's, the
+    block is an ordinary one.
+    """
+
+    def __init__(self) -> None:
+        self._hold = self._note  # one object, to be recognized
+        self._handler: Callable[[int, Any], Any] | None = None
+        self._holding = self._pending = False
+
+    def _note(self, number: int, frame: Any) -> None:
+        if self._holding:
+            self._pending = True
+        elif self._handler is not None:
+            self._handler(number, frame)
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):
+            return
+        if handler is not self._hold:
+            self._handler = handler
+            signal.signal(signal.SIGINT, self._hold)
+        self._holding = True
+
+    def __exit__(self, *error: Any) -> None:
+        if not self._holding or threading.current_thread() is not threading.main_thread():
+            return
+        self._holding = False
+        signal.signal(signal.SIGINT, self._handler)
+        if self._pending:
+            self._pending = False
+            assert self._handler is not None
+            self._handler(signal.SIGINT, None)
+
+
 class StepBoundary:
     """One per process.
 
     lock : held while a Trainer changes parameters and while work from other threads runs
+    interrupts : holds interrupts back while a Trainer changes parameters
     busy : a cell is running; outside of cells work runs at once
     steps : how many boundaries were passed
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.interrupts = Interrupts()
         self.busy = False
         self.steps = 0
         self._waiting: deque[_Work] = deque()

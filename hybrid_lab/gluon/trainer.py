@@ -11,6 +11,9 @@ import numpy as np
 
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.buffer import changes
+from hybrid_lab.ndarray.tape import Leaf
 
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -23,6 +26,10 @@ __all__ = ["StaleGradientError", "Trainer"]
 
 _FORMAT = "hybrid_lab.trainer"
 _VERSION = 1
+
+
+_Step = tuple[tuple[int, ...], tuple[NDArray, ...], tuple[NDArray, ...]]
+"""Numbers of the parameters, their gradients, their values."""
 
 
 class StaleGradientError(HybridLabError, UserWarning):
@@ -63,6 +70,7 @@ class Trainer:
         self._optimizer = self._make_optimizer(optimizer, optimizer_params or {})
         self._scale = self._optimizer.rescale_grad
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
+        self._held: dict[int, tuple[int, _Step]] = {}
         self._kvstore = kvstore
 
     def _common_contexts(self) -> list[Any]:
@@ -111,12 +119,13 @@ class Trainer:
         """Update all parameters, gradients divided by `batch_size`. Call it after backward(), outside record().
 
         ignore_stale_grad : leave parameters alone whose gradient is from an earlier step.
-        Raises StaleGradientError for such a parameter otherwise; then nothing is updated.
+        Raises StaleGradientError for such a parameter otherwise; then nothing is updated. An interrupt (Ctrl-C, the
+        stop button) during the update arrives when it is complete.
         """
         self._optimizer.rescale_grad = self._scale / batch_size
         self._check_fresh(ignore_stale_grad)
         self._allreduce_grads()
-        with boundary.lock:
+        with boundary.lock, boundary.interrupts:
             self._update(ignore_stale_grad)
         boundary.passed()
 
@@ -128,12 +137,15 @@ class Trainer:
         """As `step`, without summing gradients over contexts."""
         self._optimizer.rescale_grad = self._scale / batch_size
         self._check_fresh(ignore_stale_grad)
-        with boundary.lock:
+        with boundary.lock, boundary.interrupts:
             self._update(ignore_stale_grad)
         boundary.passed()
 
     def _check_fresh(self, ignore_stale_grad: bool) -> None:
         if ignore_stale_grad:
+            return
+        steps = [self._arrays(place, False) for place in range(len(self._contexts))]
+        if all(type(each._tape) is Leaf and each._tape.fresh for step in steps for each in step[2]):
             return
         for parameter in self._params:
             if parameter.grad_req == "null":
@@ -164,18 +176,24 @@ class Trainer:
 
     def _update(self, ignore_stale_grad: bool) -> None:
         for place, updater in enumerate(self._updaters):
-            indices, gradients, weights = [], [], []
-            for index, parameter in enumerate(self._params):
-                if parameter.grad_req == "null" or (parameter._data is None and ignore_stale_grad):
-                    continue
-                weight = parameter.list_data()[place]
-                if ignore_stale_grad and not weight._fresh_grad:
-                    continue
-                indices.append(index)
-                gradients.append(parameter.list_grad()[place])
-                weights.append(weight)
+            indices, gradients, weights = self._arrays(place, ignore_stale_grad)
+            for weight in weights:
                 weight._fresh_grad = False
             updater(indices, gradients, weights)
+
+    def _arrays(self, place: int, fresh_only: bool) -> _Step:
+        """What a step on context number `place` updates. The same tuples as long as the same arrays are meant."""
+        held = self._held.get(place)
+        if held is None or held[0] != changes.count:
+            count, found = changes.count, []
+            for index, parameter in enumerate(self._params):
+                if parameter.grad_req != "null" and not (parameter._data is None and fresh_only):
+                    found.append((index, parameter.list_grad()[place], parameter.list_data()[place]))
+            held = self._held[place] = count, _columns(found)
+        step = held[1]
+        if fresh_only and not all(weight._fresh_grad for weight in step[2]):
+            return _columns([row for row in zip(*step, strict=True) if row[2]._fresh_grad])
+        return step
 
     # -- saving ------------------------------------------------------------------------------------------------
 
@@ -331,6 +349,11 @@ class Trainer:
         except ValueError as error:
             raise ArchiveError(f"the settings in the file are damaged: {error}", path=path) from None
         self.set_states(data, arrays, path)
+
+
+def _columns(rows: Sequence[tuple[int, NDArray, NDArray]]) -> _Step:
+    indices, gradients, weights = zip(*rows, strict=True) if rows else ((), (), ())
+    return indices, gradients, weights
 
 
 def _same_kind(value: Any, known: Any) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from hybrid_lab.ops.operator import Operator, get
 
 from .optimizer import Optimizer, Scratch, register
 
@@ -41,6 +43,11 @@ class Adam(Optimizer):
 
     def rates(self, lr: float, count: int) -> float:
         return lr * math.sqrt(1.0 - self.beta2**count) / (1.0 - self.beta1**count)
+
+    def operator(self) -> Operator:
+        return get("adam_update").bind(
+            beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon, clip_gradient=self._limit()
+        )
 
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
@@ -87,6 +94,18 @@ class AdamW(Adam):
 
     def rates(self, lr: float, count: int) -> Any:
         return lr, super().rates(lr, count) if self.correct_bias else lr
+
+    def numbers(self, lr: float, wd: float, count: int) -> dict[str, float]:
+        return {"lr": self.rates(lr, count)[1], "wd": lr * wd}
+
+    @classmethod
+    def graph_step(
+        cls, F: Any, op: Any, weight: Any, grad: Any, states: Sequence[Any], numbers: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        """Adam's step of the decayed weight; the number wd is lr * wd here."""
+        if "wd" in numbers:
+            weight = weight * (1.0 - numbers["wd"])
+        return op.step(F, weight, grad, *states, numbers["lr"], 0.0, numbers["rescale_grad"])
 
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch

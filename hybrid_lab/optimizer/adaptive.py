@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ops.operator import Operator, get
+
 from .optimizer import Optimizer, Scratch, register
 
 
@@ -103,6 +105,17 @@ class RMSProp(Optimizer):
     def state_names(self) -> tuple[str, ...]:
         return ("squares", "mean", "delta") if self.centered else ("squares",)
 
+    def operator(self) -> Operator:
+        settings = {
+            "gamma1": self.gamma1,
+            "epsilon": self.epsilon,
+            "clip_gradient": self._limit(),
+            "clip_weights": self.clip_weights or -1.0,
+        }
+        if self.centered:
+            return get("rmspropalex_update").bind(gamma2=self.gamma2, **settings)
+        return get("rmsprop_update").bind(**settings)
+
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
     ) -> None:
@@ -150,6 +163,9 @@ class Ftrl(Optimizer):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.lamda1 = lamda1
         self.beta = beta
+
+    def operator(self) -> Operator:
+        return get("ftrl_update").bind(lamda1=self.lamda1, beta=self.beta, clip_gradient=self._limit())
 
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch

@@ -17,6 +17,7 @@ import numpy as np
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import zeros
+from hybrid_lab.ops.operator import Operator
 
 _PIECE = 32768  # elements; with gradient, states and two temporaries in float32 about half a megabyte
 _registry: dict[str, type[Optimizer]] = {}
@@ -247,6 +248,32 @@ class Optimizer:
         rates : what `rates()` gave; scratch : `scratch(0)`, `scratch(1)` ... are temporaries of the same size
         """
         raise NotImplementedError(f"{type(self).__name__} defines neither element_update() nor update()")
+
+    # -- the same as a graph ---------------------------------------------------------------------------------------
+
+    def operator(self) -> Operator | None:
+        """The update operator that computes what `element_update` does with these settings, its states in the same
+        order; None where there is none. All weights of a Trainer are then updated by one program (see fused).
+        """
+        return None
+
+    def numbers(self, lr: float, wd: float, count: int) -> dict[str, float]:
+        """What changes from step to step, by name, as `graph_step` gets it besides rescale_grad."""
+        return {"lr": self.rates(lr, count), "wd": wd}
+
+    @classmethod
+    def graph_step(
+        cls, F: Any, op: Any, weight: Any, grad: Any, states: Sequence[Any], numbers: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        """The step in F: (new weight, new states ...).
+
+        numbers : values of one element by name; a name that is missing stands for zero
+        """
+        return op.step(F, weight, grad, *states, *(numbers.get(name, 0.0) for name in op.scalars))
+
+    def _limit(self) -> float:
+        """clip_gradient as operators take it: negative for no limit."""
+        return self.clip_gradient if self.clip_gradient else -1.0
 
     # -- saving ------------------------------------------------------------------------------------------------
 

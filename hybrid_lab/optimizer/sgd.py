@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ops.operator import Operator, get
+
 from .optimizer import Optimizer, Scratch, register
 
 
@@ -30,6 +32,11 @@ class SGD(_Momentum):
         super().__init__(momentum, **kwargs)
         self.lazy_update = lazy_update
 
+    def operator(self) -> Operator:
+        if self.momentum:
+            return get("sgd_mom_update").bind(momentum=self.momentum, clip_gradient=self._limit())
+        return get("sgd_update").bind(clip_gradient=self._limit())
+
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
     ) -> None:
@@ -51,6 +58,11 @@ class NAG(_Momentum):
 
     As in MXNet, the momentum that is kept has the decay of the new weight in it, not of the old one.
     """
+
+    def operator(self) -> Operator:
+        if self.momentum:
+            return get("nag_mom_update").bind(momentum=self.momentum, clip_gradient=self._limit())
+        return get("sgd_update").bind(clip_gradient=self._limit())
 
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
@@ -85,6 +97,13 @@ class Signum(_Momentum):
     ) -> None:
         super().__init__(momentum, learning_rate=learning_rate, **kwargs)
         self.wd_lh = wd_lh
+
+    def operator(self) -> Operator:
+        if self.momentum:
+            return get("signum_update").bind(
+                momentum=self.momentum, clip_gradient=self._limit(), wd_lh=self.wd_lh
+            )
+        return get("signsgd_update").bind(clip_gradient=self._limit())
 
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch

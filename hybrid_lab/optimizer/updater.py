@@ -10,15 +10,20 @@ import numpy as np
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 
+from .fused import FusedUpdate
 from .optimizer import Optimizer
 
 
 class Updater:
-    """`updater(index, grad, weight)` changes the weight; states are made when an index is first seen."""
+    """`updater(index, grad, weight)` changes the weight; states are made when an index is first seen.
+
+    fused : the update of many weights at once, and why it is not used where it is not
+    """
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
         self.states: dict[Any, Any] = {}
+        self.fused = FusedUpdate(optimizer)
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         """Update one weight, or several at once where all three are lists."""
@@ -27,9 +32,12 @@ class Updater:
         if not weight:
             return
         self.optimizer._set_current_context(weight[0].ctx.device_id)
-        for i, g, w in zip(index, grad, weight, strict=True):
+        for i, w in zip(index, weight, strict=True):
             if i not in self.states:
                 self.states[i] = self.optimizer.create_state_multi_precision(i, w)
+        if self.fused(index, grad, weight, self.states):
+            return
+        for i, g, w in zip(index, grad, weight, strict=True):
             self.optimizer.update_multi_precision(i, w, g, self.states[i])
 
     def get_arrays(self) -> dict[str, np.ndarray]:

@@ -1,0 +1,239 @@
+"""FusedUpdate: one optimizer step of many weights as one compiled program, instead of a Python loop over them.
+
+The program is made from the optimizer's update operator (ops.update): its graph runs block by block over all weights,
+and writes new weights and states over the old ones. Rates, decay and counts are numbers that it takes at each call, so
+a schedule never makes a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from operator import is_not
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.engines.numpy.blockwise import BLOCK, Blockwise, write_blockwise
+from hybrid_lab.graph.builder import Builder, Expr
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import input_node
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ops.operator import Operator
+
+if TYPE_CHECKING:
+    from .optimizer import Optimizer
+
+
+def update_graph(kind: type[Optimizer], op: Operator, dtype: Any, numbers: tuple[str, ...]) -> Graph:
+    """The graph of one step of one block: inputs weight, grad, states and the named numbers; effects on all but grad.
+
+    What is not among `numbers` is zero and left out.
+    """
+    builder = Builder()
+
+    def array(name: str) -> Expr:
+        return Expr(builder, input_node(name, "param", shape=(BLOCK,), dtype=dtype))
+
+    weight, grad, *states = [array(name) for name in ("weight", "grad", *op.aux_names)]
+    given = {name: Expr(builder, input_node(name, "number", shape=(1,), dtype=dtype)) for name in numbers}
+    new = kind.graph_step(builder, op, weight, grad, states, given)
+    effects = [(old.value, made.value) for old, made in zip((weight, *states), new, strict=True)]
+    inputs = [each.value for each in (weight, grad, *states, *given.values())]
+    return Graph(inputs, (), effects, name=op.name)
+
+
+@lru_cache(maxsize=256)
+def _program(kind: type[Optimizer], op: Operator, dtype: np.dtype, numbers: tuple[str, ...]) -> Blockwise:
+    """The compiled step; Trainers with the same settings share it."""
+    return write_blockwise(update_graph(kind, op, dtype, numbers))
+
+
+@cache
+def _own_rules(kind: type[Optimizer]) -> str:
+    """Which method of a class the fused update would pass over; "" where it does the same."""
+    from .optimizer import Optimizer
+
+    for name in ("update", "update_multi_precision", "_get_lr", "_get_wd", "_update_count", "_multiplier"):
+        if getattr(kind, name) is not getattr(Optimizer, name):
+            return name
+    order = [vars(base) for base in kind.__mro__]
+    loop, operator, graph = (
+        next(place for place, held in enumerate(order) if name in held)
+        for name in ("element_update", "operator", "graph_step")
+    )
+    return "element_update" if loop < min(operator, graph) else ""
+
+
+class _Group:
+    """Weights that one run of a program updates with the same numbers: the blocks of all of them."""
+
+    def __init__(self, program: Blockwise, names: tuple[str, ...]):
+        self.program, self.names = program, names
+        self.blocks: list[tuple[np.ndarray, ...]] = []
+
+
+class _Arrays:
+    """The arrays of one step, and the blocks that programs have cut them into."""
+
+    def __init__(self, op: Operator, weights: Any, gradients: Any, states: list[Any]):
+        self.op, self.weights, self.gradients, self.states = op, tuple(weights), tuple(gradients), states
+        parts = [() if each is None else each if isinstance(each, tuple) else (each,) for each in states]
+        self.rows = [(weight, grad, *part) for weight, grad, part in zip(weights, gradients, parts, strict=True)]
+        self.written = [array._buffer for weight, _, *part in self.rows for array in (weight, *part)]
+        self.buffers = self.written + [grad._buffer for grad in gradients]
+        self.partition: Any = None
+        self.groups: list[_Group] = []
+        self._blocks: dict[tuple[int, Blockwise], list[tuple[np.ndarray, ...]]] = {}
+
+    def serves(self, op: Operator, weights: Any, gradients: Any, states: list[Any]) -> bool:
+        """Whether these are the same arrays."""
+        if op is not self.op or len(weights) != len(self.weights):
+            return False
+        pairs = ((weights, self.weights), (gradients, self.gradients), (states, self.states))
+        return all(now is held or not any(map(is_not, now, held)) for now, held in pairs)
+
+    def misfit(self) -> str:
+        """Why a blockwise program cannot take them, or ""."""
+        for weight, *rest in self.rows:
+            if len(rest) != 1 + len(self.op.aux_names):
+                return "the states were made for other settings"
+            if weight._view.dtype.kind != "f" or any(
+                type(array) is not NDArray or array.shape != weight.shape or array.dtype != weight.dtype
+                for array in rest
+            ):
+                return "a state or a gradient has another shape or dtype than its weight"
+        return ""
+
+    def blocks(self, position: int, program: Blockwise, scratch: Any) -> list[tuple[np.ndarray, ...]]:
+        """The blocks of one weight, its gradient and states."""
+        key = position, program
+        if key not in self._blocks:
+            arrays = [array._view for array in self.rows[position]]
+            self._blocks[key] = program.blocks(arrays, lambda size: scratch(program, size))
+        return self._blocks[key]
+
+
+class FusedUpdate:
+    """The fused update of the weights of one Updater.
+
+    refusal : why the last step went weight by weight instead, or ""
+    """
+
+    def __init__(self, optimizer: Optimizer):
+        self.optimizer = optimizer
+        self.refusal = ""
+        self._held: _Arrays | None = None
+        self._scratch: dict[tuple[np.dtype, int], list[np.ndarray]] = {}
+
+    def __repr__(self) -> str:
+        name = type(self.optimizer).__name__
+        held = self._held
+        if self.refusal:
+            return f"{name}: one weight after the other, because {self.refusal}"
+        if held is None:
+            return f"{name}: no step so far"
+        values = sum(weight.size for weight in held.weights)
+        blocks = sum(len(group.blocks) for group in held.groups)
+        return f"{name}: {len(held.weights)} weights, {values:,} values, in one pass of {held.op.name}, {blocks} blocks"
+
+    @property
+    def programs(self) -> list[Blockwise]:
+        """What the last step ran, printable."""
+        groups = self._held.groups if self._held is not None and not self.refusal else []
+        return list(dict.fromkeys(group.program for group in groups))
+
+    def __call__(
+        self, indices: Sequence[Any], gradients: Sequence[NDArray], weights: Sequence[NDArray], states: dict[Any, Any]
+    ) -> bool:
+        """Update all weights; False, with nothing done, where this optimizer or these arrays cannot be fused."""
+        held = self._prepare(indices, gradients, weights, states)
+        if held is None:
+            return False
+        numbers = self._regroup(held, self._count(indices))
+        for buffer in held.buffers:
+            if buffer.host_stale:
+                buffer.pull()
+        try:
+            for group, given in zip(held.groups, numbers, strict=True):
+                group.program.run(given, group.blocks)
+        finally:
+            for buffer in held.written:
+                buffer.written()
+        return True
+
+    def _prepare(
+        self, indices: Sequence[Any], gradients: Sequence[NDArray], weights: Sequence[NDArray], states: dict[Any, Any]
+    ) -> _Arrays | None:
+        """The arrays of this step; None, with `refusal` saying why, where they cannot be fused."""
+        optimizer = self.optimizer
+        own, op = _own_rules(type(optimizer)), optimizer.operator()
+        if op is None:
+            self.refusal = "there is no update operator for it"
+            return None
+        if own:
+            self.refusal = f"{type(optimizer).__name__} has its own {own}()"
+            return None
+        found = [states[index] for index in indices]
+        held = self._held
+        if held is None or not held.serves(op, weights, gradients, found):
+            half = any(weight._view.dtype == np.float16 for weight in weights)
+            if half and optimizer.multi_precision:
+                self.refusal = "float16 weights are updated through float32 copies"
+                return None
+            held = _Arrays(op, weights, gradients, found)
+            self.refusal = held.misfit()
+            if self.refusal:
+                return None
+            self._held = held
+        return held
+
+    def _count(self, indices: Sequence[Any]) -> list[tuple[float, float, int]]:
+        """Count this step; (learning rate, decay, number of updates) of each weight."""
+        optimizer = self.optimizer
+        counts, begin = optimizer._index_update_count, optimizer.begin_num_update
+        done = [counts.get(index, begin) for index in indices]
+        owners = [optimizer.param_dict.get(index) for index in indices]
+        if done.count(done[0]) == len(done) and all(owners):
+            count = done[0] + 1
+            counts.update(dict.fromkeys(indices, count))
+            optimizer.num_update = max(count, optimizer.num_update)
+            rate, decay = optimizer.learning_rate, optimizer.wd
+            return [(rate * owner.lr_mult, decay * owner.wd_mult, count) for owner in owners]
+        found = []
+        for index in indices:
+            optimizer._update_count(index)
+            found.append((optimizer._get_lr(index), optimizer._get_wd(index), counts[index]))
+        return found
+
+    def _regroup(self, held: _Arrays, settings: list[tuple[float, float, int]]) -> list[list[float]]:
+        """Put the weights that share all numbers together; returns the numbers of each group."""
+        kinds: dict[Any, int] = {}
+        rows = [(*setting, weight._view.dtype) for setting, weight in zip(settings, held.weights, strict=True)]
+        partition = [kinds.setdefault(row, len(kinds)) for row in rows]
+        given = []
+        for lr, wd, count, _ in kinds:
+            numbers = self.optimizer.numbers(lr, wd, count) | {"rescale_grad": self.optimizer.rescale_grad}
+            # Without decay there is nothing to multiply by zero; whether there is one decides about the program.
+            given.append({name: number for name, number in numbers.items() if name != "wd" or number})
+        names = [tuple(numbers) for numbers in given]
+        if held.partition != (partition, names):
+            kind = type(self.optimizer)
+            held.groups = [
+                _Group(_program(kind, held.op, row[3], each), each) for row, each in zip(kinds, names, strict=True)
+            ]
+            for position, number in enumerate(partition):
+                group = held.groups[number]
+                group.blocks += held.blocks(position, group.program, self._temporaries)
+            held.partition = partition, names
+        return [list(numbers.values()) for numbers in given]
+
+    def _temporaries(self, program: Blockwise, size: int) -> list[np.ndarray]:
+        whole = self._scratch.setdefault((program.dtype, BLOCK), [])
+        while len(whole) < program.scratch:
+            whole.append(np.empty(BLOCK, program.dtype))
+        if size == BLOCK:
+            return whole[: program.scratch]
+        cut = self._scratch.setdefault((program.dtype, size), [])
+        cut += [array[:size] for array in whole[len(cut) : program.scratch]]
+        return cut[: program.scratch]
