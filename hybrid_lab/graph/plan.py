@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -85,12 +85,27 @@ class Plan:
 
 def plan(graph: Graph) -> Plan:
     """Plan an inferred graph. Outputs and new values of effects never lie in the arena."""
-    return _Planner(graph).finish()
+    planner = Planner(graph)
+    planner.place()
+    return planner.finish(pack(planner.blocks), peak(planner.blocks))
 
 
-class _Planner:
-    def __init__(self, graph: Graph):
-        self.graph = graph
+class Planner:
+    """Decides for every Value of one graph where it lives; `pack` then gives the blocks their offsets.
+
+    start : when the graph's first step runs, where several graphs share an arena (see joint_plan)
+    kept : roots that stay in the arena after the run, with the last time that somebody reads them
+    given : inputs that lie in blocks of the arena already, C-contiguous, and may be overwritten after their last use
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        start: int = 0,
+        kept: Mapping[Value, int] | None = None,
+        given: Mapping[Value, Block] | None = None,
+    ):
+        self.graph, self.start, self.kept = graph, start, kept or {}
         self.steps = graph.operators
         self.steps = tuple(node for node in self.steps if not isinstance(node.op, Constant))
         self.last_use: dict[Value, int] = {}
@@ -99,14 +114,20 @@ class _Planner:
                 self.last_use[value] = index
         for value in graph.roots:
             self.last_use[value] = len(self.steps)
-        self.position = {value: index for index, value in reversed(list(enumerate(graph.roots)))}
+        self.position = {
+            value: index for index, value in reversed(list(enumerate(graph.roots))) if value not in self.kept
+        }
         self.places: dict[Value, Place] = {}
         self.layouts: dict[Value, np.ndarray] = {}
         self.block_of: dict[Value, Block] = {}
         self.blocks: list[Block] = []
         self.needs: dict[Node, tuple[bool, ...]] = {}
+        for value, block in (given or {}).items():
+            self.block_of[value] = block
+            block.last = max(block.last, self._end(value, -1))
 
-    def finish(self) -> Plan:
+    def place(self) -> None:
+        """Find a place for every Value."""
         for node in self.graph.nodes:
             if isinstance(node.op, Input):
                 self.places[node.outputs[0]] = Place("input")
@@ -114,11 +135,11 @@ class _Planner:
                 self.places[node.outputs[0]] = Place("constant")
         for index, node in enumerate(self.steps):
             self._visit(index, node)
-        arena_bytes = pack(self.blocks)
+
+    def finish(self, arena_bytes: int, ideal_bytes: int) -> Plan:
+        """The plan, once the blocks have their offsets."""
         copies = frozenset(
-            index
-            for index, value in enumerate(self.graph.roots)
-            if not self._is_fresh(index, value)
+            index for index, value in enumerate(self.graph.roots) if not self._is_delivered(index, value)
         )
         return Plan(
             self.graph,
@@ -129,7 +150,7 @@ class _Planner:
             self.last_use,
             tuple(self.blocks),
             arena_bytes,
-            peak(self.blocks, len(self.steps)),
+            ideal_bytes,
             sum(
                 value.nbytes
                 for node in self.steps
@@ -138,12 +159,20 @@ class _Planner:
             ),
         )
 
-    def _is_fresh(self, index: int, value: Value) -> bool:
-        """Whether root number `index` comes in memory of its own: planned so, or promised by its kernel (`fresh`)."""
+    def _is_delivered(self, index: int, value: Value) -> bool:
+        """Whether root number `index` lies where it is handed out from: kept in the arena, else in memory of its own,
+        planned so or promised by its kernel (`fresh`).
+        """
         place = self.places[value]
+        if value in self.kept and value in self.block_of:
+            return True
         if place.kind == "own":
-            return getattr(value.node.op, "fresh", False) and self.position[value] == index
+            return getattr(value.node.op, "fresh", False) and (value in self.kept or self.position[value] == index)
         return place.kind == "output" and place.position == index
+
+    def _end(self, value: Value, otherwise: int) -> int:
+        """When the value is read for the last time."""
+        return max(self.start + self.last_use.get(value, otherwise), self.kept.get(value, 0))
 
     def _visit(self, index: int, node: Node) -> None:
         self.needs[node] = tuple(value in self.last_use for value in node.outputs)
@@ -169,12 +198,14 @@ class _Planner:
         result = run_kernel(node.op, inputs)[0]
         if not (isinstance(result, np.ndarray) and np.may_share_memory(result, inputs[0])):
             return False
+        if value in self.kept and not (source in self.block_of and result.flags.c_contiguous):
+            return False
         self.layouts[value] = result
         self.places[value] = Place("view", source=source)
         block = self.block_of.get(source)
         if block is not None:
             block.values.append(value)
-            block.last = max(block.last, self.last_use.get(value, index))
+            block.last = max(block.last, self._end(value, index))
             self.block_of[value] = block
         return True
 
@@ -186,13 +217,13 @@ class _Planner:
         return self.layouts[value]
 
     def _into_arena(self, index: int, node: Node, value: Value) -> None:
-        last = self.last_use.get(value, index)
+        last = self._end(value, index)
         source = self._reusable(index, node, value)
         if source is not None:
             block = self.block_of[source]
             block.last = last
         else:
-            block = Block(value.nbytes, index, last)
+            block = Block(value.nbytes, self.start + index, last)
             self.blocks.append(block)
         block.values.append(value)
         self.block_of[value] = block
@@ -204,7 +235,9 @@ class _Planner:
             return None
         for item in node.values_in:
             block = self.block_of.get(item)
-            if block is None or block.last != index or item.shape != value.shape or item.dtype != value.dtype:
+            if block is None or block.last != self.start + index:
+                continue
+            if item.shape != value.shape or item.dtype != value.dtype:
                 continue
             whole = block.nbytes == value.nbytes and (item not in self.layouts or self.layouts[item].flags.c_contiguous)
             alone = all(other is item or self.block_of.get(other) is not block for other in node.values_in)
@@ -222,12 +255,16 @@ _ORDERS: tuple[Callable[[Block], Any], ...] = (
 )
 
 
+def _offset(block: Block) -> int:
+    return block.offset
+
+
 def pack(blocks: Sequence[Block]) -> int:
     """Give every block its offset, so that blocks alive at the same step never overlap; returns the arena's size.
 
     A block goes into the smallest gap that holds it (best fit), else behind all its contemporaries.
     """
-    ideal = peak(blocks, max((block.last for block in blocks), default=0))
+    ideal = peak(blocks)
     best: tuple[int, list[int]] | None = None
     for order in _ORDERS:
         total = _place(sorted(blocks, key=order))
@@ -255,20 +292,20 @@ def _place(blocks: Sequence[Block]) -> int:
                 if other.offset + other.size > end:
                     end = other.offset + other.size
         block.offset = best if best >= 0 else end
-        insort(placed, block, key=lambda other: other.offset)
+        insort(placed, block, key=_offset)
         total = max(total, block.offset + size)
     return total
 
 
-def peak(blocks: Sequence[Block], steps: int) -> int:
+def peak(blocks: Sequence[Block]) -> int:
     """The most bytes alive at one step: no arena can be smaller."""
-    change = [0] * (steps + 2)
+    change: dict[int, int] = {}
     for block in blocks:
-        change[block.first] += block.size
-        change[block.last + 1] -= block.size
+        change[block.first] = change.get(block.first, 0) + block.size
+        change[block.last + 1] = change.get(block.last + 1, 0) - block.size
     best = alive = 0
-    for delta in change:
-        alive += delta
+    for step in sorted(change):
+        alive += change[step]
         best = max(best, alive)
     return best
 

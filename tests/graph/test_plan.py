@@ -110,7 +110,7 @@ def test_random_intervals_are_packed_without_overlap_and_near_the_ideal(seed):
     total = pack(blocks)
     assert not overlaps(blocks)
     assert all(block.offset % 64 == 0 for block in blocks)
-    assert peak(blocks, steps) <= total <= 1.15 * peak(blocks, steps)
+    assert peak(blocks) <= total <= 1.15 * peak(blocks)
 
 
 def test_empty_arrays_take_no_room():

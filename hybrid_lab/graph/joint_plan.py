@@ -1,0 +1,78 @@
+"""Plan the memory of a forward and its backward together: one arena from the first step to the last gradient.
+
+Values that the forward keeps for the backward stay where the forward put them. Each of them frees its place after its
+last use in the backward, and the backward's own values move in there; so the arena is little larger than the most that
+is alive at one moment of a training step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Value
+from hybrid_lab.graph.plan import Plan, Planner, pack, peak
+
+
+@dataclass(frozen=True)
+class JointPlan:
+    """Two plans over one arena. The backward's overwrites what the forward kept: it can run once per forward.
+
+    forward, backward : their arena_bytes and ideal_bytes are those of the whole
+    kept_bytes : what lies in the arena between the two
+    """
+
+    forward: Plan
+    backward: Plan
+    kept_bytes: int
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.forward.arena_bytes
+
+    @property
+    def ideal_bytes(self) -> int:
+        """The most that is alive at once: no arena can be smaller."""
+        return self.forward.ideal_bytes
+
+    @property
+    def ratio(self) -> float:
+        """Planned bytes by the least possible ones."""
+        return self.arena_bytes / self.ideal_bytes if self.ideal_bytes else 1.0
+
+    def __str__(self) -> str:
+        head = f"arena {self.arena_bytes:,} bytes for forward and backward, {self.ratio:.3f} of the most alive at once"
+        return f"{head}; {self.kept_bytes:,} bytes kept between them\n{self.forward}\n{self.backward}"
+
+
+def plan_jointly(forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int) -> JointPlan:
+    """Plan both graphs of a Split.
+
+    sources : where each input of `backward` comes from, as Split has it; num_outputs : how many of the forward's outputs
+        are the caller's, the others are kept
+    """
+    start = len(forward.operators) + 1
+    links = [
+        (value, forward.outputs[num_outputs + index])
+        for value, (kind, index) in zip(backward.inputs, sources, strict=True)
+        if kind == "saved"
+    ]
+    steps = {node: start + index for index, node in enumerate(backward.operators)}
+    last = {value: steps[node] for node in backward.operators for value in node.values_in}
+    last |= dict.fromkeys(backward.roots, start + len(steps))
+    handed_out = {*forward.outputs[:num_outputs], *(new for _, new in forward.effects)}
+    kept: dict[Value, int] = {}
+    for value, source in links:
+        # What the caller gets may be written to: of that, and of inputs, the backward has a copy of its own.
+        if source not in handed_out and not source.is_input:
+            kept[source] = max(kept.get(source, 0), last.get(value, start))
+    first = Planner(forward, kept=kept)
+    first.place()
+    given = {value: first.block_of[source] for value, source in links if source in kept and source in first.block_of}
+    between = sum({id(block): block.size for block in given.values()}.values())
+    second = Planner(backward, start=start, given=given)
+    second.place()
+    blocks = [*first.blocks, *second.blocks]
+    arena_bytes, ideal_bytes = pack(blocks), peak(blocks)
+    return JointPlan(first.finish(arena_bytes, ideal_bytes), second.finish(arena_bytes, ideal_bytes), between)
