@@ -179,8 +179,11 @@ def _words(code: str, site: _Site) -> Written:
     if operation in _ITEMS:
         return _item(code, site, site.node(ast.Subscript))
     if operation == "BINARY_OP":
-        return _operation(code, site, site.node(ast.AugAssign, ast.BinOp))
-    if operation == "COMPARE_OP" and code == "HL164":
+        node = site.node(ast.AugAssign, ast.BinOp, ast.Subscript)
+        return _item(code, site, node) if isinstance(node, ast.Subscript) else _operation(code, site, node)
+    if operation == "COMPARE_OP":
+        if code != "HL164":
+            return _truth(code, site, site.node(ast.expr, ast.pattern))  # since 3.13 it asks for the truth itself
         compared = site.node(ast.Compare)
         return _array(code, site, [compared.left, *compared.comparators])
     if operation in _UNPACKS:

@@ -47,11 +47,12 @@ class Watch:
     def __init__(self, block: Block) -> None:
         self._block = block
         self._blocks = _user_blocks(block, {})
+        self._of_kind = {type(each): each for each in reversed(self._blocks)}
         self._before = self._state()
 
     def warn(self) -> None:
         """Log one line per finding in the classes of the user's Blocks that were just traced, once per class."""
-        for kind in dict.fromkeys(map(type, self._blocks)):
+        for kind in self._of_kind:
             if kind not in _checked:
                 for finding in _found_in_source(kind):
                     self._log(finding)
@@ -63,15 +64,16 @@ class Watch:
     def _state(self) -> dict[tuple[Block, str, str], tuple[Any, ...]]:
         """(Block, "attribute" or "global", name) -> the object there and, of a container, what it holds."""
         found: dict[tuple[Block, str, str], tuple[Any, ...]] = {}
-        globals_seen: set[tuple[int, str]] = set()
+        seen: set[tuple[int, str]] = set()
         for block in self._blocks:
             for name, value in list(vars(block).items()):
                 if name not in _OWN:
                     found[block, "attribute", name] = _held(value)
-            for names, used in globals_of(type(block)):
-                for name in used & names.keys():
-                    if (id(names), name) not in globals_seen:
-                        globals_seen.add((id(names), name))
+        for kind, block in self._of_kind.items():
+            for names, used in globals_of(kind):
+                for name in sorted(used & names.keys()):
+                    if (id(names), name) not in seen:
+                        seen.add((id(names), name))
                         found[block, "global", name] = _held(names[name])
         return found
 
