@@ -19,17 +19,13 @@ from tests.engines.test_random_graphs import problems
 from tests.graph.building import evaluate, graph_of, uniform
 
 pytest.importorskip("torch")
-from hybrid_lab.engines.torch_kernels import TorchEngine  # noqa: E402
-from hybrid_lab.engines.torch_kernels.program import TorchProgram  # noqa: E402
 from hybrid_lab.engines.torch_kernels.table import OUT, SHARED, TABLE  # noqa: E402
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_a_whole_network_is_one_region_forward_and_backward(channels_last):
+def test_a_whole_network_is_one_region_forward_and_backward():
     graph, arrays = graph_of(lenet, *LENET, name="lenet"), uniform(*LENET)
     parts = specialize(graph, LENET, ["float32"] * 7, True, range(1, 7))
-    engine = TorchEngine(channels_last=channels_last)
-    forward, backward = (engine.compile(part) for part in (parts.forward, parts.backward))
+    forward, backward = (engines.get("torch").compile(part) for part in (parts.forward, parts.backward))
     for executable in (forward, backward):
         assert executable.report.operators["numpy"] == 0
         assert [region.engine for region in executable.report.regions] == ["torch"]
@@ -96,20 +92,6 @@ def test_the_program_works_in_place_where_a_value_dies():
     executable = engines.get("torch").compile(graph)
     (node,) = executable.graph.operators
     assert node.op.program.source.count("out=t") == 3
-
-
-def test_images_stay_channels_last_inside():
-    shapes = (2, 4, 9, 8), (5, 4, 3, 3)
-    attributes = {"kernel": (3, 3), "num_filter": 5, "no_bias": True}
-    graph = graph_of(lambda F, x, w: F.relu(F.Convolution(x, w, **attributes)), *shapes)
-    arrays = uniform(*shapes)
-    (node,) = engines.get("torch").compile(graph).graph.operators
-    region = node.op.region
-    strided = TorchProgram(region, channels_last=True, strided=frozenset(region.outputs))
-    (y,) = strided(arrays)
-    assert y.strides[1] == y.itemsize and close(y, evaluate(graph, arrays)[0])
-    (y,) = TorchProgram(region, channels_last=True)(arrays)
-    assert y.flags.c_contiguous
 
 
 def test_dropout_masks_come_from_numpy_and_equal_eager():

@@ -102,6 +102,8 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
     key = (model.skeleton, tuple(weights), token)
     with _lock:
         known = [session for session in (made() for made in _shared.get(key, ())) if session is not None]
+        # The same memory as well: a token alone cannot tell arrays that took the place of others.
+        known = [session for session in known if all(map(np.may_share_memory, session.weights.values(), weights.values()))]
         fed: frozenset[str] = frozenset()
         for session in known:
             differing = session.differing(model)
@@ -116,7 +118,7 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
             made = Session(model, frozenset(), weights)
         for stale in [item for item, sessions in _shared.items() if not any(made() for made in sessions)]:
             del _shared[stale]
-        _shared[key] = [weakref.ref(session) for session in (*known, made)]
+        _shared.setdefault(key, []).append(weakref.ref(made))
         return made
 
 

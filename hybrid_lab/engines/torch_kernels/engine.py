@@ -11,8 +11,8 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Engine, Executable
 from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.report import RegionReport, Report
-from hybrid_lab.engines.torch_kernels.program import TorchProgram
 from hybrid_lab.engines.threads import thread_count
+from hybrid_lab.engines.torch_kernels.program import TorchProgram
 from hybrid_lab.engines.torch_kernels.table import refusal
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
@@ -55,16 +55,13 @@ class TorchEngine(Engine):
     """torch's kernels, called one after the other without autograd; where torch is installed.
 
     worth : decides whether a region runs in torch (None) or stays in NumPy (the reason)
-    channels_last : the memory layout of images inside regions; None takes it where there are convolutions
     """
 
     name: ClassVar[str] = "torch"
     title: ClassVar[str] = "torch"
 
-    def __init__(
-        self, worth: Callable[[Region], str | None] = lambda region: None, channels_last: bool | None = None
-    ):
-        self.worth, self.channels_last = worth, channels_last
+    def __init__(self, worth: Callable[[Region], str | None] = lambda region: None):
+        self.worth = worth
 
     def missing(self) -> str | None:
         if importlib.util.find_spec("torch") is None:
@@ -85,7 +82,7 @@ class TorchEngine(Engine):
             report.fall_back(node.op.name, "numpy", reason, format_origin(node))
         if strict:
             _refuse(found, len(graph.operators))
-        operators = {region: TorchOperator(region, self._program(region)) for region in found.regions}
+        operators = {region: TorchOperator(region, TorchProgram(region)) for region in found.regions}
         for region in found.regions:
             report.regions.append(describe(region))
         contracted = contract(graph, found.regions, operators.__getitem__)
@@ -93,14 +90,6 @@ class TorchEngine(Engine):
         executable = build(contracted, report, static_alloc)
         report.seconds = time.perf_counter() - started
         return executable
-
-    def _program(self, region: Region) -> TorchProgram:
-        return TorchProgram(region, has_images(region) if self.channels_last is None else self.channels_last)
-
-
-def has_images(region: Region) -> bool:
-    """Whether the region convolves images."""
-    return any("onv" in node.op.name and len(node.outputs[0].shape) == 4 for node in region.nodes)
 
 
 def describe(region: Region) -> RegionReport:

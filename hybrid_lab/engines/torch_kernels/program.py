@@ -19,34 +19,21 @@ from hybrid_lab.graph.printer import format_origin
 
 _serial = itertools.count()
 
-#: Operators of which the first tensors are images: what they make keeps the memory layout of what they read.
-_IMAGES = {
-    "Convolution": (0,),
-    "_conv_data_grad": (0,),
-    "_conv_weight_grad": (0, 1),
-    "Pooling": (0,),
-    "_max_pool_grad": (0, 1, 2),
-    "_spread_pool_grad": (0,),
-    "BatchNorm": (0,),
-}
-
 
 class TorchProgram:
-    """One region. Call it with arrays; it returns a list of arrays in fresh memory.
+    """One region. Call it with arrays; it returns a list of arrays in fresh memory, in C order.
 
-    channels_last : images lie in memory with their channels innermost while the region runs
-    strided : outputs that may be handed on in any memory layout; the others are in C order
     source : the generated text
     """
 
-    def __init__(self, region: Region, channels_last: bool = False, strided: frozenset[Value] = frozenset()):
+    def __init__(self, region: Region):
         import torch
 
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning, re.escape(__name__))
         self._torch = torch
-        self.region, self.channels_last, self.strided = region, channels_last, strided
+        self.region = region
         self._names: dict[Value, str] = {}
-        self._bound: dict[str, Any] = {"torch": torch, "last": torch.channels_last}
+        self._bound: dict[str, Any] = {"torch": torch}
         self._origins: dict[Value, Value | None] = {}
         self._standins: dict[Any, Any] = {}
         self._run, self.source = self._write()
@@ -67,13 +54,10 @@ class TorchProgram:
 
     def _write(self) -> tuple[Any, str]:
         region = self.region
-        images = self._images() if self.channels_last else frozenset()
-        lines, arguments = [], []
         for index, value in enumerate(region.inputs):
             self._names[value] = f"x{index}"
-            arguments.append(f"x{index}")
-            if value in images:
-                lines.append(f"x{index} = x{index}.contiguous(memory_format=last)")
+        arguments = list(self._names.values())
+        lines: list[str] = []
         last_use: dict[Value, int] = {}
         for index, node in enumerate(region.nodes):
             for value in node.values_in:
@@ -102,16 +86,6 @@ class TorchProgram:
         linecache.cache[file] = (len(source), None, source.splitlines(True), file)
         weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
         return run, source
-
-    def _images(self) -> frozenset[Value]:
-        """The region's inputs that are read as images."""
-        found = {
-            node.inputs[index]
-            for node in self.region.nodes
-            for index in _IMAGES.get(node.op.name, ())
-            if index < len(node.inputs)
-        }
-        return frozenset(value for value in self.region.inputs if value in found and len(value.shape) == 4)
 
     def _call(
         self, index: int, node: Node, last_use: dict[Value, int], kept: set[Value], users: dict[Value, list[Node]]
@@ -159,14 +133,12 @@ class TorchProgram:
         """A tensor of which only the shape is read: its memory is never touched, so that none is taken."""
         torch, key = self._torch, (value.shape, value.dtype.name)
         if key not in self._standins:
-            layout = torch.channels_last if self.channels_last and len(value.shape) == 4 else torch.contiguous_format
             name = self._standins[key] = f"s{len(self._standins)}"
-            dtype = getattr(torch, value.dtype.name)
-            self._bound[name] = torch.empty(value.shape, dtype=dtype, memory_format=layout)
+            self._bound[name] = torch.empty(value.shape, dtype=getattr(torch, value.dtype.name))
         return self._standins[key]
 
     def _results(self) -> list[str]:
-        """The outputs: memory of their own each, in C order where it matters."""
+        """The outputs, in memory of their own each."""
         taken: set[Value] = set()
         results = []
         for value in self.region.outputs:
@@ -175,5 +147,5 @@ class TorchProgram:
                 results.append(f"{name}.clone(memory_format=torch.contiguous_format)")
                 continue
             taken.add(origin)
-            results.append(name if value in self.strided else f"{name}.contiguous()")
+            results.append(f"{name}.contiguous()")
         return results
