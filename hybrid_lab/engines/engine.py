@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -52,6 +52,69 @@ class Executable:
         return str(self.report)
 
 
+class Kept:
+    """What a forward keeps for its backward.
+
+    saved : the saved values, in the order of the ("saved", i) sources; they may lie in memory that goes back to the
+        engine with this object, so nobody else may hold on to them
+    lease : memory of the engine that is this call's until its backward has run or this object is dropped, or None
+    """
+
+    __slots__ = ("_give", "lease", "saved")
+
+    def __init__(self, saved: Sequence[np.ndarray], lease: Any = None, give: Callable[[Any], None] | None = None):
+        self.saved, self.lease, self._give = saved, lease, give
+
+    def __del__(self) -> None:
+        lease, self.lease = self.lease, None
+        if lease is not None and self._give is not None:
+            self.saved = ()
+            self._give(lease)
+
+
+class Training(ABC):
+    """The compiled forward and backward of recorded calls. Safe to call from several threads, each with its own Kept.
+
+    forward, backward : the same as two executables that share nothing: for reports, and to run one of them alone
+    begin : (inputs, rng) -> (results, kept). Runs the forward; results are the outputs and then the new values of
+        effects, in fresh memory
+    """
+
+    forward: Executable
+    backward: Executable
+    begin: Callable[[Sequence[np.ndarray], tuple[int, int]], tuple[list[np.ndarray], Kept]]
+
+    @abstractmethod
+    def finish(
+        self, kept: Kept, operands: Sequence[np.ndarray], rng: tuple[int, int], last: bool = True
+    ) -> list[np.ndarray]:
+        """Run the backward. Returns the gradients in fresh memory.
+
+        operands : one array per input of the backward graph, `kept.saved` among them
+        rng : that of the forward
+        last : nobody will run it again on this `kept`, whose memory may be used up (no retain_graph)
+        """
+
+
+class SeparateTraining(Training):
+    """Two executables that share nothing; the saved values are in memory of their own."""
+
+    def __init__(self, forward: Executable, backward: Executable, num_outputs: int):
+        self.forward, self.backward = forward, backward
+        self._first, self._last = num_outputs, len(forward.graph.outputs)
+        self.begin = self._begin
+
+    def _begin(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> tuple[list[np.ndarray], Kept]:
+        results = self.forward.run(inputs, rng)
+        first, last = self._first, self._last
+        return results[:first] + results[last:], Kept(results[first:last])
+
+    def finish(
+        self, kept: Kept, operands: Sequence[np.ndarray], rng: tuple[int, int], last: bool = True
+    ) -> list[np.ndarray]:
+        return self.backward.run(operands, rng)
+
+
 class Engine(ABC):
     """Compiles graphs. One object per engine, from `engines.get(name)`."""
 
@@ -77,6 +140,24 @@ class Engine(ABC):
         strict : an operator that this engine cannot run is an error instead of a counted fallback
         Raises EngineError naming the operator, its block and its source line.
         """
+
+    def compile_training(
+        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
+    ) -> Training:
+        """Compile the two graphs of a recorded call together, over one arena where the engine runs planned programs.
+
+        sources : where each input of `backward` comes from (Specialized.sources)
+        num_outputs : how many of the forward's outputs are the caller's; the others are saved values
+        options : as `compile` takes them; raises what it raises
+        """
+        from hybrid_lab.engines.numpy.engine import postponed
+        from hybrid_lab.engines.numpy.training import join
+
+        with postponed():
+            first, second = self.compile(forward, **options), self.compile(backward, **options)
+        static_alloc = options.get("static_alloc", False)
+        joined = join(first, second, sources, num_outputs, static_alloc)
+        return joined if joined is not None else SeparateTraining(first, second, num_outputs)
 
     def __repr__(self) -> str:
         return f"<engine {self.name}>"

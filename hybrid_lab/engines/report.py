@@ -48,6 +48,7 @@ class Report:
 
     operators : engine -> how many operators run there
     arena_bytes : planned memory; ideal_bytes : the most alive at once; fresh_bytes : outputs allocated per call
+    shared_arena : a forward and its backward have one arena, which both reports tell
     bytes_moved : what the steps read and write in one call, region insides not counted
     steps : what one call runs, a line each; program : the generated source
     seconds : compile time
@@ -63,6 +64,7 @@ class Report:
     fresh_bytes: int = 0
     bytes_moved: int = 0
     static_alloc: bool = False
+    shared_arena: bool = False
     seconds: float = 0.0
     plan: str = ""
     program: str = ""
@@ -79,6 +81,16 @@ class Report:
         """Everything as dicts, lists, strings and numbers."""
         return asdict(self)
 
+    @property
+    def arena_ratio(self) -> float:
+        """Planned memory by the most that is alive at once: 1.0 cannot be beaten."""
+        return self.arena_bytes / self.ideal_bytes if self.ideal_bytes else 1.0
+
+    def _arena(self) -> str:
+        notes = ["static"] if self.static_alloc else []
+        notes += [f"shared by forward and backward, {self.arena_ratio:.2f} of the least possible"] * self.shared_arena
+        return f" ({', '.join(notes)})" if notes else ""
+
     def __str__(self) -> str:
         total = sum(self.operators.values())
         shares = ", ".join(f"{count} on {engine}" for engine, count in self.operators.items() if count)
@@ -86,7 +98,7 @@ class Report:
             f" ({shares})" if shares else ""
         )
         memory = (
-            f"  arena {format_bytes(self.arena_bytes)}{' (static)' if self.static_alloc else ''}, "
+            f"  arena {format_bytes(self.arena_bytes)}{self._arena()}, "
             f"{format_bytes(self.fresh_bytes)} of outputs, {format_bytes(self.bytes_moved)} moved a call"
         )
         lines = [f"{head}, engine {self.engine}, compiled in {self.seconds:.3f} s", memory]

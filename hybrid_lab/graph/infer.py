@@ -21,6 +21,7 @@ def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]
     shapes, dtypes : complete, for every input Value of the graph
     Raises ShapeError or DTypeError naming the operator, its source line and its block.
     """
+    graph = closed(graph, shapes)
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
         if isinstance(node.op, Input):
@@ -35,6 +36,26 @@ def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]
         return node.replace(inputs=inputs, shapes=out_shapes, dtypes=out_dtypes).outputs
 
     return graph.map(rewrite)
+
+
+def closed(graph: Graph, shapes: Mapping[Value, Any]) -> Graph:
+    """The graph with the sizes filled in that an imported file left open: zeros to begin with, of any batch."""
+    if not any(is_open(node) for node in graph.nodes):
+        return graph
+    found = PartialShapes(graph, shapes).shapes
+
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+        shape = found.get(node.outputs[0]) if is_open(node) else None
+        if not is_complete(shape):
+            return None
+        return node.replace(op=node.op.variant(shape=shape, _open=False)).outputs
+
+    return graph.map(rewrite)
+
+
+def is_open(node: Node) -> bool:
+    """Whether the node makes an array of which some sizes follow from its readers."""
+    return bool(getattr(node.op, "_open", False))
 
 
 def located(error: HybridLabError, node: Node) -> HybridLabError:
@@ -78,6 +99,9 @@ class PartialShapes:
         return before != self.shapes
 
     def _visit(self, node: Node) -> None:
+        if is_open(node):
+            self._learn(node.outputs[0], tuple(size or None for size in node.op.attributes["shape"]), node)
+            return
         given = tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
         try:
             filled = node.op.complete(*given)
@@ -94,7 +118,7 @@ class PartialShapes:
             raise located(error, node) from None
 
     def _backward(self, node: Node) -> None:
-        """Elementwise operators carry a known output shape back to a wholly unknown input (RNN begin states); others
+        """Elementwise operators carry a known output shape back to an unknown input (RNN begin states); others
         where their record says how.
         """
         from hybrid_lab.ops.pointwise import Unary
@@ -107,8 +131,8 @@ class PartialShapes:
                     self._learn(item, shape, node)
         if isinstance(node.op, Unary):
             shape, source = self.shapes.get(node.outputs[0]), node.inputs[0]
-            if is_complete(shape) and isinstance(source, Value) and self.shapes.get(source) is None:
-                self.shapes[source] = shape
+            if is_complete(shape) and isinstance(source, Value) and not is_complete(self.shapes.get(source)):
+                self._learn(source, shape, node)
 
     def _learn(self, value: Value, shape: Any, node: Node) -> None:
         shape, old = tuple(shape), self.shapes.get(value)

@@ -49,8 +49,8 @@ class JointPlan:
 def plan_jointly(forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int) -> JointPlan:
     """Plan both graphs of a Split.
 
-    sources : where each input of `backward` comes from, as Split has it; num_outputs : how many of the forward's outputs
-        are the caller's, the others are kept
+    sources : where each input of `backward` comes from, as Split has it
+    num_outputs : how many of the forward's outputs are the caller's; the others are kept
     """
     start = len(forward.operators) + 1
     links = [

@@ -14,6 +14,8 @@ from hybrid_lab.graph.plan import ALIGNMENT
 
 #: Programs with arenas up to this size keep their own; larger ones borrow, so that many graphs share the same memory.
 KEEP_BYTES = 1 << 18
+#: Of its own arenas a program holds on to no more than so many bytes while it does not run.
+IDLE_BYTES = 1 << 26
 #: How many free arenas the pool holds on to.
 POOL_LIMIT = 4
 
@@ -127,11 +129,15 @@ class Frames:
         except IndexError:
             pass
         arena = Arena(self.nbytes) if self.keep else POOL.take(self.nbytes)
+        return arena, self.over(arena)
+
+    def over(self, arena: Arena) -> Frame:
+        """The program's frame on an arena that is taken already."""
         frame = arena.frames.get(self)
-        if frame is None or frame[0].memory.nbytes < self.scratch_bytes:
-            scratch = Scratch(arena.memory[self.arena_bytes : self.nbytes])
+        if frame is None or frame[0].memory.nbytes < min(self.scratch_bytes, arena.nbytes - self.arena_bytes):
+            scratch = Scratch(arena.memory[self.arena_bytes :])
             frame = arena.frames[self] = (scratch, *self.layout(arena.memory))
-        return arena, frame
+        return frame
 
     @property
     def nbytes(self) -> int:
@@ -140,9 +146,13 @@ class Frames:
     def give(self, lease: Lease) -> None:
         """A frame whose scratch memory was too small is replaced at the next call."""
         scratch: Scratch = lease[1][0]
-        if scratch.peak > self.scratch_bytes:
-            self.scratch_bytes = scratch.peak
+        self.wants(scratch.peak)
         if not self.keep:
             POOL.give(lease[0])
-        elif scratch.memory.nbytes >= self.scratch_bytes:
+        elif scratch.memory.nbytes >= self.scratch_bytes and len(self.idle) * self.nbytes <= IDLE_BYTES:
             self.idle.append(lease)
+
+    def wants(self, scratch_bytes: int) -> None:
+        """Arenas made from now on have room for that much scratch memory."""
+        if scratch_bytes > self.scratch_bytes:
+            self.scratch_bytes = scratch_bytes

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import ClassVar
 
-from hybrid_lab.engines.engine import Engine, Executable
+import numpy as np
+
+from hybrid_lab.engines.engine import Engine, Executable, Program
 from hybrid_lab.engines.numpy.program import write_program
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.plan import plan
+from hybrid_lab.graph.plan import Plan, plan
 
 
 class NumPyEngine(Engine):
@@ -34,12 +40,56 @@ def build(graph: Graph, report: Report, static_alloc: bool) -> Executable:
 
     Fills in the memory and program parts of `report`.
     """
-    memory = dump("plan", plan(graph))
-    program = write_program(memory, static_alloc)
-    dump("program", program.source)
+    later = Later(graph, report, static_alloc)
+    return Executable(graph, later if _postponed.get() else later.write(), report)
+
+
+class Later:
+    """A program that is planned and written when it is first run."""
+
+    def __init__(self, graph: Graph, report: Report, static_alloc: bool):
+        self.graph, self.report, self.static_alloc = graph, report, static_alloc
+        self._run: Program | None = None
+        self._lock = threading.Lock()
+
+    def write(self) -> Program:
+        """The program's function. Describes memory and program in the report, if nobody has."""
+        memory = dump("plan", plan(self.graph))
+        program = write_program(memory, self.static_alloc)
+        dump("program", program.source)
+        if not self.report.program:
+            describe(self.report, memory, program.source, self.static_alloc)
+        return program.run
+
+    def __call__(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> list[np.ndarray]:
+        if self._run is None:
+            with self._lock:
+                self._run = self._run or self.write()
+        return self._run(inputs, rng)
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """Inside, `build` neither plans nor writes: the caller will do it for several graphs together."""
+    token = _postponed.set(True)
+    try:
+        yield
+    finally:
+        _postponed.reset(token)
+
+
+_postponed: ContextVar[bool] = ContextVar("postponed", default=False)
+
+
+def describe(report: Report, memory: Plan, source: str, static_alloc: bool) -> None:
+    """Fill in the memory and program parts of a report."""
     report.static_alloc = static_alloc
     report.arena_bytes, report.ideal_bytes = memory.arena_bytes, memory.ideal_bytes
-    report.fresh_bytes = sum(value.nbytes for value in graph.roots)
+    report.fresh_bytes = sum(
+        value.nbytes
+        for index, value in enumerate(memory.graph.roots)
+        if index in memory.copies or memory.places[value].kind != "arena"
+    )
     report.bytes_moved = sum(
         value.nbytes
         for node in memory.steps
@@ -47,8 +97,7 @@ def build(graph: Graph, report: Report, static_alloc: bool) -> Executable:
         for value in (*node.values_in, *node.outputs)
         if value in memory.last_use
     )
-    report.plan, report.program = str(memory), program.source
-    return Executable(graph, program.run, report)
+    report.plan, report.program = str(memory), source
 
 
 ENGINE = NumPyEngine()

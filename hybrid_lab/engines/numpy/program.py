@@ -26,7 +26,10 @@ _serial = itertools.count()
 #: Elements of NumPy's iteration buffers while a static_alloc program runs; its default is 8192.
 _BUFFER_ELEMENTS = 512
 #: Names the program uses itself, so that no operator's kernel is called the same.
-_RESERVED = ("idle", "acquire", "release", "explain", "inputs", "rng", "lease", "scratch", "error", "program", "before")
+_RESERVED = (
+    *("idle", "acquire", "release", "explain", "inputs", "rng", "lease", "scratch", "error", "program", "before"),
+    *("keep", "over"),
+)
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,10 @@ class Compiled:
 
 def write_program(plan: Plan, static_alloc: bool) -> Compiled:
     """The program of a plan. Arena Values and views of them are bound once per arena; the rest is made as it runs."""
-    return _Writer(plan, static_alloc).finish()
+    return Writer(plan, static_alloc).finish()
 
 
-class _Writer:
+class Writer:
     def __init__(self, plan: Plan, static_alloc: bool):
         self.plan, self.static_alloc = plan, static_alloc
         self.names: dict[Value, str] = {}
@@ -96,7 +99,7 @@ class _Writer:
 
     def _compile(self, results: list[str]) -> Compiled:
         inputs = ", ".join(self.names[value] for value in self.plan.graph.inputs)
-        head = ["def program(inputs, rng):"]
+        head = [f"def program({self.parameters}):"]
         if self.static_alloc:
             # NumPy's iterators set aside a buffer of this many elements per operand, whether they need it or not.
             self.bound["setbufsize"] = np.setbufsize
@@ -104,21 +107,9 @@ class _Writer:
         head.append("    try:")
         if inputs:
             head.append(f"        {inputs}, = inputs")
-        tail = []
-        if self.fixed or self.uses_scratch:
-            arena_bytes = self.plan.arena_bytes
-            frames = Frames(self._layout, arena_bytes, self.static_alloc or arena_bytes <= KEEP_BYTES)
-            self.bound["acquire"], self.bound["release"] = frames.take, frames.give
-            if frames.keep and not self.uses_scratch:
-                # Spares two Python calls: there is nothing to decide when a frame comes back.
-                self.bound["idle"], self.bound["release"] = frames.idle, frames.idle.append
-                head += ["        try:", "            lease = idle.pop()"]
-                head += ["        except IndexError:", "            lease = acquire()"]
-            else:
-                head.append("        lease = acquire()")
-            head.append(f"        {', '.join(['scratch', *(name for name, _ in self.fixed)])}, = lease[1]")
-            tail.append("        release(lease)")
-        tail.append(f"        return [{', '.join(results)}]")
+        take, give = self._memory()
+        head += [f"        {line}" for line in take]
+        tail = [f"        {line}" for line in (*give, f"return {self._returned(results)}")]
         tail += ["    except Exception as error:", "        explain(error)", "        raise"]
         if self.static_alloc:
             tail += ["    finally:", "        setbufsize(before)"]
@@ -133,6 +124,31 @@ class _Writer:
         linecache.cache[file] = (len(source), None, source.splitlines(True), file)
         weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
         return Compiled(run, source)
+
+    #: What the function takes.
+    parameters = "inputs, rng"
+
+    def _memory(self) -> tuple[list[str], list[str]]:
+        """The lines that take a frame before the steps, and those that give it back after them."""
+        if not (self.fixed or self.uses_scratch):
+            return [], []
+        arena_bytes = self.plan.arena_bytes
+        frames = Frames(self._layout, arena_bytes, self.static_alloc or arena_bytes <= KEEP_BYTES)
+        self.bound["acquire"], self.bound["release"] = frames.take, frames.give
+        if frames.keep and not self.uses_scratch:
+            # Spares two Python calls: there is nothing to decide when a frame comes back.
+            self.bound["idle"], self.bound["release"] = frames.idle, frames.idle.append
+            take = ["try:", "    lease = idle.pop()", "except IndexError:", "    lease = acquire()"]
+        else:
+            take = ["lease = acquire()"]
+        return [*take, f"{self._frame()} = lease[1]"], ["release(lease)"]
+
+    def _frame(self) -> str:
+        """The names of a frame's arrays, as the target of an assignment."""
+        return f"{', '.join(['scratch', *(name for name, _ in self.fixed)])},"
+
+    def _returned(self, results: list[str]) -> str:
+        return f"[{', '.join(results)}]"
 
     def _layout(self, memory: np.ndarray) -> Frame:
         made: dict[str, Any] = dict(self.bound)
@@ -205,10 +221,12 @@ class _Writer:
         place = self.plan.places[value]
         if place.kind == "arena":
             assert place.block is not None
-            self._fixed_values.add(value)
             if place.inplace is not None:
                 self.names[value] = name = self.names[place.inplace]
+                if place.inplace in self._fixed_values:
+                    self._fixed_values.add(value)
                 return name
+            self._fixed_values.add(value)
             self.names[value] = name = self._local("t")
             shape, dtype, offset = value.shape, value.dtype, place.block.offset
             self.fixed.append((name, lambda memory, made: np.ndarray(shape, dtype, memory, offset)))

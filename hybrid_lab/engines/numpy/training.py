@@ -1,0 +1,119 @@
+"""The programs of a forward and its backward over one arena (see graph.joint_plan)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines.engine import Executable, Kept, Training
+from hybrid_lab.engines.numpy.arena import KEEP_BYTES, Frame, Frames, Lease
+from hybrid_lab.engines.numpy.engine import Later, describe
+from hybrid_lab.engines.numpy.program import Writer
+from hybrid_lab.graph.dump import dump
+from hybrid_lab.graph.joint_plan import plan_jointly
+from hybrid_lab.graph.plan import Plan
+
+
+class JointTraining(Training):
+    """A forward that leaves what it keeps in its arena, and a backward that runs in the same arena.
+
+    forward, backward : executables that share nothing; they are written when somebody runs them
+    """
+
+    def __init__(
+        self,
+        forward: Executable,
+        backward: Executable,
+        sources: Sequence[tuple[str, int]],
+        num_outputs: int,
+        static_alloc: bool,
+    ):
+        self.forward, self.backward = forward, backward
+        joint = dump("plan", plan_jointly(forward.graph, backward.graph, sources, num_outputs))
+        self.plan = joint
+        writer = _Begin(joint.forward, static_alloc, num_outputs, len(forward.graph.outputs) - num_outputs)
+        begin = writer.finish()
+        self.begin: Any = begin.run
+        self._frames = writer.frames
+        finish = _Finish(joint.backward, static_alloc, writer.frames).finish()
+        self._finish: Any = finish.run
+        for part, memory, program in ((forward, joint.forward, begin), (backward, joint.backward, finish)):
+            dump("program", program.source)
+            describe(part.report, memory, program.source, static_alloc)
+            part.report.shared_arena = True
+
+    def finish(
+        self, kept: Kept, operands: Sequence[np.ndarray], rng: tuple[int, int], last: bool = True
+    ) -> list[np.ndarray]:
+        lease = kept.lease
+        if not last or lease is None:
+            return self.backward.run(operands, rng)
+        kept.lease, kept.saved = None, ()
+        results = self._finish(operands, rng, lease)
+        self._frames.give(lease)
+        return results
+
+
+def join(
+    forward: Executable,
+    backward: Executable,
+    sources: Sequence[tuple[str, int]],
+    num_outputs: int,
+    static_alloc: bool,
+) -> Training | None:
+    """Both over one arena, or None where one of them is no planned program."""
+    if not (isinstance(forward.run, Later) and isinstance(backward.run, Later)):
+        return None
+    return JointTraining(forward, backward, sources, num_outputs, static_alloc)
+
+
+class _Begin(Writer):
+    """The forward: returns the outputs and new values of effects, and a Kept with the saved values and the lease."""
+
+    def __init__(self, plan: Plan, static_alloc: bool, num_outputs: int, num_saved: int):
+        super().__init__(plan, static_alloc)
+        self.num_outputs, self.num_saved = num_outputs, num_saved
+        keep = static_alloc or plan.arena_bytes <= KEEP_BYTES
+        self.frames = Frames(self._layout, plan.arena_bytes, keep)
+
+    def _memory(self) -> tuple[list[str], list[str]]:
+        frames = self.frames
+        self.bound["keep"], self.bound["release"] = Kept, frames.give
+        if not (self.plan.arena_bytes or self.uses_scratch):
+            return ["lease = None"], []
+        self.bound["acquire"], self.bound["idle"] = frames.take, frames.idle
+        take = ["try:", "    lease = idle.pop()", "except IndexError:", "    lease = acquire()"]
+        return [*take, f"{self._frame()} = lease[1]"], []
+
+    def _returned(self, results: list[str]) -> str:
+        first, last = self.num_outputs, self.num_outputs + self.num_saved
+        handed_out = ", ".join(results[:first] + results[last:])
+        return f"[{handed_out}], keep([{', '.join(results[first:last])}], lease, release)"
+
+
+class _Finish(Writer):
+    """The backward over the arena that the forward took; it overwrites what was kept."""
+
+    parameters = "inputs, rng, lease"
+
+    def __init__(self, plan: Plan, static_alloc: bool, forward: Frames):
+        super().__init__(plan, static_alloc)
+        self.forward = forward
+
+    def _memory(self) -> tuple[list[str], list[str]]:
+        if not (self.fixed or self.uses_scratch):
+            return [], []
+        frames, forward = Frames(self._layout, self.plan.arena_bytes, False), self.forward
+
+        def over(lease: Lease) -> Frame:
+            frame = frames.over(lease[0])
+            peak = frame[0].peak
+            if peak > frames.scratch_bytes:
+                frames.wants(peak)
+                forward.wants(peak)
+            return frame
+
+        self.bound["over"] = over
+        return [f"{self._frame()} = over(lease)"], []

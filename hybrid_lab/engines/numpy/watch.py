@@ -1,0 +1,94 @@
+"""Watch a planned program at work: the same plan, places and kernels, with a look at the results after every step."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines.numpy.program import Compiled, Writer
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node
+from hybrid_lab.graph.plan import Plan, plan
+
+#: Called after each step: the step's number, and its outputs where they lie (None for what nobody reads). The next step
+#: may overwrite them. Called once before the first step, with -1.
+Look = Callable[[int, tuple[Any, ...]], None]
+
+
+class WatchedProgram:
+    """The program of an executable's graph, a compiled region counting as one step.
+
+    steps : the nodes in the order in which they run
+    """
+
+    def __init__(self, graph: Graph, static_alloc: bool = False):
+        memory = plan(graph)
+        self.steps: tuple[Node, ...] = memory.steps
+        self._run = _WatchedWriter(memory, static_alloc).finish().run
+        self._lock = threading.Lock()
+
+    def run(self, inputs: Sequence[np.ndarray], rng: tuple[int, int], look: Look) -> list[np.ndarray]:
+        """As Executable.run, calling `look` on the way."""
+        with self._lock:
+            self._run.__globals__["look"] = look  # type: ignore[attr-defined]
+            return self._run(inputs, rng)
+
+    def times(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> np.ndarray:
+        """Seconds of each step in one run, the price of looking taken off."""
+        stamps: list[int] = []
+        add, clock = stamps.append, time.perf_counter_ns
+
+        def look(step: int, values: Any) -> None:
+            add(clock())
+
+        self.run(inputs, rng, look)
+        spent = np.diff(np.array(stamps, np.float64)) - _price_of_looking()
+        return np.maximum(spent, 0.0) / 1e9
+
+
+class _WatchedWriter(Writer):
+    """Adds a line after each step, views included."""
+
+    def __init__(self, memory: Plan, static_alloc: bool):
+        super().__init__(memory, static_alloc)
+        self.number = {node: index for index, node in enumerate(memory.steps)}
+        self.bound["look"] = None
+
+    def finish(self) -> Compiled:
+        self.lines.append("look(-1, ())")
+        return super().finish()
+
+    def _view(self, node: Node) -> None:
+        super()._view(node)
+        self._look(node)
+
+    def _call(self, node: Node, targets: list[str | None]) -> None:
+        super()._call(node, targets)
+        self._look(node)
+
+    def _look(self, node: Node) -> None:
+        found = ", ".join(self.names.get(value, "None") for value in node.outputs)
+        self.lines.append(f"look({self.number[node]}, ({found},))")
+
+
+_price: float | None = None
+
+
+def _price_of_looking() -> float:
+    """Nanoseconds that one look takes."""
+    global _price
+    if _price is None:
+        stamps: list[int] = []
+        add, clock = stamps.append, time.perf_counter_ns
+
+        def look(step: int, values: Any) -> None:
+            add(clock())
+
+        for index in range(2000):
+            look(index, (stamps,))
+        _price = float(np.median(np.diff(stamps)))
+    return _price

@@ -1,0 +1,206 @@
+"""Forward and backward over one arena: right numbers in every order of calls, and little more memory than needed."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from hybrid_lab import engines
+from hybrid_lab.engines.engine import SeparateTraining, Training
+from hybrid_lab.engines.numpy.training import JointTraining
+from hybrid_lab.graph import Graph
+from hybrid_lab.graph.joint_plan import JointPlan
+from hybrid_lab.graph.specialize import Specialized, specialize
+from tests.engines.random_graphs import random_case
+from tests.engines.test_random_graphs import RNG
+from tests.graph.building import graph_of, uniform
+from tests.graph.test_plan import overlaps
+
+
+class Case:
+    """A graph compiled for training, with arrays to run it on."""
+
+    def __init__(self, graph: Graph, arrays: list[np.ndarray], engine: str = "numpy", static_alloc: bool = False):
+        wrt = [index for index, value in enumerate(graph.inputs) if value.node.op.role != "aux"]
+        self.parts: Specialized = specialize(graph, [a.shape for a in arrays], [a.dtype for a in arrays], True, wrt)
+        self.arrays, self.num_outputs = arrays, len(graph.outputs)
+        assert self.parts.backward is not None
+        runner = engines.get(engine)
+        self.training: Training = runner.compile_training(
+            self.parts.forward, self.parts.backward, self.parts.sources, self.num_outputs, static_alloc=static_alloc
+        )
+        self.separate = SeparateTraining(
+            runner.compile(self.parts.forward), runner.compile(self.parts.backward), self.num_outputs
+        )
+
+    @property
+    def plan(self) -> JointPlan:
+        assert isinstance(self.training, JointTraining)
+        return self.training.plan
+
+    def operands(self, kept, results, scale: float = 1.0) -> list[np.ndarray]:
+        """What the backward takes: head gradients are the outputs' own numbers times `scale`."""
+        heads = [scale * result for result in results[: self.num_outputs]]
+        given = {"input": self.arrays, "output": results, "saved": kept.saved, "head": heads}
+        return [given[kind][index] for kind, index in self.parts.sources]
+
+    def step(self, training: Training | None = None, last: bool = True) -> list[np.ndarray]:
+        """Outputs, effects and gradients of one step."""
+        training = training or self.training
+        results, kept = training.begin(self.arrays, RNG)
+        return [*results, *training.finish(kept, self.operands(kept, results), RNG, last)]
+
+
+def same(one: list[np.ndarray], two: list[np.ndarray]) -> bool:
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, two, strict=True))
+
+
+def net(F, x, w, v):
+    y = F.tanh(F.dot(x, w))
+    return F.dot(F.exp(y) * F.sigmoid(y), v)
+
+
+def small(**options) -> Case:
+    shapes = (4, 5), (5, 6), (6, 3)
+    return Case(graph_of(net, *shapes, roles="data param param"), uniform(*shapes), **options)
+
+
+@pytest.mark.parametrize("static_alloc", [False, True])
+def test_a_step_gives_what_separate_programs_give(static_alloc):
+    case = small(static_alloc=static_alloc)
+    expected = case.step(case.separate)
+    for _ in range(3):
+        assert same(case.step(), expected)
+
+
+def test_the_plan_of_both_is_one():
+    text = str(small().plan)
+    assert text.startswith("arena ") and "for forward and backward" in text and "kept between them" in text
+    report = small().training.forward.report
+    assert report.shared_arena and "shared by forward and backward" in str(report)
+    assert report.arena_bytes == small().training.backward.report.arena_bytes
+
+
+def test_several_forwards_before_their_backwards():
+    case = small()
+    expected = case.step(case.separate)
+    begun = [case.training.begin(case.arrays, RNG) for _ in range(3)]
+    for results, kept in (begun[1], begun[2], begun[0]):
+        gradients = case.training.finish(kept, case.operands(kept, results), RNG)
+        assert same([*results, *gradients], expected)
+
+
+def test_a_retained_graph_runs_again_with_other_head_gradients():
+    case = small()
+    results, kept = case.training.begin(case.arrays, RNG)
+    first = case.training.finish(kept, case.operands(kept, results), RNG, last=False)
+    twice = case.training.finish(kept, case.operands(kept, results, 2.0), RNG, last=False)
+    again = case.training.finish(kept, case.operands(kept, results), RNG, last=True)
+    assert same(first, again)
+    for one, two in zip(first, twice, strict=True):
+        np.testing.assert_allclose(2 * one, two, rtol=1e-5)
+
+
+def test_what_was_handed_out_is_never_touched_again():
+    case = small()
+    results, kept = case.training.begin(case.arrays, RNG)
+    held = [result.copy() for result in results]
+    gradients = case.training.finish(kept, case.operands(kept, results), RNG)
+    copies = [gradient.copy() for gradient in gradients]
+    for _ in range(2):
+        case.step()
+    assert same(results, held) and same(gradients, copies)
+
+
+def test_the_memory_of_a_forward_without_a_backward_comes_back():
+    case = small()
+    frames = case.training._frames
+    for _ in range(3):
+        results, kept = case.training.begin(case.arrays, RNG)
+        assert kept.lease is not None and not frames.idle
+        del kept
+        gc.collect()
+        assert len(frames.idle) == 1
+    assert same(case.step(), case.step(case.separate))
+
+
+def test_an_error_in_the_forward_leaves_the_program_usable():
+    case = small()
+    with pytest.raises(ValueError):
+        case.training.begin([np.ones((4, 9), np.float32), *case.arrays[1:]], RNG)
+    assert same(case.step(), case.step(case.separate))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_graphs(seed):
+    found = random_case(seed)
+    case = Case(found.graph, found.arrays)
+    expected = case.step(case.separate)
+    for last in (True, False, True):
+        assert same(case.step(last=last), expected)
+
+
+def test_onnxruntime_regions_share_the_arena_too():
+    shapes = (64, 50), (50, 60), (60, 30)
+    case = Case(graph_of(net, *shapes, roles="data param param"), uniform(*shapes), engine="onnxruntime")
+    for last in (True, False, True):
+        for one, two in zip(case.step(last=last), case.step(case.separate), strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+# -- how much memory ---------------------------------------------------------------------------------------------
+
+
+def lenet(F, x, w1, b1, w2, b2, w3, b3, w4, b4):
+    y = F.Pooling(F.tanh(F.Convolution(x, w1, b1, kernel=(5, 5), num_filter=20)), kernel=(2, 2), stride=(2, 2))
+    y = F.Pooling(F.tanh(F.Convolution(y, w2, b2, kernel=(5, 5), num_filter=50)), kernel=(2, 2), stride=(2, 2))
+    y = F.tanh(F.FullyConnected(y, w3, b3, num_hidden=500))
+    return F.log_softmax(F.FullyConnected(y, w4, b4, num_hidden=10))
+
+
+LENET = (64, 1, 28, 28), (20, 1, 5, 5), (20,), (50, 20, 5, 5), (50,), (500, 800), (500,), (10, 500), (10,)
+
+
+def residual(F, x, *weights):
+    """Four residual blocks of two convolutions each."""
+    for first, second in zip(weights[::2], weights[1::2], strict=True):
+        shape = {"kernel": (3, 3), "pad": (1, 1), "num_filter": 16, "no_bias": True}
+        y = F.relu(F.Convolution(x, first, **shape))
+        x = F.relu(F.Convolution(y, second, **shape) + x)
+    return F.mean(x, axis=(2, 3))
+
+
+RESIDUAL = (8, 16, 12, 12), *[(16, 16, 3, 3)] * 8
+
+
+def unrolled(F, x, w, u, b, h, c):
+    """An LSTM of 20 steps: x (time, batch, features)."""
+    outputs = []
+    for index in range(20):
+        now = F.Reshape(F.slice_axis(x, axis=0, begin=index, end=index + 1), shape=(-3, 0))
+        gates = F.FullyConnected(now, w, b, num_hidden=64) + F.FullyConnected(h, u, num_hidden=64, no_bias=True)
+        i, f, g, o = F.SliceChannel(gates, num_outputs=4, axis=1)
+        c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
+        h = F.sigmoid(o) * F.tanh(c)
+        outputs.append(h)
+    return F.stack(*outputs, axis=0)
+
+
+UNROLLED = (20, 8, 12), (64, 12), (64, 16), (64,), (8, 16), (8, 16)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [(lenet, LENET), (residual, RESIDUAL), (unrolled, UNROLLED)],
+    ids=["LeNet", "residual blocks", "unrolled LSTM"],
+)
+def test_planned_memory_of_a_training_step_is_near_the_least_possible(function, shapes):
+    roles = "data" + " param" * (len(shapes) - 1)
+    case = Case(graph_of(function, *shapes, roles=roles), [0.1 * array for array in uniform(*shapes)])
+    assert 1.0 <= case.plan.ratio <= 1.1
+    assert not overlaps([*case.plan.forward.blocks, *case.plan.backward.blocks])
+    apart = case.separate.forward.report.arena_bytes + case.separate.backward.report.arena_bytes
+    assert case.plan.arena_bytes <= apart + case.plan.kept_bytes
+    assert same(case.step(), case.step(case.separate))
