@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import hybrid_lab.ndarray as nd
     import hybrid_lab.symbol as sym
     from hybrid_lab import autograd, gluon
+    from hybrid_lab.insight import compare, explain, profile
 
 _log.install()
 
@@ -49,9 +50,11 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "current_context": ("hybrid_lab.context", "current_context"),
     "gpu": ("hybrid_lab.context", "gpu"),
     "num_gpus": ("hybrid_lab.context", "num_gpus"),
+    "compare": ("hybrid_lab.insight", "compare"),
     "explain": ("hybrid_lab.insight", "explain"),
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "load_ipython_extension": ("hybrid_lab.lab", "load_ipython_extension"),
+    "profile": ("hybrid_lab.insight", "profile"),
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
     "unload_ipython_extension": ("hybrid_lab.lab", "unload_ipython_extension"),
     "view": ("hybrid_lab.lab", "view"),

@@ -1,0 +1,293 @@
+"""One call of a model seen from both sides: how it runs eagerly, and what hybridize() makes of it. Changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab import engines
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.engines import Engine, Executable
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.cached_graph import GraphCache
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.neutral import NeutralGraph
+from hybrid_lab.gluon.structure import Spec, flatten, unflatten
+from hybrid_lab.graph.printer import format_type
+from hybrid_lab.graph.specialize import Specialized, specialize
+from hybrid_lab.insight.states import blocks_below, hybrid_blocks
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import state as random_state
+
+
+@dataclass
+class Call:
+    """One call of a HybridBlock that no other HybridBlock makes.
+
+    path : attribute names from the top of the model, "" for the top itself
+    args : what it was called with
+    """
+
+    path: str
+    block: HybridBlock
+    args: tuple[Any, ...]
+    leaves: list[NDArray] = field(init=False)
+    spec: Spec = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.leaves, self.spec = flatten(self.args, f"the input of {self.block.name}")
+
+    @property
+    def name(self) -> str:
+        """The Block's name, with its path where it is not the top."""
+        return f"{self.block.name} ({self.path})" if self.path else self.block.name
+
+    @property
+    def types(self) -> str:
+        """`f32[64,1,28,28], f32[64]`."""
+        return ", ".join(format_type(leaf.shape, np.dtype(leaf.dtype)) for leaf in self.leaves)
+
+    def tracked(self) -> list[NDArray]:
+        """Copies of the input arrays, those of floating numbers with a gradient."""
+        copies = [leaf.copy() for leaf in self.leaves]
+        for leaf in copies:
+            leaf._tape = None
+            if np.dtype(leaf.dtype).kind == "f":
+                leaf.attach_grad()
+        return copies
+
+    def arguments(self, leaves: Sequence[NDArray]) -> tuple[Any, ...]:
+        """The arguments with other arrays in the place of the tensors."""
+        return unflatten(self.spec, iter(leaves))
+
+
+def outer_calls(net: Block, inputs: Sequence[Any]) -> list[Call]:
+    """The calls of outermost HybridBlocks in `net(*inputs)`, the first one of each Block, in order.
+
+    Raises HybridLabError if `net` is no Block, has no HybridBlock, or calls none on these inputs.
+    """
+    if not isinstance(net, Block):
+        raise HybridLabError(f"a Block is needed, not {type(net).__name__}")
+    if not inputs:
+        raise HybridLabError(f"give inputs to call {net.name} on, as in net(x)")
+    if isinstance(net, HybridBlock):
+        with as_eager(net), unchanged(net), tape.Mode(False, False):
+            net(*inputs)  # finishes a deferred initialization, and says what is wrong with the inputs
+        return [Call("", net, tuple(inputs))]
+    if not hybrid_blocks(net):
+        raise HybridLabError(f"{net.name} has no HybridBlock: there is nothing to hybridize")
+    found: dict[int, Call] = {}
+    handles = []
+    for path, block in hybrid_blocks(net):
+        inner = any(path.startswith(f"{outer}.") for outer, other in hybrid_blocks(net) if other is not block)
+        if not inner:
+            note = lambda called, args, path=path: found.setdefault(id(called), Call(path, called, args))  # noqa: E731
+            handles.append(block.register_forward_pre_hook(note))
+    try:
+        with as_eager(net), unchanged(net), tape.Mode(False, False):
+            net(*inputs)
+    finally:
+        for handle in handles:
+            handle.detach()
+    if not found:
+        raise HybridLabError(f"{net.name} called none of its HybridBlocks on these inputs")
+    return list(found.values())
+
+
+@contextlib.contextmanager
+def as_eager(net: Block) -> Iterator[None]:
+    """Let every HybridBlock of the model run its code."""
+    blocks = [block for _, block in blocks_below(net) if isinstance(block, HybridBlock)]
+    before = [block._active for block in blocks]
+    try:
+        for block in blocks:
+            object.__setattr__(block, "_active", False)
+        yield
+    finally:
+        for block, active in zip(blocks, before, strict=True):
+            object.__setattr__(block, "_active", active)
+
+
+@contextlib.contextmanager
+def unchanged(net: Block) -> Iterator[None]:
+    """Put back what a call may change: states without gradients (running statistics), and the count of draws."""
+    held = []
+    for _, block in blocks_below(net):
+        for parameter in block._reg_params.values():
+            if parameter._array is not None and parameter.grad_req == "null":
+                array = parameter._array
+                held.append((array, array._buffer.version, array.asnumpy().copy()))
+    with random_state.preserved():
+        try:
+            yield
+        finally:
+            for array, version, values in held:
+                if array._buffer.version != version:
+                    array._assign(values)
+
+
+@dataclass
+class Compiled:
+    """What hybridize() compiles for one call: the same passes, the same engine, with everything kept to look at.
+
+    call, training, recording : what is compiled; cache : a call of it runs the compiled programs
+    special : the graphs and the passes that made them
+    prologue, forward, backward : executables, or None
+    arrays : NumPy arrays, one per input of the neutral graph; wrt_names : what the backward's gradients are of
+    """
+
+    call: Call
+    training: bool
+    recording: bool
+    cache: GraphCache
+    neutral: NeutralGraph
+    special: Specialized
+    engine: Engine
+    prologue: Executable | None
+    forward: Executable
+    backward: Executable | None
+    arrays: list[np.ndarray]
+    wrt_names: list[str]
+
+    @property
+    def mode(self) -> str:
+        """training or prediction, and whether the call is recorded."""
+        return ("training" if self.training else "prediction") + (", recorded" if self.recording else "")
+
+    @property
+    def rng(self) -> tuple[int, int]:
+        """Seed and first draw of the next call, without using them up."""
+        with random_state.preserved():
+            return random_state.next_draws(self.neutral.graph.draws)
+
+    def parts(self) -> list[tuple[str, Executable]]:
+        """The executables by name, in the order in which they run."""
+        found = [("prologue", self.prologue), ("forward", self.forward), ("backward", self.backward)]
+        return [(name, item) for name, item in found if item is not None]
+
+    def forward_inputs(self, hoisted: Sequence[Any], arrays: Sequence[Any] | None = None) -> list[Any]:
+        """The inputs of the forward graph, from the results of the prologue."""
+        given = {"input": self.arrays if arrays is None else arrays, "hoisted": hoisted}
+        return [given[kind][index] for kind, index in self.special.forward_sources]
+
+    def prologue_inputs(self, arrays: Sequence[Any] | None = None) -> list[Any]:
+        """The inputs of the prologue."""
+        arrays = self.arrays if arrays is None else arrays
+        return [arrays[index] for index in self.special.prologue_sources]
+
+    def backward_inputs(
+        self, results: Sequence[Any], heads: Sequence[Any], arrays: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """The inputs of the backward graph, from the results of the forward and the head gradients."""
+        count = len(self.neutral.graph.outputs)
+        given = {
+            "input": self.arrays if arrays is None else arrays,
+            "output": results[:count],
+            "saved": results[count:],
+            "head": heads,
+        }
+        return [given[kind][index] for kind, index in self.special.sources]
+
+    def heads(self) -> list[np.ndarray]:
+        """Head gradients: fixed random numbers, so that no sum of them vanishes by symmetry."""
+        random = np.random.RandomState(5)
+        outputs = self.special.forward.outputs[: len(self.neutral.graph.outputs)]
+        return [random.uniform(-1, 1, value.shape).astype(value.dtype) for value in outputs]
+
+
+def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
+    """Compile a call as hybridize() does. Raises HybridizeError where the code cannot become a graph.
+
+    Existing traces are used, as a call would; the Block's own programs, flags and counts stay as they are.
+    """
+    block = call.block
+    cache = GraphCache(block)
+    cache._reported = True
+    if block._active or block._graphs.pinned:
+        cache.variants = {spec: list(found) for spec, found in block._graphs.variants.items()}
+        cache.pinned, cache._pinned_tree = dict(block._graphs.pinned), list(block._graphs._pinned_tree)
+    with tape.Mode(recording, training):
+        neutral = cache.neutral(call.spec, call.leaves)
+    context = call.leaves[0].context if call.leaves else None
+    parameters = [parameter.data(context) for parameter in neutral.parameters]
+    arrays = [array._data for array in (*call.leaves, *parameters)]
+    names = [value.node.name for value in neutral.graph.inputs]
+    wrt: list[int] = []
+    if recording:
+        wrt = [index for index, leaf in enumerate(call.leaves) if np.dtype(leaf.dtype).kind == "f"]
+        for index, parameter in enumerate(neutral.parameters, len(call.leaves)):
+            if parameter.grad_req != "null":
+                wrt.append(index)
+    special = specialize(
+        neutral.graph,
+        [array.shape for array in arrays],
+        [array.dtype for array in arrays],
+        training,
+        wrt,
+        num_data=neutral.num_data,
+        keep=True,
+    )
+    flags = block._flags if block._active else {}
+    engine = engines.get(flags.get("engine"))
+    options = {"static_alloc": bool(flags.get("static_alloc")), "static_shape": bool(flags.get("static_shape"))}
+
+    def made(graph: Any) -> Any:
+        return None if graph is None else engine.compile(graph, **options)
+
+    return Compiled(
+        call,
+        training,
+        recording,
+        cache,
+        neutral,
+        special,
+        engine,
+        made(special.prologue),
+        made(special.forward),
+        made(special.backward),
+        arrays,
+        [names[index] for index in wrt],
+    )
+
+
+def run_hybrid(compiled: Compiled, heads: Sequence[np.ndarray] | None) -> tuple[list[np.ndarray], list[Any]]:
+    """Outputs and gradients of a real call of the compiled programs, tape and all."""
+    with unchanged(compiled.call.block):
+        return _run(compiled, heads, compiled.cache)
+
+
+def run_eager(compiled: Compiled, heads: Sequence[np.ndarray] | None) -> tuple[list[np.ndarray], list[Any]]:
+    """Outputs and gradients of the same call as written."""
+    block = compiled.call.block
+    with as_eager(block), unchanged(block):
+        return _run(compiled, heads, lambda args: block(*args))
+
+
+def _run(compiled: Compiled, heads: Sequence[np.ndarray] | None, call: Any) -> tuple[list[np.ndarray], list[Any]]:
+    leaves = compiled.call.tracked() if compiled.recording else compiled.call.leaves
+    with tape.Mode(compiled.recording, compiled.training):
+        result = call(compiled.call.arguments(leaves))
+    outputs, _ = flatten(result, f"the output of {compiled.call.block.name}")
+    arrays = [output.asnumpy() for output in outputs]
+    if not compiled.recording or heads is None:
+        return arrays, []
+    parameters = [parameter.data() for parameter in compiled.neutral.parameters]
+    sources = [*leaves, *parameters]
+    return arrays, gradients(outputs, heads, [sources[index] for index in compiled.special.wrt])
+
+
+def gradients(
+    outputs: Sequence[NDArray], heads: Sequence[np.ndarray], sources: Sequence[NDArray]
+) -> list[Any]:
+    """The gradient of each source as an array, None where no output depends on it."""
+    pairs = [(output, head) for output, head in zip(outputs, heads, strict=True) if tape.link(output) is not None]
+    if not pairs:
+        return [None] * len(sources)
+    links, given = zip(*pairs, strict=True)
+    found, _ = tape.run_backward(links, [NDArray._wrap(np.array(head)) for head in given], None, False, False)
+    return [None if array._tape is None else found.get(array._tape) for array in sources]

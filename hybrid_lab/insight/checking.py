@@ -1,0 +1,250 @@
+"""Check a compiled program step by step against the records' kernels, and look into the regions that hide operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.engines import Engine, Executable
+from hybrid_lab.engines.numpy.watch import WatchedProgram
+from hybrid_lab.graph.graph import Graph, extract
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.insight.reference import (
+    Values,
+    agrees,
+    difference,
+    in_float64,
+    operands_of,
+    region_in,
+    region_values,
+    run_node,
+    tolerance,
+)
+
+
+@dataclass
+class Check:
+    """One operator of a compiled program, or a region of several.
+
+    node : the operator; region : number of the region it lies in, or that it is (`whole`), else None
+    runs_on : the engine
+    difference : from eager, relative to the largest value; what came before is in it
+    own : the same, where the reference kernel got the very inputs that this operator got
+    agrees : whether `own` is no more than rounding; remark : what else is known
+    """
+
+    node: Node
+    runs_on: str
+    difference: float
+    own: float
+    tolerance: float
+    agrees: bool
+    region: int | None = None
+    whole: bool = False
+    remark: str = ""
+
+
+@dataclass
+class Part:
+    """A program that was checked: its checks in program order, what it returned, and what the reference returned."""
+
+    checks: list[Check]
+    results: list[np.ndarray]
+    wanted: list[Any]
+
+
+def check_program(
+    engine: Engine,
+    executable: Executable,
+    inputs: Sequence[Any],
+    reference: Sequence[Any],
+    rng: tuple[int, int],
+    gradient: bool,
+) -> Part:
+    """Run a program and the reference kernels side by side.
+
+    inputs : what the program gets; reference : the same inputs as eager has them; gradient : its tolerances
+    """
+    graph = executable.graph
+    watched = WatchedProgram(graph, executable.report.static_alloc)
+    found: Values = dict(zip(graph.inputs, inputs, strict=True))
+    wanted: Values = dict(zip(graph.inputs, reference, strict=True))
+    for node in graph.nodes:
+        if isinstance(node.op, Constant):
+            found[node.outputs[0]] = wanted[node.outputs[0]] = node.op.array
+
+    def look(step: int, values: tuple[Any, ...]) -> None:
+        if step >= 0:
+            for value, array in zip(watched.steps[step].outputs, values, strict=True):
+                found[value] = None if array is None else np.array(array)
+
+    results = watched.run(inputs, rng, look)
+    checker = _Checker(engine, rng, gradient)
+    for node in watched.steps:
+        checker.step(node, found, wanted)
+    return Part(checker.checks, results, [wanted[value] for value in graph.roots])
+
+
+class _Checker:
+    def __init__(self, engine: Engine, rng: tuple[int, int], gradient: bool):
+        self.engine, self.rng, self.gradient = engine, rng, gradient
+        self.checks: list[Check] = []
+        self.regions = 0
+
+    def step(self, node: Node, found: Values, wanted: Values) -> None:
+        """Check one step; puts the reference's values of its outputs into `wanted`."""
+        region = region_in(node)
+        if region is None:
+            wanted.update(zip(node.outputs, run_node(node, operands_of(node, wanted), self.rng), strict=False))
+            own = run_node(node, operands_of(node, found), self.rng)
+            self.checks.append(self.check(node, node, found, dict(zip(node.outputs, own)), wanted, "numpy"))
+            return
+        number, self.regions = self.regions, self.regions + 1
+        inner_wanted = region_values(region, operands_of(node, wanted), self.rng)
+        operands = operands_of(node, found)
+        inner_own = region_values(region, operands, self.rng)
+        wanted.update({out: inner_wanted[value] for out, value in zip(node.outputs, region.outputs, strict=True)})
+        own = {out: inner_own[value] for out, value in zip(node.outputs, region.outputs, strict=True)}
+        whole = self.check(node, node, found, own, wanted, node.op.name)
+        whole.region, whole.whole = number, True
+        inside = self.look_inside(region, operands, inner_wanted, number, node.op.name)
+        if not whole.agrees:
+            self.blame(whole, region, operands, inner_own, inside, dict(zip(region.outputs, node.outputs)), found)
+        self.checks += [whole, *inside]
+
+    def check(
+        self, shown: Node, node: Node, found: Values, own: Values, wanted: Values, runs_on: str
+    ) -> Check:
+        """Compare the outputs of one node that were computed."""
+        apart = alone = allowed = 0.0
+        fine = True
+        for index, value in enumerate(node.outputs):
+            got = found.get(value)
+            if got is None or own.get(value) is None:
+                continue
+            limit = tolerance(got.dtype, self.gradient)
+            allowed = max(allowed, limit)
+            apart = max(apart, difference(got, wanted[value]))
+            exact = lambda index=index: self.exact(node, found, index)  # noqa: E731
+            good, distance = agrees(got, own[value], limit, exact)
+            fine, alone = fine and good, max(alone, distance)
+        return Check(shown, runs_on, apart, alone, allowed, fine)
+
+    def exact(self, node: Node, found: Values, index: int) -> Any:
+        """Output number `index` for the same inputs in float64, or None where the kernel does not take them."""
+        try:
+            operands = [in_float64(item) for item in operands_of(node, found)]
+            return run_node(node, operands, self.rng)[index]
+        except Exception:  # a kernel that knows its own dtypes only
+            return None
+
+    # -- inside regions --------------------------------------------------------------------------------------------
+
+    def look_inside(
+        self, region: Region, operands: Sequence[Any], wanted: Values, number: int, runs_on: str
+    ) -> list[Check]:
+        """A check per operator of a region, by compiling it once more with all its values as outputs."""
+        values = [value for node in region.nodes for value in node.outputs if wanted.get(value) is not None]
+        seen = expose(self.engine, region, values, operands, self.rng)
+        if seen is None:
+            return []
+        found = dict(zip(region.inputs, operands, strict=True)) | seen
+        checks = []
+        for node in region.nodes:
+            for item in node.values_in:
+                if isinstance(item.node.op, Constant):
+                    found.setdefault(item, item.node.op.array)
+            own = dict(zip(node.outputs, run_node(node, operands_of(node, found), self.rng)))
+            check = self.check(node, node, found, own, wanted, runs_on)
+            check.region = number
+            checks.append(check)
+        return checks
+
+    def blame(
+        self,
+        whole: Check,
+        region: Region,
+        operands: Sequence[Any],
+        own: Values,
+        inside: list[Check],
+        outer: dict[Value, Value],
+        found: Values,
+    ) -> None:
+        """Find the operator behind a wrong region whose operators are right where they can be seen: fused ones."""
+        if any(not check.agrees for check in inside):
+            return
+
+        def wrong(count: int) -> bool:
+            last = [value for value in region.nodes[count - 1].outputs if own.get(value) is not None]
+            seen = expose(self.engine, region, last, operands, self.rng) or {}
+            return any(
+                not agrees(seen[value], own[value], tolerance(value.dtype, self.gradient))[0]
+                for value in last
+                if value in seen
+            )
+
+        first = _first_true(wrong, len(region.nodes))
+        if first is not None:
+            node, remark = region.nodes[first - 1], "only where it is compiled together with what comes before it"
+        else:
+            bad = next(
+                value
+                for value in region.outputs
+                if not agrees(found[outer[value]], own[value], tolerance(value.dtype, self.gradient))[0]
+            )
+            node, remark = bad.node, "in the region as it runs; compiled apart it is right"
+        for check in inside:
+            if check.node is node:
+                check.agrees, check.own, check.remark = False, whole.own, remark
+                return
+        inside.append(
+            Check(node, whole.runs_on, whole.difference, whole.own, whole.tolerance, False, whole.region, False, remark)
+        )
+
+
+def _first_true(test: Callable[[int], bool], count: int) -> int | None:
+    """The smallest number in 1..count that passes, for a test that stays true once it is; None where none does."""
+    low, high = 1, count
+    while low < high:
+        middle = (low + high) // 2
+        if test(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low if count and test(low) else None
+
+
+def expose(
+    engine: Engine, region: Region, values: Sequence[Value], operands: Sequence[Any], rng: tuple[int, int]
+) -> Values | None:
+    """Values inside a region as the engine computes them; None where it cannot compile them as outputs."""
+    if not values:
+        return {}
+    try:
+        graph = extract(region.inputs, values, [f"x{index}" for index in range(len(region.inputs))], "inside")
+        first = min((node.draw for node in region.nodes if node.draw is not None), default=0)
+        results = always(engine).compile(graph).run(list(operands), (rng[0], rng[1] + first))
+    except HybridLabError:
+        return None
+    return dict(zip(values, results, strict=False))
+
+
+def always(engine: Engine) -> Engine:
+    """The engine without its judgement of which regions are worth its while, so that single operators run on it."""
+    worth = getattr(engine, "worth", None)
+    return type(engine)(worth=lambda region: None) if worth is not None else engine  # type: ignore[call-arg]
+
+
+def alone(engine: Engine, node: Node) -> tuple[Graph, Executable] | None:
+    """One operator compiled by itself; None where the engine cannot."""
+    inputs = tuple(dict.fromkeys(v for v in node.values_in if not isinstance(v.node.op, Constant)))
+    try:
+        graph = extract(inputs, node.outputs[: node.op.num_visible], None, node.op.name)
+        return graph, always(engine).compile(graph)
+    except HybridLabError:
+        return None

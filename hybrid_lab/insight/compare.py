@@ -1,0 +1,387 @@
+"""compare: eager and hybrid side by side, node by node, forward and gradient; the first node that differs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.graph.node import Node
+from hybrid_lab.insight.calls import Call, Compiled, compile_call, gradients, outer_calls, run_eager, run_hybrid
+from hybrid_lab.insight.checking import Check, Part, check_program
+from hybrid_lab.insight.eager import listen
+from hybrid_lab.insight.origins import first_changed, first_untrue
+from hybrid_lab.insight.reference import agrees, in_float64, tolerance
+from hybrid_lab.insight.table import (
+    Column,
+    Row,
+    Table,
+    code,
+    count,
+    folded,
+    frame,
+    operator_text,
+    short_line,
+    types_text,
+    wrapped,
+)
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.interpret import interpret
+from hybrid_lab.ndarray.ndarray import NDArray
+
+_SHOWN = 40
+"""Rows that are printed at most; `data()` has all of them."""
+_DETAILED = 3
+"""Differences beside the first that are printed in full."""
+
+
+@dataclass
+class NodeRow:
+    """One operator of a compiled program, or a region of several (`inside` is then False and `region` its number).
+
+    part : "prologue", "forward" or "backward"; operator : with its attributes; type : of its outputs
+    block, line : where it comes from; runs_on : the engine
+    difference : from eager; own : from the reference kernel on the same inputs; both relative to the largest value
+    """
+
+    part: str
+    operator: str
+    type: str
+    block: str
+    line: str
+    runs_on: str
+    difference: float
+    own: float
+    tolerance: float
+    agrees: bool
+    region: int | None
+    inside: bool
+    remark: str
+
+
+@dataclass
+class ValueRow:
+    """What the user gets: "output 0", "gradient of conv0_weight" ... and how far hybrid is from eager."""
+
+    value: str
+    difference: float
+    tolerance: float
+    agrees: bool
+
+
+@dataclass
+class Difference:
+    """Where eager and hybrid part.
+
+    layer : "kernel" (an operator computes something else), "pass" (a pass changed the numbers), "code" (the code does
+        not compute what the graph holds) or "call" (the graphs are right, what is around them is not)
+    operator, type, block, line, place, excerpt : the operator and its source; text : what is wrong, a sentence
+    """
+
+    layer: str
+    operator: str
+    type: str
+    block: str
+    line: str
+    place: str
+    excerpt: str
+    text: str
+
+    def __str__(self) -> str:
+        lines = wrapped(f"{self.operator}{f' -> {self.type}' if self.type else ''}", "  ")
+        lines += [f"  block {self.block}"] if self.block else []
+        lines += wrapped(self.place, "  ") if self.place else []
+        lines += self.excerpt.split("\n") if self.excerpt else []
+        return "\n".join([*lines, *wrapped(self.text, "  ")])
+
+
+@dataclass
+class CallComparison:
+    """One call of an outermost HybridBlock in one mode."""
+
+    name: str
+    types: str
+    mode: str
+    engine: str
+    where: str
+    values: list[ValueRow] = field(default_factory=list)
+    nodes: list[NodeRow] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences and all(row.agrees for row in self.values)
+
+    @property
+    def headline(self) -> str:
+        largest = max((row.difference for row in self.values), default=0.0)
+        nodes = sum(not (row.region is not None and not row.inside) for row in self.nodes)
+        verdict = "equal" if self.equal else "NOT EQUAL"
+        return (
+            f"{self.mode}, {self.where}: {verdict}; {count(nodes, 'node')}, {count(len(self.values), 'value')}, "
+            f"largest difference {largest:.1e}"
+        )
+
+
+@dataclass
+class Comparison:
+    """Eager against hybrid; `print` it, show it in a notebook, or take `data()`."""
+
+    name: str
+    calls: list[CallComparison]
+
+    @property
+    def equal(self) -> bool:
+        """Whether hybrid gives eager's numbers, but for rounding."""
+        return all(call.equal for call in self.calls)
+
+    @property
+    def first(self) -> Difference | None:
+        """The first difference, or None."""
+        return next((item for call in self.calls for item in call.differences), None)
+
+    @property
+    def headline(self) -> str:
+        if self.equal:
+            return f"{self.name}: hybrid equals eager"
+        return f"{self.name}: hybrid differs from eager"
+
+    def data(self) -> dict[str, Any]:
+        """Everything as dicts, lists, strings and numbers; an infinite difference (another shape) is None."""
+        return _plain({"equal": self.equal} | asdict(self))
+
+    def __str__(self) -> str:
+        lines = [self.headline]
+        if self.first is not None:
+            lines += ["", "The first node that differs:", str(self.first), ""]
+        for call in self.calls:
+            lines += wrapped(f"{call.name}({call.types}), {call.headline}", "  ")
+            others = [item for item in call.differences if item is not self.first]
+            for item in others[:_DETAILED]:
+                lines += ["", *(f"  {line}" for line in str(item).split("\n"))]
+            lines += [f"    and {count(len(others) - _DETAILED, 'more node')} that differ"] * (len(others) > _DETAILED)
+            wrong = [row for row in call.values if not row.agrees]
+            lines += [f"    {row.value} differs by {row.difference:.1e}" for row in wrong[:8]]
+            lines += [f"    and {len(wrong) - 8} more values"] if len(wrong) > 8 else []
+            if call.nodes and (not call.equal or call is self.calls[-1]):
+                lines += ["", *_table(call, _SHOWN).lines("    ")]
+                hidden = len(call.nodes) - len(_chosen(call.nodes, _SHOWN))
+                lines += [f"    ... and {count(hidden, 'node')} more ..."] if hidden else []
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        parts = []
+        if self.first is not None:
+            parts.append(code(["The first node that differs:", *str(self.first).split("\n")]))
+        for call in self.calls:
+            wrong = [f"{row.value} differs by {row.difference:.1e}" for row in call.values if not row.agrees]
+            inner = (code(wrong) if wrong else "") + _table(call, 400).html()
+            parts.append(folded(f"{call.name}({call.types}), {call.headline}", inner, not call.equal))
+        return frame(self.headline, *parts)
+
+
+def compare(net: Block, *inputs: Any, train: bool | None = None) -> Comparison:
+    """Run `net` on the inputs eagerly and hybridized, and compare node by node, forward and gradient.
+
+    train : only training mode (True) or prediction (False); None takes both - prediction without recording, as a
+        deployed model runs, and training with the gradients of all parameters and inputs
+
+    Neither the model's parameters, states and gradients nor the random numbers to come are changed, and the net need
+    not be hybridized. Tolerances are relative to the largest value: 1e-5 forward and 1e-4 for gradients in float32;
+    whole numbers, booleans and random masks must be equal bit for bit.
+
+    Raises HybridLabError without a HybridBlock or inputs; HybridizeError where the code cannot become a graph.
+    """
+    calls = outer_calls(net, inputs)
+    modes = [(False, False), (True, True)] if train is None else [(train, True)]
+    return Comparison(net.name, [_compare_call(call, *mode) for call in calls for mode in modes])
+
+
+def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison:
+    compiled = compile_call(call, training, recording)
+    heads = compiled.heads() if recording else None
+    made = CallComparison(
+        call.name, call.types, compiled.mode, compiled.engine.name, compiled.engine.where()
+    )
+    (outputs, found), operations = listen(call.block, lambda: run_eager(compiled, heads))
+    hybrid_outputs, hybrid_gradients = run_hybrid(compiled, heads)
+    made.values = _value_rows(compiled, (hybrid_outputs, hybrid_gradients), (outputs, found))
+
+    untrue = first_untrue(compiled, operations, outputs)
+    if untrue is not None:
+        made.differences.append(_difference("code", untrue[0], untrue[1]))
+    for name, part in check_parts(compiled, heads):
+        made.nodes += [_node_row(name, check) for check in part.checks]
+        for check in part.checks:
+            if not check.agrees and not check.whole:
+                made.differences.append(_difference("kernel", check.node, _explained(name, check)))
+    if not made.equal and not made.differences:
+        changed = first_changed(compiled, heads)
+        if changed is not None:
+            made.differences.append(_difference("pass", changed[0], changed[1]))
+        else:
+            wrong = next(row for row in made.values if not row.agrees)
+            text = f"{wrong.value} differs by {wrong.difference:.1e}, but every operator and every pass is right"
+            made.differences.append(Difference("call", call.block.name, "", call.path, "", "", "", text))
+    return made
+
+
+def check_parts(compiled: Compiled, heads: Sequence[Any] | None) -> list[tuple[str, Part]]:
+    """Prologue, forward and backward, each checked on what the ones before gave."""
+    rng, engine, made = compiled.rng, compiled.engine, []
+    hoisted: Any = ((), ())
+    if compiled.prologue is not None:
+        inputs = compiled.prologue_inputs()
+        part = check_program(engine, compiled.prologue, inputs, inputs, rng, False)
+        made.append(("prologue", part))
+        hoisted = (part.results, part.wanted)
+    pair = [compiled.forward_inputs(item) for item in hoisted]
+    if not compiled.recording and not compiled.training:
+        compiled.forward.pack(pair[0])
+    forward = check_program(engine, compiled.forward, pair[0], pair[1], rng, False)
+    compiled.forward.unpack()
+    made.append(("forward", forward))
+    if compiled.backward is not None and heads is not None:
+        pair = [compiled.backward_inputs(item, heads) for item in (forward.results, forward.wanted)]
+        made.append(("backward", check_program(engine, compiled.backward, pair[0], pair[1], rng, True)))
+    return made
+
+
+def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, Any]) -> list[ValueRow]:
+    """Outputs and gradients of the real calls."""
+    exact: list[Any] = []
+
+    def truth(index: int) -> Any:
+        if not exact:
+            exact.append(_in_float64(compiled))
+        return None if exact[0] is None else exact[0][index]
+
+    rows = []
+    names = [f"output {index}" for index in range(len(wanted[0]))]
+    names += [f"gradient of {name}" for name in compiled.wrt_names]
+    pairs = [*zip(found[0], wanted[0], strict=True), *zip(found[1], wanted[1], strict=True)]
+    for index, (name, (got, want)) in enumerate(zip(names, pairs, strict=False)):
+        if want is None or got is None:
+            empty = not abs(got if want is None else want).any() if (got is None) != (want is None) else True
+            rows.append(ValueRow(name, 0.0 if empty else float("inf"), 0.0, bool(empty)))
+            continue
+        allowed = tolerance(want.dtype, index >= len(wanted[0]))
+        fine, apart = agrees(got, want, allowed, lambda index=index: truth(index))
+        rows.append(ValueRow(name, apart, allowed, fine))
+    return rows
+
+
+def _in_float64(compiled: Compiled) -> list[Any] | None:
+    """Outputs, then gradients, of the traced graph run eagerly in double precision; None where it cannot be."""
+    graph, arrays = compiled.neutral.graph, [NDArray._wrap(np.array(in_float64(array))) for array in compiled.arrays]
+    for index in compiled.special.wrt:
+        arrays[index].attach_grad()
+    try:
+        with tape.Mode(compiled.recording, compiled.training):
+            outputs = interpret(graph, arrays, compiled.rng, update=False)
+        found = [output.asnumpy() for output in outputs]
+        if not compiled.recording:
+            return found
+        heads = [in_float64(head) for head in compiled.heads()]
+        sources = [arrays[index] for index in compiled.special.wrt]
+        return [*found, *gradients(outputs, heads, sources)]
+    except Exception:  # a kernel that knows its own dtypes only
+        return None
+
+
+def _explained(part: str, check: Check) -> str:
+    where = f"in the {part} on {check.runs_on}" + (f" (region {check.region})" if check.region is not None else "")
+    amount = f"{check.own:.2g} of the largest value" if check.own < float("inf") else "another shape, dtype or infinity"
+    limit = f"{check.tolerance:.0e} is allowed" if check.tolerance else "it must be equal bit for bit"
+    text = f"{where} it is off by {amount} for the inputs that it got; {limit}"
+    return f"{text}; {check.remark}" if check.remark else text
+
+
+def _difference(layer: str, node: Node, text: str) -> Difference:
+    location = node.location
+    return Difference(
+        layer,
+        operator_text(node),
+        types_text(node),
+        node.scope,
+        str(location) if location is not None else "",
+        location.describe() if location is not None else "",
+        location.excerpt("  ") if location is not None else "",
+        text,
+    )
+
+
+def _node_row(part: str, check: Check) -> NodeRow:
+    node = check.node
+    return NodeRow(
+        part,
+        f"region {check.region}" if check.whole else operator_text(node),
+        types_text(node),
+        node.scope,
+        str(node.location) if node.location is not None else "",
+        check.runs_on,
+        check.difference,
+        check.own,
+        check.tolerance,
+        check.agrees,
+        check.region,
+        check.region is not None and not check.whole,
+        check.remark,
+    )
+
+
+_COLUMNS = (
+    Column("", right=True),
+    Column("node", flexible=True),
+    Column("type"),
+    Column("block", flexible=True),
+    Column("line", flexible=True),
+    Column("from eager", right=True),
+    Column("own", right=True),
+    Column(""),
+)
+
+
+def _table(call: CallComparison, limit: int) -> Table:
+    rows, part = [], ""
+    for number, row in _chosen(call.nodes, limit):
+        if row.part != part:
+            part = row.part
+            rows.append(Row(["", part, "", "", "", "", "", ""], strong=True))
+        cells = [
+            str(number),
+            row.operator,
+            row.type,
+            row.block,
+            short_line(row.line),
+            _amount(row.difference),
+            _amount(row.own),
+            "" if row.agrees else "DIFFERS",
+        ]
+        rows.append(Row(cells, depth=int(row.inside), strong=not row.agrees))
+    return Table(_COLUMNS, rows)
+
+
+def _chosen(nodes: Sequence[NodeRow], limit: int) -> list[tuple[int, NodeRow]]:
+    """At most `limit` rows with their numbers: around the first that differs, else the first ones."""
+    wrong = next((index for index, row in enumerate(nodes) if not row.agrees), 0)
+    start = max(0, min(wrong - limit // 4, len(nodes) - limit))
+    return list(enumerate(nodes))[start : start + limit]
+
+
+def _amount(number: float) -> str:
+    return "0" if number == 0 else "other" if number == float("inf") else f"{number:.1e}"
+
+
+def _plain(item: Any) -> Any:
+    """Data that JSON can hold."""
+    if isinstance(item, dict):
+        return {key: _plain(value) for key, value in item.items()}
+    if isinstance(item, list):
+        return [_plain(value) for value in item]
+    return None if isinstance(item, float) and item in (float("inf"), float("-inf")) else item

@@ -1,0 +1,119 @@
+"""Listen to an eager run: which operators the code called, in which Block, on which line, and what came out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.ndarray import invoke as invoking
+from hybrid_lab.ndarray.ndarray import NDArray
+
+
+@dataclass
+class Operation:
+    """One operator that an eager run called.
+
+    name : the operator's; scope : path of the Block; location : the user's line; numbers : the Python scalars among its
+    inputs; results : its outputs
+    """
+
+    name: str
+    attributes: dict[str, Any]
+    scope: str
+    location: Location | None
+    numbers: tuple[Any, ...]
+    results: tuple[np.ndarray, ...]
+
+
+@dataclass
+class _Listener:
+    """A profile function: it sees the package's own calls go by, so that eager code needs no hook of its own."""
+
+    top: Block
+    found: list[Operation] = field(default_factory=list)
+    _scopes: list[tuple[Block, str]] = field(default_factory=list)
+    _inside: int = 0
+
+    def __call__(self, frame: FrameType, event: str, result: Any) -> None:
+        code = frame.f_code
+        if code in _CALLS:
+            self._block(frame, event)
+        elif code in _OPERATORS:
+            if event == "call":
+                self._inside += 1
+            elif event == "return":
+                self._inside -= 1
+                if not self._inside and result is not None:
+                    self._operation(frame, result)
+
+    def _block(self, frame: FrameType, event: str) -> None:
+        block = frame.f_locals.get("self")
+        if event == "return" and self._scopes:
+            self._scopes.pop()
+        elif event == "call" and isinstance(block, Block):
+            self._scopes.append((block, self._path(block)))
+
+    def _path(self, block: Block) -> str:
+        """As a trace names it: the caller's path and the name under which it holds this Block."""
+        if not self._scopes:
+            return block.name
+        caller, scope = self._scopes[-1]
+        if caller is block:
+            return scope
+        name = next((name for name, child in caller._children.items() if child is block), block.name)
+        return f"{scope}.{name}"
+
+    def _operation(self, frame: FrameType, result: Any) -> None:
+        local = frame.f_locals
+        op = local.get("op")
+        inputs = local["inputs"] if "inputs" in local else (local.get("lhs"), local.get("rhs"))
+        if op is None:
+            return
+        results = result if isinstance(result, (list, tuple)) else (result,)
+        if not all(isinstance(item, NDArray) for item in results):
+            return
+        self.found.append(
+            Operation(
+                op.name,
+                dict(getattr(op, "written", {})),
+                self._scopes[-1][1] if self._scopes else "",
+                _place(frame),
+                tuple(item for item in inputs if isinstance(item, (int, float))),
+                tuple(item.asnumpy().copy() for item in results),
+            )
+        )
+
+
+def _place(frame: FrameType) -> Location | None:
+    """The nearest frame outside this package."""
+    place: FrameType | None = frame
+    while place is not None and place.f_code.co_filename.startswith(_PACKAGE):
+        place = place.f_back
+    return None if place is None else Location(place.f_code, place.f_lasti)
+
+
+_PACKAGE = __file__.rpartition("insight")[0]
+_OPERATORS = frozenset(
+    item.__code__ for item in (getattr(invoking, name, None) for name in ("invoke", "invoke_pair")) if item is not None
+)
+_CALLS = frozenset((Block.__call__.__code__, HybridBlock.__call__.__code__))
+
+
+def listen(block: Block, run: Callable[[], Any]) -> tuple[Any, list[Operation]]:
+    """What `run()` returns, and the operators that were called meanwhile, in order."""
+    listener = _Listener(block)
+    before = sys.getprofile()
+    sys.setprofile(listener)
+    try:
+        result = run()
+    finally:
+        sys.setprofile(before)
+    return result, listener.found

@@ -1,0 +1,132 @@
+"""Differences that no kernel makes: code that does not compute what its graph holds, and passes that change numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from hybrid_lab.graph.graph import Graph, reachable
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.stages import Stage
+from hybrid_lab.insight.calls import Compiled
+from hybrid_lab.insight.eager import Operation
+from hybrid_lab.insight.reference import Values, agrees, difference, graph_values, tolerance
+
+
+def first_untrue(
+    compiled: Compiled, operations: Sequence[Operation], outputs: Sequence[Any]
+) -> tuple[Node, str] | None:
+    """The first node of the traced graph whose value the code does not compute, with what is known of it.
+
+    operations, outputs : of an eager run of the code
+    A number that changes from call to call, an attribute that was changed after the trace, a branch that went the
+    other way: the graph still holds what the trace saw.
+    """
+    graph = _bound(compiled)
+    values = graph_values(graph, compiled.arrays, compiled.rng)
+    if all(_same(values[value], array) for value, array in zip(graph.outputs, outputs, strict=True)):
+        return None
+    pairs = pair_up(graph, operations)
+    last = -1
+    for node in graph.operators:
+        if node not in pairs:
+            continue
+        index = pairs[node]
+        operation = operations[index]
+        wrong = [
+            difference(result, values[value])
+            for value, result in zip(node.outputs, operation.results, strict=False)
+            if not _same(values[value], result)
+        ]
+        if wrong:
+            before = [item for item in operations[last + 1 : index] if item.scope == node.scope]
+            return node, _what(node, operation, before)
+        last = max(last, index)
+    node = graph.outputs[0].node
+    return node, "the code computes another result than the graph that was traced from it"
+
+
+def _what(node: Node, operation: Operation, before: Sequence[Operation]) -> str:
+    numbers = tuple(item for item in node.inputs if isinstance(item, (int, float)))
+    if numbers != operation.numbers and len(numbers) == len(operation.numbers):
+        held, used = (", ".join(f"{item:.6g}" for item in items) for items in (numbers, operation.numbers))
+        return f"the graph holds the number {held} from its trace; the code now computes with {used}"
+    if before:
+        place = f" ({before[0].location.describe()})" if before[0].location is not None else ""
+        return f"the graph was traced another way: the code calls {before[0].name}{place} before this"
+    return "the code computes another value here than the graph that was traced from it"
+
+
+def pair_up(graph: Graph, operations: Sequence[Operation]) -> dict[Node, int]:
+    """Graph node -> the operation of an eager run that it stands for: those of one Block in order, by name."""
+    nodes: dict[str, list[Node]] = {}
+    called: dict[str, list[int]] = {}
+    for node in graph.operators:
+        nodes.setdefault(node.scope, []).append(node)
+    for index, operation in enumerate(operations):
+        called.setdefault(operation.scope, []).append(index)
+    pairs = {}
+    for scope, found in nodes.items():
+        indices = called.get(scope, [])
+        names = [operations[index].name for index in indices]
+        matcher = SequenceMatcher(None, [node.op.name for node in found], names, autojunk=False)
+        for block in matcher.get_matching_blocks():
+            for offset in range(block.size):
+                pairs[found[block.a + offset]] = indices[block.b + offset]
+    return pairs
+
+
+def first_changed(compiled: Compiled, heads: Sequence[Any] | None) -> tuple[Node, str] | None:
+    """The first node after the first pass that changes the numbers, by the reference kernels."""
+    expected: list[Any] | None = None
+    values: Values = {}
+    before: Graph | None = None
+    for stage in _stages(compiled):
+        graph = stage.after
+        if not isinstance(graph, Graph):
+            continue
+        given = [*compiled.arrays, *(heads or ())]
+        current = graph_values(graph, given[: len(graph.inputs)], compiled.rng)
+        results = [current[value] for value in graph.outputs]
+        if expected is not None and before is not None:
+            wrong = [
+                value
+                for value, old, new in zip(graph.outputs, expected, results, strict=False)
+                if not agrees(new, old, tolerance(old.dtype, True))[0]
+            ]
+            if wrong:
+                node = _first_other(before, values, graph, current, wrong) or wrong[0].node
+                return node, f"the pass {stage.name} changes the numbers here"
+        expected, values, before = results, current, graph
+    return None
+
+
+def _first_other(before: Graph, old: Values, after: Graph, new: Values, wrong: Sequence[Value]) -> Node | None:
+    """The first node on the way to a wrong result whose inputs were there before the pass, but not its output."""
+    known: dict[Any, list[Any]] = {}
+    for value, array in old.items():
+        known.setdefault((value.shape, value.dtype), []).append(array)
+
+    def was_there(value: Value) -> bool:
+        allowed = tolerance(value.dtype, True)
+        return any(agrees(new[value], array, allowed)[0] for array in known.get((value.shape, value.dtype), ()))
+
+    for node in reachable(wrong):
+        inputs = all(value.is_input or was_there(value) for value in node.values_in)
+        if node.inputs and inputs and new.get(node.outputs[0]) is not None and not was_there(node.outputs[0]):
+            return node
+    return None
+
+
+def _stages(compiled: Compiled) -> list[Stage]:
+    names = [stage.name for stage in compiled.special.stages]
+    return list(compiled.special.stages[names.index("bind_mode") :])
+
+
+def _bound(compiled: Compiled) -> Graph:
+    return _stages(compiled)[0].after
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    return agrees(found, wanted, 10 * tolerance(wanted.dtype, False))[0]

@@ -1,0 +1,201 @@
+"""profile: where the time of a compiled call goes, step by step, beside what eager spends on the same operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hybrid_lab.engines.report import format_bytes
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.insight.calls import Call, compile_call, outer_calls, run_eager, run_hybrid
+from hybrid_lab.insight.table import (
+    Column,
+    Row,
+    Table,
+    code,
+    count,
+    folded,
+    frame,
+    milliseconds,
+    short_line,
+    wrapped,
+)
+from hybrid_lab.insight.timing import StepRow, alternately, eager_times, measure_steps
+
+_SHOWN = 40
+"""Rows that are printed at most; `data()` has all of them."""
+
+
+@dataclass
+class CallProfile:
+    """One call of an outermost HybridBlock.
+
+    hybrid_seconds, eager_seconds : medians of whole calls, backward included where `mode` is recorded
+    outside_seconds : of a hybrid call what no step accounts for: the call itself, the tape, the gradients' way home
+    removed_seconds, removed : eager time and number of the operators that no step stands for any more
+    prologue_seconds : what is computed once per change of the parameters, not per call
+    """
+
+    name: str
+    types: str
+    mode: str
+    engine: str
+    where: str
+    runs: int
+    hybrid_seconds: float
+    eager_seconds: float
+    outside_seconds: float
+    prologue_seconds: float
+    removed: int
+    removed_seconds: float
+    steps: list[StepRow] = field(default_factory=list)
+
+    @property
+    def headline(self) -> str:
+        return (
+            f"{self.mode}, {self.where}: {milliseconds(self.hybrid_seconds)} a call, eager "
+            f"{milliseconds(self.eager_seconds)} ({self.eager_seconds / max(self.hybrid_seconds, 1e-9):.1f} x); "
+            f"medians of {self.runs} runs"
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What stands beside the steps."""
+        lines = [f"around the steps (the call itself, tape, outputs): {milliseconds(self.outside_seconds)}"]
+        if self.prologue_seconds:
+            lines.append(f"once per change of the parameters, not per call: {milliseconds(self.prologue_seconds)}")
+        if self.removed:
+            spent = milliseconds(self.removed_seconds)
+            lines.append(f"eager also runs {count(self.removed, 'operator')} that are gone or merged here: {spent}")
+        return lines
+
+
+@dataclass
+class Profile:
+    """Where the time goes; `print` it, show it in a notebook, or take `data()`."""
+
+    name: str
+    calls: list[CallProfile]
+
+    @property
+    def headline(self) -> str:
+        total, eager = (sum(values) for values in zip(*((c.hybrid_seconds, c.eager_seconds) for c in self.calls)))
+        return f"{self.name}: hybrid {milliseconds(total)}, eager {milliseconds(eager)}"
+
+    def slowest(self, number: int = 5) -> list[StepRow]:
+        """The steps that take longest, operators inside regions instead of the regions."""
+        rows = [row for call in self.calls for row in call.steps]
+        opened = {(row.part, row.region) for row in rows if row.inside}
+        leaves = [row for row in rows if row.inside or (row.part, row.region) not in opened]
+        return sorted(leaves, key=lambda row: -row.seconds)[:number]
+
+    def data(self) -> dict[str, Any]:
+        """Everything as dicts, lists, strings and numbers; times in seconds."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [self.headline]
+        for call in self.calls:
+            lines += wrapped(f"{call.name}({call.types}), {call.headline}", "  ")
+            rows, hidden = _chosen(call.steps)
+            lines += ["", *_table(rows).lines("    ")]
+            if hidden:
+                lines.append(f"    ... and {count(hidden, 'step')} more, the quick ones ...")
+            lines += ["", *(f"    {line}" for line in call.notes)]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for call in self.calls:
+            inner = _table(call.steps).html() + code(call.notes)
+            parts.append(folded(f"{call.name}({call.types}), {call.headline}", inner, True))
+        return frame(self.headline, *parts)
+
+
+def profile(net: Block, *inputs: Any, train: bool = False, runs: int = 20) -> Profile:
+    """Measure where a hybrid call of `net` on the inputs spends its time, beside an eager call.
+
+    train : measure a recorded call in training mode and its backward; False measures prediction
+    runs : how often each is run; long ones make do with fewer, at least three
+
+    The net need not be hybridized, and nothing of it changes: neither parameters, states and gradients nor the random
+    numbers to come. Raises HybridLabError without a HybridBlock or inputs; HybridizeError where the code cannot become
+    a graph.
+    """
+    return Profile(net.name, [_profile_call(call, train, runs) for call in outer_calls(net, inputs)])
+
+
+def _profile_call(call: Call, train: bool, runs: int) -> CallProfile:
+    compiled = compile_call(call, train, train)
+    heads = compiled.heads() if train else None
+    sides = (lambda: run_hybrid(compiled, heads), lambda: run_eager(compiled, heads))
+    for side in sides:
+        side()
+        side()
+    hybrid, eager = alternately(sides, runs)
+    nodes = eager_times(compiled, heads, runs)
+    steps, counted, once, matched = measure_steps(compiled, heads, nodes, runs)
+    known = sum(row.seconds for row in steps if not row.inside and row.part != "prologue")
+    gone = [spent for key, spent in nodes.items() if key not in matched]
+    return CallProfile(
+        call.name,
+        call.types,
+        compiled.mode,
+        compiled.engine.name,
+        compiled.engine.where(),
+        counted,
+        hybrid,
+        eager,
+        max(hybrid - known, 0.0),
+        once,
+        len(gone),
+        float(sum(gone)),
+        steps,
+    )
+
+
+# -- printing --------------------------------------------------------------------------------------------------------
+
+_COLUMNS = (
+    Column("time", right=True),
+    Column("share", right=True),
+    Column("eager", right=True),
+    Column("moved", right=True),
+    Column("step", flexible=True),
+    Column("type"),
+    Column("block", flexible=True),
+    Column("line", flexible=True),
+)
+
+
+def _table(steps: Sequence[StepRow]) -> Table:
+    rows, part = [], ""
+    for step in steps:
+        if step.part != part:
+            part = step.part
+            rows.append(Row(["", "", "", "", part, "", "", ""], strong=True))
+        cells = [
+            ("~" if step.estimated else "") + milliseconds(step.seconds),
+            f"{step.share:.1%}" if step.part != "prologue" else "",
+            milliseconds(step.eager_seconds) if step.eager_seconds is not None else "",
+            format_bytes(step.bytes_moved) if step.bytes_moved else "",
+            f"{step.operator} on {step.runs_on}" if step.region is not None and not step.inside else step.operator,
+            step.type if step.operator[:9] != "region of" else "",
+            step.block,
+            short_line(step.line),
+        ]
+        strong = not step.inside and step.region is not None
+        rows.append(Row(cells, depth=int(step.inside), strong=strong, share=step.share))
+    return Table(_COLUMNS, rows)
+
+
+def _chosen(steps: Sequence[StepRow]) -> tuple[list[StepRow], int]:
+    """At most `_SHOWN` rows in order, the slowest ones, and how many are left out."""
+    if len(steps) <= _SHOWN:
+        return list(steps), 0
+    ranked = sorted(range(len(steps)), key=lambda index: -steps[index].seconds)[:_SHOWN]
+    kept = set(ranked)
+    return [step for index, step in enumerate(steps) if index in kept], len(steps) - len(kept)

@@ -1,0 +1,121 @@
+"""The reference: a graph's values by the records' NumPy kernels, into fresh memory, and how near is near enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.operator import find
+from hybrid_lab.ops.run import run_kernel
+
+#: dtype name -> largest difference in a forward value and in a gradient, relative to the largest reference value.
+#: Other dtypes (whole numbers, booleans, so masks too) must be equal bit for bit.
+TOLERANCES = {"float16": (1e-2, 2e-2), "float32": (1e-5, 1e-4), "float64": (1e-9, 1e-8)}
+
+#: How much further than eager's own rounding error a result may be from the one in float64.
+_ROUNDING = 64.0
+
+Values = dict[Value, Any]
+
+
+def tolerance(dtype: Any, gradient: bool) -> float:
+    """The tolerance for values of this dtype."""
+    return TOLERANCES.get(np.dtype(dtype).name, (0.0, 0.0))[gradient]
+
+
+def difference(found: Any, wanted: Any) -> float:
+    """The largest difference relative to the largest reference value; infinite for another shape or dtype.
+
+    What is NaN or infinite in both at the same place is equal.
+    """
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return float("inf")
+    if not wanted.size or np.array_equal(found, wanted):
+        return 0.0
+    with np.errstate(all="ignore"):
+        a, b = found.astype(np.float64), wanted.astype(np.float64)
+        odd = ~(np.isfinite(a) & np.isfinite(b))
+        if odd.any():
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            if not same[odd].all():
+                return float("inf")
+            a, b = np.where(odd, 0, a), np.where(odd, 0, b)
+        scale = float(np.abs(b).max())
+        return float(np.abs(a - b).max()) / (scale if scale > 0 else 1.0)
+
+
+def agrees(found: Any, wanted: Any, allowed: float, exact: Callable[[], Any] | None = None) -> tuple[bool, float]:
+    """(whether `found` is `wanted` but for rounding, their difference).
+
+    exact : gives the same value computed in float64. Asked where the difference is larger than `allowed`: sums that
+    cancel to nothing have no correct digits in eager either, so that only the distance from it tells.
+    """
+    apart = difference(found, wanted)
+    if apart <= allowed or not np.isfinite(apart) or allowed == 0 or exact is None:
+        return apart <= allowed, apart
+    truth = exact()
+    if truth is None or np.shape(truth) != np.shape(wanted) or not np.isfinite(truth).all():
+        return False, apart
+    truth = np.asarray(truth, np.float64)
+    eager = float(np.abs(np.asarray(wanted, np.float64) - truth).max())
+    hybrid = float(np.abs(np.asarray(found, np.float64) - truth).max())
+    return hybrid <= _ROUNDING * eager, apart
+
+
+def region_in(node: Node) -> Region | None:
+    """The region that an engine put behind one node of a contracted graph."""
+    if find(node.op.name) is type(node.op):
+        return None
+    return next((item for item in vars(node.op).values() if isinstance(item, Region)), None)
+
+
+def run_node(node: Node, operands: Sequence[Any], rng: tuple[int, int]) -> tuple[Any, ...]:
+    """All outputs of one operator as arrays; of a contracted region, operator by operator."""
+    region = region_in(node)
+    if region is not None:
+        values = region_values(region, operands, rng)
+        return tuple(values[value] for value in region.outputs)
+    draw = (rng[0], rng[1] + node.draw) if node.draw is not None else rng
+    results = run_kernel(node.op, operands, rng=draw)
+    # A view or an input handed on must not change with what it came from.
+    return tuple(None if result is None else np.array(result) for result in results)
+
+
+def region_values(region: Region, operands: Sequence[Any], rng: tuple[int, int]) -> Values:
+    """Every value inside a region, from the values of its inputs."""
+    values: Values = dict(zip(region.inputs, operands, strict=True))
+    for node in region.nodes:
+        for item in node.values_in:
+            if item not in values and isinstance(item.node.op, Constant):
+                values[item] = item.node.op.array
+        values.update(zip(node.outputs, run_node(node, operands_of(node, values), rng), strict=False))
+    return values
+
+
+def graph_values(graph: Graph, arrays: Sequence[Any], rng: tuple[int, int]) -> Values:
+    """Every value of a specialized graph (modes bound) for these inputs."""
+    values: Values = dict(zip(graph.inputs, arrays, strict=True))
+    for node in graph.nodes:
+        if isinstance(node.op, Input):
+            continue
+        if isinstance(node.op, Constant):
+            values[node.outputs[0]] = node.op.array
+            continue
+        values.update(zip(node.outputs, run_node(node, operands_of(node, values), rng), strict=False))
+    return values
+
+
+def operands_of(node: Node, values: Values) -> list[Any]:
+    """The inputs of a node: arrays, or Python scalars."""
+    return [values[item] if isinstance(item, Value) else item for item in node.inputs]
+
+
+def in_float64(array: Any) -> Any:
+    """The same numbers in double precision, where they are floating."""
+    return array.astype(np.float64) if isinstance(array, np.ndarray) and array.dtype.kind == "f" else array

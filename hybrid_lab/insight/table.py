@@ -1,0 +1,157 @@
+"""Tables of the insight room: aligned text that fits a screen, and script-free HTML that fits light and dark themes."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hybrid_lab.graph.node import Node
+from hybrid_lab.graph.printer import format_type
+
+WIDTH = 120
+"""Characters a printed line has at most."""
+
+_NARROW = 12
+"""Flexible columns are never made narrower."""
+
+# Inline, because front ends drop style sheets from notebooks that are not trusted. Colours are inherited: dark themes.
+_FRAME = "color:inherit;font-size:13px;line-height:1.45"
+_CODE = "font-family:var(--jp-code-font-family,ui-monospace,monospace);white-space:pre"
+_CELL = "padding:1px 10px 1px 0;border:0;background:none"
+_BAR = "display:inline-block;height:.7em;background:currentColor;opacity:.35;margin-right:.5em"
+
+
+@dataclass(frozen=True)
+class Column:
+    """title : its heading; right : numbers stand at the right; flexible : gives way where a line becomes too long"""
+
+    title: str
+    right: bool = False
+    flexible: bool = False
+
+
+@dataclass
+class Row:
+    """One line. cells : a text per column; depth : levels it is indented; strong : stands out; share : 0 to 1, drawn as
+    a bar in HTML, or None
+    """
+
+    cells: Sequence[str]
+    depth: int = 0
+    strong: bool = False
+    share: float | None = None
+
+
+@dataclass
+class Table:
+    """Rows under headings."""
+
+    columns: Sequence[Column]
+    rows: list[Row] = field(default_factory=list)
+
+    def lines(self, indent: str = "  ", width: int = WIDTH) -> list[str]:
+        """The table as lines of at most `width` characters; flexible columns are cut where they do not fit."""
+        texts = [[column.title for column in self.columns]] + [self._texts(row) for row in self.rows]
+        sizes = [max(len(row[index]) for row in texts) for index in range(len(self.columns))]
+        over = len(indent) + sum(sizes) + 2 * (len(sizes) - 1) - width
+        flexible = [index for index, column in enumerate(self.columns) if column.flexible]
+        while over > 0 and flexible and max(sizes[index] for index in flexible) > _NARROW:
+            widest = max(flexible, key=lambda index: sizes[index])
+            sizes[widest] -= 1
+            over -= 1
+        return [indent + self._line(row, sizes) for row in texts]
+
+    def _texts(self, row: Row) -> list[str]:
+        first = next(index for index, column in enumerate(self.columns) if column.flexible or not column.right)
+        return ["  " * row.depth * (index == first) + text for index, text in enumerate(row.cells)]
+
+    def _line(self, texts: Sequence[str], sizes: Sequence[int]) -> str:
+        parts = []
+        for text, size, column in zip(texts, sizes, self.columns, strict=True):
+            text = text if len(text) <= size else text[: size - 1] + "\N{HORIZONTAL ELLIPSIS}"
+            parts.append(text.rjust(size) if column.right else text.ljust(size))
+        return "  ".join(parts).rstrip()
+
+    def html(self) -> str:
+        """The table as HTML; text is escaped."""
+        head = "".join(
+            f'<th style="{_CELL};text-align:{_side(column)}">{html.escape(column.title)}</th>'
+            for column in self.columns
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(map(self._html_row, self.rows))}</tbody></table>"
+
+    def _html_row(self, row: Row) -> str:
+        cells = []
+        first = next(index for index, column in enumerate(self.columns) if column.flexible or not column.right)
+        for index, (text, column) in enumerate(zip(row.cells, self.columns, strict=True)):
+            style = f"{_CELL};text-align:{_side(column)}"
+            if not column.right:
+                style += f";{_CODE}"
+            if index == first and row.depth:
+                style += f";padding-left:{1.2 * row.depth:.1f}em"
+            if row.strong:
+                style += ";font-weight:bold"
+            bar = ""
+            if column.title == "share" and row.share is not None:
+                bar = f'<span style="{_BAR};width:{max(row.share, 0) * 5:.2f}em"></span>'
+            cells.append(f'<td style="{style}">{bar}{html.escape(text)}</td>')
+        return f"<tr>{''.join(cells)}</tr>"
+
+
+def _side(column: Column) -> str:
+    return "right" if column.right else "left"
+
+
+def frame(headline: str, *parts: str) -> str:
+    """HTML parts under a headline."""
+    return f'<div style="{_FRAME}"><b>{html.escape(headline)}</b>{"".join(parts)}</div>'
+
+
+def folded(title: str, inner: str, opened: bool = False) -> str:
+    """A part that opens on a click, without a script."""
+    return (
+        f'<details{" open" if opened else ""}><summary style="cursor:pointer">{html.escape(title)}</summary>'
+        f"{inner}</details>"
+    )
+
+
+def code(lines: Iterable[str]) -> str:
+    """Lines of text as they are."""
+    return f'<pre style="{_CODE};margin:.3em 0;background:none;color:inherit">{html.escape(chr(10).join(lines))}</pre>'
+
+
+def wrapped(text: str, indent: str) -> list[str]:
+    """A sentence as lines that fit a screen."""
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]
+
+
+def operator_text(node: Node) -> str:
+    """An operator with the attributes that are not as they are by default."""
+    attributes = ", ".join(f"{key.lstrip('_')}={value!r}" for key, value in getattr(node.op, "changed", {}).items())
+    return f"{node.op.name}({attributes})" if attributes else node.op.name
+
+
+def types_text(node: Node) -> str:
+    """The types of the visible outputs, two of them at most."""
+    visible = node.outputs[: node.op.num_visible]
+    shown = ", ".join(format_type(value.shape, value.dtype) for value in visible[:2])
+    return f"{shown} ..." if len(visible) > 2 else shown
+
+
+def short_line(line: str) -> str:
+    """`net.py:12` of a whole path."""
+    return line.replace("\\", "/").rpartition("/")[2]
+
+
+def count(number: int, word: str) -> str:
+    """1 node, 2 nodes."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def milliseconds(seconds: float) -> str:
+    """0.0123 -> "12.3 ms", 0.0000123 -> "12.3 us"."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.1f} us"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -1,0 +1,304 @@
+"""Measure a compiled call step by step, and the same operators run eagerly, with the tape where it is recorded."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines import Executable
+from hybrid_lab.engines.numpy.watch import WatchedProgram
+from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.insight.calls import Compiled
+from hybrid_lab.insight.checking import alone
+from hybrid_lab.insight.reference import operands_of, region_in
+from hybrid_lab.insight.table import count, operator_text, types_text
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.invoke import invoke
+from hybrid_lab.ndarray.ndarray import NDArray
+
+_PATIENCE = 1.5
+"""Seconds that one kind of measurement may take before it makes do with fewer runs."""
+
+
+@dataclass
+class StepRow:
+    """One step of a compiled program: an operator, a region of several, or an operator inside a region.
+
+    part : "prologue", "forward" or "backward"; operator : with its attributes; type : of its outputs
+    block, line : where it comes from; runs_on : the engine
+    seconds : median; inside a region the region's time, shared out in proportion to what each operator takes by itself
+        (`estimated`); share : of all steps; bytes_moved : read and written
+    eager_seconds : median time of the same operators run eagerly, None where nothing eager stands for the step
+    """
+
+    part: str
+    operator: str
+    type: str
+    block: str
+    line: str
+    runs_on: str
+    seconds: float
+    share: float
+    bytes_moved: int
+    eager_seconds: float | None
+    region: int | None = None
+    inside: bool = False
+    estimated: bool = False
+
+
+def alternately(sides: Sequence[Callable[[], Any]], runs: int) -> list[float]:
+    """Median seconds of each function, run in turn, so that a disturbance meets both."""
+    taken: list[list[float]] = [[] for _ in sides]
+    started = time.perf_counter()
+    for number in range(runs):
+        for times, side in zip(taken, sides, strict=True):
+            begin = time.perf_counter()
+            side()
+            times.append(time.perf_counter() - begin)
+        if number >= 2 and time.perf_counter() - started > 2 * _PATIENCE:
+            break
+    return [statistics.median(times) for times in taken]
+
+
+def _repeat(measure: Callable[[], np.ndarray], runs: int) -> tuple[np.ndarray, int]:
+    """Medians of what `measure` gives, and in how many runs."""
+    measure()
+    found, started = [], time.perf_counter()
+    for number in range(runs):
+        found.append(measure())
+        if number >= 2 and time.perf_counter() - started > _PATIENCE:
+            break
+    return np.median(np.array(found), axis=0), len(found)
+
+
+# -- eager, operator by operator -------------------------------------------------------------------------------------
+
+#: (forward or backward, node of the neutral graph) -> seconds.
+Times = dict[tuple[str, Node], float]
+
+
+def eager_times(compiled: Compiled, heads: Sequence[Any] | None, runs: int) -> Times:
+    """Median time of each operator of the traced graph, run eagerly; with the tape where the call is recorded."""
+    graph = compiled.neutral.graph
+    nodes = [node for node in graph.nodes if not isinstance(node.op, (Input, Constant))]
+    rows = max(len(nodes), 1)
+
+    def measure() -> np.ndarray:
+        times = np.zeros(2 * rows)
+        arrays = [NDArray._wrap(array.copy() if compiled.training else array) for array in compiled.arrays]
+        for index in compiled.special.wrt:
+            arrays[index].attach_grad()
+        values: dict[Value, Any] = dict(zip(graph.inputs, arrays, strict=True))
+        for node in graph.nodes:
+            if isinstance(node.op, Constant):
+                values[node.outputs[0]] = NDArray._wrap(np.array(node.op.array))
+        rng, clock = compiled.rng, time.perf_counter
+        with tape.Mode(compiled.recording, compiled.training):
+            for index, node in enumerate(nodes):
+                operands = operands_of(node, values)
+                draw = (rng[0], rng[1] + node.draw) if node.draw is not None else None
+                begin = clock()
+                result = invoke(node.op, operands, rng=draw)
+                times[index] = clock() - begin
+                results = result if isinstance(result, (list, tuple)) else (result,)
+                values.update(zip(node.outputs, results, strict=False))
+        if heads is not None:
+            _backward_times([values[value] for value in graph.outputs], heads, nodes, values, times[rows:])
+        return times
+
+    median, _ = _repeat(measure, runs)
+    made: Times = {("forward", node): float(median[index]) for index, node in enumerate(nodes)}
+    if heads is not None:
+        found = ((node, float(median[rows + index])) for index, node in enumerate(nodes))
+        made |= {("backward", node): spent for node, spent in found if spent > 0}
+    return made
+
+
+def _backward_times(
+    outputs: Sequence[NDArray], heads: Sequence[Any], nodes: Sequence[Node], values: Any, times: np.ndarray
+) -> None:
+    """Time each operator's part of the backward, by letting its entry on the tape look at the clock."""
+    entries: dict[Any, int] = {}
+    for index, node in enumerate(nodes):
+        held = values[node.outputs[0]]._tape
+        if isinstance(held, tape.Output):
+            entries[id(held.node.entry)] = index
+            held.node.entry = _Timed(held.node.entry, times, index)
+    pairs = [(output, head) for output, head in zip(outputs, heads, strict=True) if tape.link(output) is not None]
+    if pairs:
+        links, given = zip(*pairs, strict=True)
+        tape.run_backward(links, [NDArray._wrap(np.array(head)) for head in given], None, False, False)
+
+
+class _Timed(tape.Entry):
+    """An entry of the tape that notes how long its backward takes."""
+
+    def __init__(self, inner: Any, times: np.ndarray, index: int):
+        self.inner, self.times, self.index, self.name = inner, times, index, inner.name
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        begin = time.perf_counter()
+        result = self.inner.backward(douts, needed)
+        self.times[self.index] += time.perf_counter() - begin
+        return result
+
+    def release(self) -> None:
+        self.inner.release()
+
+
+# -- hybrid, step by step --------------------------------------------------------------------------------------------
+
+
+def measure_steps(
+    compiled: Compiled, heads: Sequence[Any] | None, nodes: Times, runs: int
+) -> tuple[list[StepRow], int, float, set[Any]]:
+    """Rows of all parts, in how many runs, the time of the prologue, and which eager times were given to a row."""
+    rng, rows = compiled.rng, []
+    hoisted: Sequence[Any] = ()
+    sections: list[tuple[str, Executable, list[Any]]] = []
+    if compiled.prologue is not None:
+        inputs = compiled.prologue_inputs()
+        hoisted = compiled.prologue.run(inputs, rng)
+        sections.append(("prologue", compiled.prologue, inputs))
+    inputs = compiled.forward_inputs(hoisted)
+    if not compiled.recording and not compiled.training:
+        compiled.forward.pack(inputs)
+    sections.append(("forward", compiled.forward, inputs))
+    if compiled.backward is not None and heads is not None:
+        results = compiled.forward.run(inputs, rng)
+        sections.append(("backward", compiled.backward, compiled.backward_inputs(results, heads)))
+    counted, once = runs, 0.0
+    for name, executable, inputs in sections:
+        watched = WatchedProgram(executable.graph, executable.report.static_alloc)
+        times, counted = _repeat(lambda watched=watched, inputs=inputs: watched.times(inputs, rng), runs)
+        if name == "prologue":
+            once = float(times.sum())
+        for index, node in enumerate(watched.steps):
+            rows += _step_rows(compiled, name, node, float(times[index]), len(rows))
+    compiled.forward.unpack()
+    matched = _give_eager_times(rows, nodes)
+    total = sum(row.seconds for row, _ in rows if not row.inside and row.part != "prologue") or 1.0
+    for row, _ in rows:
+        row.share = row.seconds / total if row.part != "prologue" else 0.0
+    return [row for row, _ in rows], counted, once, matched
+
+
+def _step_rows(
+    compiled: Compiled, part: str, node: Node, seconds: float, number: int
+) -> list[tuple[StepRow, list[Node]]]:
+    """The row of a step with the nodes it runs, and one per operator inside where it is a region."""
+    region = region_in(node)
+    if region is None:
+        return [(_row(part, node, "numpy", seconds, _moved(node)), [node])]
+    whole = _row(part, node, node.op.name, seconds, _moved(node))
+    whole.operator, whole.region = f"region of {count(len(region.nodes), 'operator')}", number
+    if len(region.nodes) == 1:
+        inner = region.nodes[0]
+        whole = _row(part, inner, node.op.name, seconds, _moved(node))
+        whole.region = number
+        return [(whole, [inner])]
+    spent = [_time_alone(compiled, inner) for inner in region.nodes]
+    total = sum(spent) or 1.0
+    made = [(whole, list(region.nodes))]
+    for inner, own in zip(region.nodes, spent, strict=True):
+        row = _row(part, inner, node.op.name, seconds * own / total, _moved(inner))
+        row.region, row.inside, row.estimated = number, True, True
+        made.append((row, [inner]))
+    return made
+
+
+_alone: dict[Any, float] = {}
+"""Seconds that an operator takes by itself, by engine, operator, shapes and dtypes."""
+
+
+def _time_alone(compiled: Compiled, node: Node) -> float:
+    given = tuple((v.shape, v.dtype.name) if isinstance(v, Value) else repr(v) for v in node.inputs)
+    key = (compiled.engine.name, node.op, given)
+    if key not in _alone:
+        made = alone(compiled.engine, node) if node.draw is None and not node.op.view else None
+        if made is None:
+            return 0.0
+        graph, executable = made
+        random = np.random.RandomState(0)
+        inputs = [random.uniform(0, 1, value.shape).astype(value.dtype) for value in graph.inputs]
+        if len(_alone) > 4096:
+            _alone.clear()
+
+        def measure() -> np.ndarray:
+            begin = time.perf_counter()
+            executable.run(inputs, (0, 0))
+            return np.array(time.perf_counter() - begin)
+
+        try:
+            _alone[key] = float(_repeat(measure, 5)[0])
+        except Exception:  # random numbers where the operator wants indices, for one
+            _alone[key] = 0.0
+    return _alone[key]
+
+
+def _row(part: str, node: Node, runs_on: str, seconds: float, moved: int) -> StepRow:
+    return StepRow(
+        part,
+        operator_text(node),
+        types_text(node),
+        node.scope,
+        str(node.location) if node.location is not None else "",
+        runs_on,
+        seconds,
+        0.0,
+        moved,
+        None,
+    )
+
+
+def _moved(node: Node) -> int:
+    """Bytes that a step reads and writes; none for a view."""
+    if node.op.view:
+        return 0
+    read = sum(
+        item.nbytes
+        for index, item in enumerate(node.inputs)
+        if isinstance(item, Value) and (region_in(node) is not None or node.op.variadic or node.op.reads_values(index))
+    )
+    return read + sum(value.nbytes for value in node.outputs[: node.op.num_visible])
+
+
+def _give_eager_times(rows: Sequence[tuple[StepRow, list[Node]]], nodes: Times) -> set[Any]:
+    """Put each operator's eager time on the row that stands for it: the same Block, line and operator, else the same
+    Block and line; of several the slowest. Returns the keys that found one.
+    """
+    opened = {(row.part, row.region) for row, _ in rows if row.inside}
+    leaves = [(row, made) for row, made in rows if row.inside or (row.part, row.region) not in opened]
+    places: dict[Any, list[StepRow]] = {}
+    for row, made in leaves:
+        part = "backward" if row.part == "backward" else "forward"
+        for node in made:
+            for key in ((part, node.scope, node.location, node.op.name), (part, node.scope, node.location)):
+                places.setdefault(key, []).append(row)
+    matched: set[Any] = set()
+    given: set[int] = set()
+    for (part, node), spent in nodes.items():
+        options = places.get((part, node.scope, node.location, node.op.name)) or (
+            places.get((part, node.scope, node.location)) if part == "backward" else None
+        )
+        if not options:
+            continue
+        free = [row for row in options if id(row) not in given] or options
+        best = max(free, key=lambda row: row.seconds) if part == "backward" else free[0]
+        given.add(id(best))
+        best.eager_seconds = (best.eager_seconds or 0.0) + spent
+        matched.add((part, node))
+    inside: dict[Any, float] = {}
+    for row, _ in rows:
+        if row.inside:
+            key = (row.part, row.region)
+            inside[key] = inside.get(key, 0.0) + (row.eager_seconds or 0.0)
+    for row, _ in rows:
+        if not row.inside and (row.part, row.region) in opened:
+            row.eager_seconds = inside[row.part, row.region]
+    return matched
