@@ -29,7 +29,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench wheel build clean distclean
+.PHONY: help lab install test test-python test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-cpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -41,6 +41,7 @@ help:
 	@echo 'make build       the front end only'
 	@echo 'make wheel       wheel and sdist in dist/'
 	@echo 'make bench       measurements beside the peers'
+	@echo 'make bench-cpu   eleven workloads beside MXNet, torch, torch.compile and onnxruntime'
 	@echo 'make oracle      $(ORACLE) with the real MXNet; make golden writes the golden data with it'
 	@echo 'make clean       build results and stamps; make distclean also the environments'
 
@@ -92,6 +93,10 @@ notebooks: install
 
 bench: install
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script $(ARGS) || exit 1; done
+
+# Some 20 minutes: torch.compile takes most of them. ARGS="--only lenet" measures a part.
+bench-cpu: install
+	$(PY) benchmarks/cpu/run.py $(ARGS)
 
 wheel: $(STAMPS)/wheel
 

@@ -1,0 +1,162 @@
+"""`make bench-cpu`: every workload beside MXNet, torch, torch.compile and onnxruntime, in one run -> results/cpu-*.md.
+
+Each runtime has a process of its own per workload. They take turns, several rounds, so that a busy machine slows all
+alike; medians of rounds are compared. ARGS="--only lenet" measures workloads whose name contains a text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from gluon_workloads import WORKLOADS  # noqa: E402
+from harness import Peer, oracle, write_table  # noqa: E402
+
+HERE = Path(__file__).parent
+RUNTIMES = ("eager", "hybrid", "MXNet eager", "MXNet hybrid", "torch eager", "torch.compile", "onnxruntime by hand")
+#: What a forward and a training step of ours are measured against.
+RIVALS = {
+    "infer": ("MXNet hybrid", "torch.compile", "onnxruntime by hand"),
+    "train": ("MXNet hybrid", "torch eager", "torch.compile"),
+}
+
+
+class Worker(Peer):
+    """A runtime with a workload (see worker.py). Dead ones answer None."""
+
+    def __init__(self, python: str, runtime: str, workload: str, cache: str) -> None:
+        environment = os.environ | {"HYBRID_LAB_CACHE": cache, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor"}
+        self.process = subprocess.Popen(
+            [python, str(HERE / "worker.py"), runtime, workload],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
+        )  # fmt: skip
+
+    def ask(self, **request: Any) -> Any:
+        try:
+            return super().ask(**request)
+        except (RuntimeError, BrokenPipeError):
+            return None
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            super().close()
+        self.process.wait()
+
+
+def measure(workload: str, mode: str, runtimes: list[str], seconds: float, rounds: int) -> dict[str, dict[str, Any]]:
+    """runtime -> {ms, first (cold), warm (first call in a second process), memory in MiB} for one workload."""
+    found: dict[str, dict[str, Any]] = {}
+    workers: dict[str, Worker] = {}
+    folder = tempfile.mkdtemp(prefix="bench")
+    try:
+        for runtime in runtimes:
+            python = str(oracle()) if runtime.startswith("MXNet") else sys.executable
+            cache = f"{folder}/{runtime.replace(' ', '-')}"
+            cold = Worker(python, runtime, workload, cache)
+            first = cold.ask(do="first", mode=mode)
+            if first is None:
+                continue
+            found[runtime] = {"first": first}
+            if runtime in ("hybrid", "torch.compile"):
+                cold.close()
+                cold = Worker(python, runtime, workload, cache)
+                found[runtime]["warm"] = cold.ask(do="first", mode=mode)
+            workers[runtime] = cold
+        times: dict[str, list[float]] = {runtime: [] for runtime in workers}
+        for _ in range(rounds):
+            for runtime, worker in workers.items():
+                answer = worker.ask(do="time", mode=mode, seconds=seconds)
+                if answer is not None:
+                    times[runtime].append(answer[0])
+        for runtime, worker in workers.items():
+            found[runtime]["ms"] = statistics.median(times[runtime]) if times[runtime] else None
+            found[runtime]["memory"] = worker.ask(do="memory")
+    finally:
+        for worker in workers.values():
+            worker.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def row(workload: str, mode: str, found: dict[str, dict[str, Any]]) -> list[str]:
+    """One line of the table: times, and ours as a multiple of the rivals' best and of MXNet hybrid."""
+    ours = found["hybrid"]["ms"]
+    rivals = [found[name]["ms"] for name in RIVALS[mode] if found.get(name, {}).get("ms")]
+    static = found.get("MXNet hybrid", {}).get("ms")
+    cells = [workload]
+    for runtime in RUNTIMES:
+        time = found.get(runtime, {}).get("ms")
+        cells.append("" if time is None else f"{time:.3g}")
+    cells.append(f"{min(rivals) / ours:.2f}" if rivals else "")
+    cells.append(f"{static / ours:.2f}" if static else "")
+    return cells
+
+
+def details(workload: str, mode: str, found: dict[str, dict[str, Any]]) -> list[str]:
+    cells = [f"{workload}, {mode}"]
+    for runtime in RUNTIMES:
+        each = found.get(runtime)
+        if each is None:
+            cells.append("")
+            continue
+        warm = f" / {each['warm']:.2f}" if each.get("warm") is not None else ""
+        cells.append(f"{each['first']:.2f}{warm} s, {each['memory']:.0f} MiB")
+    return cells
+
+
+def geometric_mean(numbers: list[str]) -> str:
+    values = [float(number) for number in numbers if number]
+    return f"{statistics.geometric_mean(values):.2f}" if values else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="workloads whose name contains this")
+    parser.add_argument("--mode", choices=("infer", "train"), help="only forward, or only training steps")
+    parser.add_argument("--runtimes", default=",".join(RUNTIMES), help="comma-separated")
+    parser.add_argument("--seconds", type=float, default=0.4, help="per runtime and round")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    runtimes = options.runtimes.split(",")
+    if oracle() is None:
+        runtimes = [name for name in runtimes if not name.startswith("MXNet")]
+    whole = not options.only and not options.mode and runtimes == list(RUNTIMES)
+    more = []
+    for mode, title in (("infer", "Forward, ms"), ("train", "Training step (SGD with momentum), ms")):
+        rows = []
+        for workload, (_, trained) in WORKLOADS.items():
+            if options.only in workload and (mode == "infer" or trained) and options.mode in (None, mode):
+                takes = [name for name in runtimes if mode == "infer" or name != "onnxruntime by hand"]
+                found = measure(workload, mode, takes, options.seconds, options.rounds)
+                rows.append(row(workload, mode, found))
+                more.append(details(workload, mode, found))
+                print(dict(zip(("workload", *RUNTIMES, "best/ours", "MXNet/ours"), rows[-1], strict=True)), flush=True)
+        if not rows:
+            continue
+        rows.append(
+            ["geometric mean", *[""] * len(RUNTIMES), *(geometric_mean([each[i] for each in rows]) for i in (-2, -1))]
+        )
+        best = "best of " + ", ".join(RIVALS[mode])
+        header = ["workload", *RUNTIMES, "best / ours", "MXNet hybrid / ours"]
+        notes = f"Medians of {options.rounds} interleaved rounds. best: {best}; above 1 ours is faster."
+        name = f"cpu-{mode}" if whole else f"cpu-{mode}-part"
+        write_table(name, title, header, rows, notes)
+    notes = "First call in a fresh process / in a second one with the disk caches filled; peak memory of the process."
+    name = "cpu-first-call" if whole else "cpu-first-call-part"
+    write_table(name, "First call and memory", ["workload", *RUNTIMES], more, notes)
+
+
+if __name__ == "__main__":
+    import onnxruntime  # noqa: F401 - the table names its version
+    import torch  # noqa: F401
+
+    main()
