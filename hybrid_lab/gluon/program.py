@@ -16,7 +16,7 @@ from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ndarray import tape
-from hybrid_lab.ndarray.buffer import changes
+from hybrid_lab.ndarray.buffer import Buffer, changes
 from hybrid_lab.ndarray.context import CPU
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
@@ -158,12 +158,14 @@ class Program:
         self._packs = not self.training and self.backward is None and not self._effects
         self._packed, self._quiet, self._patience = False, 0, 1
 
+        # What the backward reads, in the order of `split`: inputs (data, then parameters), outputs, saved values, heads.
         kept = [index for kind, index in special.sources if kind == "input"]
-        self.kept_leaves = [index for index in kept if index < num_data]
-        self.kept_arrays = [self._arrays[index - num_data] for index in kept if index >= num_data]
-        self.kept_outputs = [index for kind, index in special.sources if kind == "output"]
-        self.kept_saved = [index for kind, index in special.sources if kind == "saved"]
+        self._kept_leaves = [index for index in kept if index < num_data]
+        self._kept_arrays = [self._arrays[index - num_data] for index in kept if index >= num_data]
+        self._kept_outputs = [index for kind, index in special.sources if kind == "output"]
+        self._kept_saved = [self._num_outputs + index for kind, index in special.sources if kind == "saved"]
         self.heads = [index for kind, index in special.sources if kind == "head"]
+        self.wrt_all = special.wrt == tuple(range(num_data + len(self._arrays)))
         self.run_one = self._shortest()
 
     def _shortest(self) -> Any:
@@ -222,14 +224,34 @@ class Program:
         else:
             outputs = [_wrap(result, context) for result in results[: self._num_outputs]]
         if self.backward is not None:
-            tape.note(
-                CompiledEntry(self, leaves, outputs, results[self._num_outputs : self._num_kept], rng),
-                [*leaves, *self._arrays],
-                outputs,
-            )
+            self._record(leaves, outputs, results, rng)
         if self._plain:
             return outputs[0]
         return unflatten(self.neutral.out_spec, iter(outputs))
+
+    def _record(
+        self, leaves: Sequence[NDArray], outputs: list[NDArray], results: list[np.ndarray], rng: tuple[int, int]
+    ) -> None:
+        """Put the call on the tape, with everything that its backward reads."""
+        links: list[tape.Link] = []
+        values: list[np.ndarray] = []
+        buffers: list[Buffer] = []
+        for leaf in leaves:
+            links.append(tape.link(leaf))
+        for index in self._kept_leaves:
+            values.append(leaves[index]._view)
+            buffers.append(leaves[index]._buffer)
+        if self._arrays:
+            links += [tape.link(array) for array in self._arrays]
+            values += [array._view for array in self._kept_arrays]
+            buffers += [array._buffer for array in self._kept_arrays]
+        for index in self._kept_outputs:
+            # Not the output itself: it holds this entry, and what nobody holds any more is to go at once.
+            values.append(outputs[index]._view)
+            buffers.append(outputs[index]._buffer)
+        for index in self._kept_saved:
+            values.append(results[index])
+        tape.note(CompiledEntry(self, leaves, values, buffers, rng), (), outputs, tuple(links))
 
     # -- what the forward reads of the parameters --------------------------------------------------------------
 
@@ -291,66 +313,54 @@ class Program:
 class CompiledEntry(tape.Entry):
     """The tape's entry for a whole compiled call.
 
-    saved : what the forward kept for the backward; outputs : (buffer, view) of the outputs that the backward reads
-    versions : of the inputs, parameters and outputs that it reads, when they were recorded
+    values : the arrays that the backward reads, but for output gradients, in its order
+    buffers : those behind the first of them - inputs, parameters and outputs, which others may write to
+    versions : of these buffers, when they were recorded
     """
 
-    __slots__ = ("leaves", "name", "outputs", "program", "rng", "saved", "versions")
+    __slots__ = ("buffers", "leaves", "name", "program", "rng", "values", "versions")
 
     def __init__(
         self,
         program: Program,
         leaves: Sequence[NDArray],
-        outputs: Sequence[NDArray],
-        saved: list[np.ndarray],
+        values: list[np.ndarray],
+        buffers: list[Buffer],
         rng: tuple[int, int],
     ):
-        self.program, self.leaves, self.saved, self.rng = program, leaves, saved, rng
+        self.program, self.leaves, self.values, self.buffers, self.rng = program, leaves, values, buffers, rng
         self.name = program.entry_name
-        # Not the outputs themselves: they hold this entry, and what nobody holds any more is to go at once.
-        self.outputs = [(outputs[index]._buffer, outputs[index]._view) for index in program.kept_outputs]
-        self.versions = self._versions()
-
-    def _versions(self) -> list[int]:
-        program, leaves = self.program, self.leaves
-        found = [leaves[index]._buffer.version for index in program.kept_leaves]
-        found += [array._buffer.version for array in program.kept_arrays]
-        found += [buffer.version for buffer, _ in self.outputs]
-        return found
+        self.versions = [buffer.version for buffer in buffers]
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Run the compiled backward; an output without a gradient gets zeros."""
         program = self.program
         assert program.backward is not None
-        if self._versions() != self.versions:
-            self._refuse()
-        # In the order of `split`: inputs (data, then parameters), outputs, saved values, output gradients.
-        operands = [self.leaves[index]._view for index in program.kept_leaves]
-        operands += [array._view for array in program.kept_arrays]
-        operands += [view for _, view in self.outputs]
-        operands += [self.saved[index] for index in program.kept_saved]
+        for buffer, version in zip(self.buffers, self.versions, strict=True):
+            if buffer.version != version:
+                self._refuse()
+        operands = self.values.copy()
         for index in program.heads:
             dout = douts[index]
             if dout is None:
                 dout = np.zeros(*program.output_types[index])
             operands.append(np.asarray(dout, order="C"))
+        results = program.backward.run(operands, self.rng)
+        if program.wrt_all:
+            return results
         gradients: list[Any] = [None] * len(needed)
-        for index, gradient in zip(program.special.wrt, program.backward.run(operands, self.rng), strict=False):
+        for index, gradient in zip(program.special.wrt, results, strict=True):
             gradients[index] = gradient
         return gradients
 
     def _refuse(self) -> None:
         """Raise AutogradError for the first value that was written to."""
-        for version, found, (kind, index) in zip(
-            self._versions(), self.versions, self.program.special.sources, strict=False
+        special = self.program.special
+        for buffer, version, view, (kind, index) in zip(
+            self.buffers, self.versions, self.values, special.sources, strict=False
         ):
-            if version != found:
-                shape, dtype = self._type(kind, index)
-                raise tape.written_since(self.name, f"{kind} {index}", shape, dtype)
-
-    def _type(self, kind: str, index: int) -> tuple[Any, Any]:
-        value = (self.program.special.inputs if kind == "input" else self.program.special.forward.outputs)[index]
-        return value.shape, value.dtype
+            if buffer.version != version:
+                raise tape.written_since(self.name, f"{kind} {index}", view.shape, view.dtype)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Differentiate the graph's eager replay, so that gradients of gradients work; the same draws give the same
@@ -367,4 +377,4 @@ class CompiledEntry(tape.Entry):
         return tape.replay(run, [*self.leaves, *program._arrays], douts, needed)
 
     def release(self) -> None:
-        self.leaves, self.saved, self.outputs = (), [], []
+        self.leaves, self.values, self.buffers, self.versions = (), [], [], []

@@ -55,6 +55,18 @@ class Leaf:
     def __init__(self, grad: NDArray, req: str):
         self.grad, self.req, self.fresh = grad, req, False
 
+    def receive(self, gradient: np.ndarray | None) -> None:
+        """Write or add what backward found; None stands for zeros."""
+        target, buffer = self.grad._view, self.grad._buffer
+        if buffer.host_stale:
+            buffer.pull()
+        if self.req != "add":
+            target[...] = 0 if gradient is None else gradient
+        elif gradient is not None:
+            np.add(target, gradient, out=target)
+        buffer.written()
+        self.fresh = True
+
 
 class Output:
     """Result number `index` of a recorded node."""
@@ -180,10 +192,10 @@ class _Gradients:
     The first that arrives is borrowed; from the second on the sum is our own.
     """
 
-    __slots__ = ("_owned", "_slots")
+    __slots__ = ("_owned", "arrived")
 
     def __init__(self) -> None:
-        self._slots: dict[Any, list[Any]] = {}
+        self.arrived: dict[Any, list[Any]] = {}
         self._owned: set[tuple[Any, int]] = set()
 
     def arrive(self, held: Any, gradient: Any) -> None:
@@ -192,9 +204,9 @@ class _Gradients:
             place, index, size = held.node, held.index, held.node.outputs
         else:
             place, index, size = held, 0, 1
-        slots = self._slots.get(place)
+        slots = self.arrived.get(place)
         if slots is None:
-            slots = self._slots[place] = [None] * size
+            slots = self.arrived[place] = [None] * size
         present = slots[index]
         if present is None:
             slots[index] = gradient
@@ -207,15 +219,15 @@ class _Gradients:
 
     def at(self, place: Any) -> list[Any] | None:
         """One gradient (or None) per output of a node, or the one of a leaf; None where nothing arrived."""
-        return self._slots.get(place)
+        return self.arrived.get(place)
 
     def drop(self, place: Any) -> None:
         """Nobody asks for these any more."""
-        self._slots.pop(place, None)
+        self.arrived.pop(place, None)
 
     def get(self, target: Link) -> Any:
         """The gradient of one link, or None."""
-        slots = self._slots.get(target.node if type(target) is Output else target)
+        slots = self.arrived.get(target.node if type(target) is Output else target)
         return None if slots is None else slots[target.index if type(target) is Output else 0]
 
 
@@ -276,10 +288,9 @@ def _ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, recorded: bool) -> list[Any]:
-    from hybrid_lab.ndarray.ndarray import NDArray
-
     if head_grads is None:
-        head_grads = [None] * len(heads)
+        given: list[Any] = [_ones(head._view.shape, head._view.dtype) for head in heads]
+        return [type(head)._wrap(ones, head.ctx) for head, ones in zip(heads, given, strict=True)] if recorded else given
     if len(head_grads) != len(heads):
         raise AutogradError(
             f"there are {len(heads)} heads and {len(head_grads)} head gradients; give one (or None) per head"
@@ -288,9 +299,9 @@ def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, 
     for head, gradient in zip(heads, head_grads, strict=True):
         if gradient is None:
             ones = _ones(head._view.shape, head._view.dtype)
-            given.append(NDArray._wrap(ones, head.ctx) if recorded else ones)
+            given.append(type(head)._wrap(ones, head.ctx) if recorded else ones)
             continue
-        if not isinstance(gradient, NDArray):
+        if not isinstance(gradient, type(head)):
             raise AutogradError(f"a head gradient must be an NDArray or None, not {type(gradient).__name__}")
         if gradient.shape != head.shape:
             raise ShapeError(f"the head gradient has shape {gradient.shape}, its head {head.shape}; they must be equal")
@@ -361,9 +372,14 @@ def _step_back(
     """The gradients of one node's inputs from those of its outputs."""
     entry = node.entry
     assert entry is not None
-    results = (entry.backward_recorded if create_graph else entry.backward)(douts, needed)
+    results = entry.backward_recorded(douts, needed) if create_graph else entry.backward(douts, needed)
+    arrived = found.arrived
     for held, want, result in zip(node.links, needed, results, strict=True):
-        if want and result is not None:
+        if not want or result is None:
+            continue
+        if type(held) is Leaf and held not in arrived:
+            arrived[held] = [result]
+        else:
             found.arrive(held, result)
 
 
@@ -376,24 +392,36 @@ def _use_up(node: Node) -> None:
 
 def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_graph: bool, train_mode: bool) -> None:
     """Write (or add) the gradients of the heads into the `grad` of every leaf they depend on; zeros if none arrives."""
-    if all(head._tape is None for head in heads):
-        _head_links(heads)
     before = state.recording, state.training
     state.recording, state.training = False, train_mode
     try:
-        found, leaves = run_backward(heads, head_grads, None, retain_graph, False)
+        held = heads[0]._tape if len(heads) == 1 else None
+        if type(held) is Output and held.node.entry is not None and Output not in map(type, held.node.links):
+            arrived = _through_one_step(held, _head_gradients(heads, head_grads, False)[0], retain_graph)
+        else:
+            found, leaves = run_backward(heads, head_grads, None, retain_graph, False)
+            arrived = {leaf: found.get(leaf) for leaf in leaves}
     finally:
         state.recording, state.training = before
-    for leaf in leaves:
-        gradient = found.get(leaf)
-        target = leaf.grad._data
-        if leaf.req == "add":
-            if gradient is not None:
-                np.add(target, gradient, out=target)
-        else:
-            target[...] = 0 if gradient is None else gradient
-        leaf.grad._buffer.written()
-        leaf.fresh = True
+    for leaf, gradient in arrived.items():
+        leaf.receive(gradient)
+
+
+def _through_one_step(held: Output, dout: Any, retain_graph: bool) -> dict[Leaf, Any]:
+    """`run_backward` where a single step is recorded, as with a hybridized block that computes the loss."""
+    node = held.node
+    entry, links = node.entry, node.links
+    assert entry is not None
+    douts = [None] * node.outputs
+    douts[held.index] = dout
+    arrived: dict[Leaf, Any] = {}
+    for link, result in zip(links, entry.backward(douts, tuple(map(bool, links))), strict=True):
+        if type(link) is Leaf:
+            present = arrived.get(link)
+            arrived[link] = result if present is None else present if result is None else present + result
+    if not retain_graph:
+        _use_up(node)
+    return arrived
 
 
 def grad(
