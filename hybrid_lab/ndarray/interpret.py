@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import closed
 from hybrid_lab.graph.node import Constant, Input, Value
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -23,6 +24,7 @@ def interpret(
     rng : (seed, base) of an earlier run whose random numbers are to come again; None reserves new draws
     update : False leaves the auxiliary states alone
     """
+    graph = closed(graph, {value: array.shape for value, array in zip(graph.inputs, arrays, strict=True)})
     values: dict[Value, Any] = dict(zip(graph.inputs, arrays, strict=True))
     if rng is None and graph.draws:
         rng = state.next_draws(graph.draws)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.attributes import DType, Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Pointwise
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.shapes import axis_of
 
 
 class _Created(Operator):
@@ -23,16 +24,22 @@ class _Created(Operator):
 
 
 class _Filled(_Created):
-    """Base: one number everywhere."""
+    """Base: one number everywhere.
+
+    _open : a 0 in the shape stands for a size that follows from the readers, as in MXNet's files (`graph.infer.closed`)
+    """
 
     shape: Shape
     dtype: DType | None = None
+    _open: bool = False
 
     @property
     def number(self) -> float:  # type: ignore[override]
         raise NotImplementedError
 
     def infer_shape(self) -> tuple[int, ...]:
+        if self._open:
+            raise ShapeError(f"{self.name}: the sizes that are 0 in {self.shape} do not follow from what reads it")
         return self.shape
 
     def numpy(self, out: Any = None) -> Any:
@@ -253,6 +260,40 @@ class MakeLoss(Pointwise, name="make_loss"):
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F.ones_like(data)
+
+
+class ArangeLike(Operator, name="_contrib_arange_like"):
+    """start, start + step, ..., each number `repeat` times: in the shape of data, or one per place along `axis`.
+
+    data : read for its shape and dtype
+    """
+
+    start: float = 0.0
+    step: float = 1.0
+    repeat: int = 1
+    axis: int | None = None
+    shape_only = ("data",)
+    samples = [
+        sample((2, 3), start=1.0, step=2.0, gradient=False),
+        sample((2, 4), axis=-1, repeat=2, gradient=False),
+        sample((3, 2), axis=0, start=-1.5, gradient=False),
+    ]
+
+    def check(self) -> None:
+        if self.repeat < 1:
+            raise AttributeSpecError(f"arange_like: repeat={self.repeat}; at least 1 is needed")
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return data if self.axis is None else (data[axis_of("arange_like", self.axis, len(data))],)
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        shape = self.infer_shape(data.shape)
+        numbers = np.arange(prod(shape)) // self.repeat * self.step + self.start
+        return into(numbers.astype(data.dtype).reshape(shape), out)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        stand_in = np.broadcast_to(np.zeros((), g.dtype(data)), g.shape(data))
+        return g.Identity(g.const(self.numpy(stand_in), g.dtype(data)))
 
 
 class _ShapeReader(Operator):

@@ -187,7 +187,7 @@ def run_direction(
     entrance = scratch((x.shape[2], rows), kind)
     np.multiply(weights.wx.T, scales, out=entrance)
     projected = gates if mode == "lstm" and gates is not None else scratch((steps, batch, rows), kind)
-    blas.matmul(x.reshape(steps * batch, -1), entrance, out=projected.reshape(steps * batch, rows))
+    blas.matmul(x.reshape(steps * batch, x.shape[2]), entrance, out=projected.reshape(steps * batch, rows))
     projected += bias * scales
     carry = None if lengths is None else [scratch((batch, sizes.hidden), kind) for _ in range(2)]
     with blas.small_products(batch * sizes.hidden * rows):
@@ -399,23 +399,24 @@ def run_direction_backward(
     with blas.small_products(batch * sizes.hidden * weights.wh.shape[0]):
         if sizes.mode == "lstm":
             hidden_part = _lstm_backward(sizes, weights, c0, gates, cells, dy, dh, dc, reverse, order, lengths, scratch)
-            input_part = hidden_part
+            input_part = None
         elif sizes.mode == "gru":
             input_part, hidden_part = _gru_backward(weights, before, gates, dy, dh, order, lengths, scratch)
         else:
             hidden_part = _plain_backward(sizes.mode, weights, y, dy, dh, order, lengths, scratch)
-            input_part = hidden_part
+            input_part = None
     flat = steps * batch
-    hidden_part, input_part = hidden_part.reshape(flat, -1), input_part.reshape(flat, -1)
+    hidden_part = hidden_part.reshape(flat, hidden_part.shape[2])
+    input_part = hidden_part if input_part is None else input_part.reshape(flat, input_part.shape[2])
     if dx is not None and not add:
-        blas.matmul(input_part, weights.wx, out=dx.reshape(flat, -1))
+        blas.matmul(input_part, weights.wx, out=dx.reshape(flat, x.shape[2]))
     elif dx is not None:
         part = scratch((flat, x.shape[2]), x.dtype)
         blas.matmul(input_part, weights.wx, out=part)
         dx += part.reshape(x.shape)
     if dweights is not None:
-        blas.matmul(input_part.T, x.reshape(flat, -1), out=dweights.wx)
-        blas.matmul(hidden_part.T, before.reshape(flat, -1), out=dweights.wh)
+        blas.matmul(input_part.T, x.reshape(flat, x.shape[2]), out=dweights.wx)
+        blas.matmul(hidden_part.T, before.reshape(flat, sizes.hidden), out=dweights.wh)
         ones = np.ones((1, flat), x.dtype)
         blas.matmul(ones, input_part, out=dweights.bx.reshape(1, -1))
         if hidden_part is input_part:
@@ -493,7 +494,7 @@ def _lstm_backward(
         step[:, :3] *= dc[:, None]
         step[:, 3] *= dh
         dc *= f[t]
-        np.matmul(step.reshape(batch, -1), weights.wh, out=dh)
+        np.matmul(step.reshape(batch, 4 * hidden), weights.wh, out=dh)
         if lengths is not None:
             dh += product
     return factors.reshape(steps, batch, 4 * hidden)
@@ -537,7 +538,7 @@ def _gru_backward(
         step = factors[t]
         dh += dy[t]
         step *= dh[:, None]
-        np.matmul(step[:, 1:].reshape(batch, -1), weights.wh, out=product)
+        np.matmul(step[:, 1:].reshape(batch, 3 * hidden), weights.wh, out=product)
         dh *= keep[t]
         dh += product
     flat = factors.reshape(steps, batch, 4 * hidden)

@@ -16,7 +16,10 @@ def emit_layers(
 ) -> tuple[Any, Any, Any]:
     """The names of the output, the final states and the LSTM's final cell states (None otherwise)."""
     steps, batch, width = g.shape(data)
-    lengths = None if sequence_length is None else g.cast(sequence_length, "int32")
+    lengths = empty = None
+    if sequence_length is not None:
+        lengths = g.Clip(g.cast(sequence_length, "int32"), g.const(0, "int32"), g.const(steps, "int32"))
+        empty = g.Reshape(g.Equal(lengths, g.const(0, "int32")), g.const([1, -1, 1], "int64"))
     attributes: dict[str, Any] = {
         "hidden_size": sizes.hidden,
         "direction": "bidirectional" if sizes.directions == 2 else "forward",
@@ -29,13 +32,15 @@ def emit_layers(
     x, finals, cells = data, [], []
     for layer in range(sizes.layers):
         places = range(layer * sizes.directions, (layer + 1) * sizes.directions)
-        operands = [x, *weights.layer(places), lengths, _rows(g, state, places)]
-        if sizes.mode == "lstm":
-            y, final, cell = g.LSTM(*operands, _rows(g, state_cell, places), outputs=3, **attributes)
-            cells.append(cell)
-        else:
-            y, final = (g.GRU if sizes.mode == "gru" else g.RNN)(*operands, outputs=2, **attributes)
-        finals.append(final)
+        begin = [_rows(g, item, places) for item in (state, state_cell) if item is not None]
+        operands = [x, *weights.layer(places), lengths, *begin]
+        made = getattr(g, sizes.mode.partition("_")[0].upper())(*operands, outputs=1 + len(begin), **attributes)
+        y, *ends = made
+        if empty is not None:
+            # ONNX Runtime answers zeros for a sequence without steps; its state is the one it began with.
+            ends = [g.Where(empty, first, last) for first, last in zip(begin, ends, strict=True)]
+        finals.append(ends[0])
+        cells += ends[1:]
         # (T, D, N, H) -> (T, N, D * H)
         merged = g.const([steps, batch, sizes.directions * sizes.hidden], "int64")
         x = g.Reshape(g.Transpose(y, perm=[0, 2, 1, 3]), merged)

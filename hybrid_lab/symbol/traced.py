@@ -9,7 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.diagnostics.location import capture
-from hybrid_lab.graph.infer import is_complete, located
+from hybrid_lab.graph.infer import is_complete, is_open, located
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.ops.run import infer
 from hybrid_lab.symbol import tracing
@@ -95,6 +95,8 @@ def note_types(trace: tracing.Trace, node: Node) -> None:
 
     Raises ShapeError or DTypeError with the source line.
     """
+    if is_open(node):
+        return
     pairs = [_known(trace, item) if isinstance(item, Value) else ((), None) for item in node.inputs]
     dtypes = tuple(
         pair[1] if pair else item.dtype or np.dtype("float32") for item, pair in zip(node.inputs, pairs, strict=True)

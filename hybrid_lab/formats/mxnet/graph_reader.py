@@ -19,7 +19,7 @@ from hybrid_lab.graph.node import Node, Value, constant_node, input_node
 from hybrid_lab.ops.attributes import DTYPES
 from hybrid_lab.ops.operator import Operator, find, registered_names
 
-from .graph_writer import CONSTANT, DRAW, IMMEDIATES, SCOPE
+from .graph_writer import CONSTANT, DRAW, EMPTY, IMMEDIATES, SCOPE
 from .operator_names import HIDDEN_KEYS, IGNORED_ATTRIBUTES, POSITIVE_ATTRIBUTES, SCALAR_NAMES
 
 ATTRIBUTE_LIMIT = 4096
@@ -118,6 +118,8 @@ class GraphReader:
             raise self.error(f"node {name!r}: {str(error)[:400] or type(error).__name__}") from None
         for key, value in op.attributes.items():
             self._check_size(name, key, value)
+        if "_open" in op.attributes and 0 in op.attributes["shape"] and EMPTY not in attributes:
+            return op.variant(_open=True)
         return op
 
     @staticmethod
@@ -217,7 +219,7 @@ class GraphReader:
         kept = {
             key: value
             for key, value in attributes.items()
-            if _HIDDEN.fullmatch(key) and key not in (DRAW, SCOPE, IMMEDIATES) and key not in IGNORED_ATTRIBUTES
+            if _HIDDEN.fullmatch(key) and key not in (DRAW, SCOPE, IMMEDIATES, EMPTY) and key not in IGNORED_ATTRIBUTES
         }
         node = Node(op, inputs, name=name, scope=attributes.get(SCOPE, ""), draw=draw, attrs=kept or None)
         return node, missing

@@ -23,6 +23,8 @@ CONSTANT = "__constant__"
 DRAW = "__draw__"
 SCOPE = "__scope__"
 IMMEDIATES = "__immediates__"
+EMPTY = "__empty__"
+"""On an array without elements: a 0 in its shape is meant, and not, as MXNet does, for a size that is not known."""
 
 
 class GraphWriter:
@@ -142,6 +144,8 @@ class GraphWriter:
                 attrs[DRAW] = str(node.draw)
             if node.scope:
                 attrs[SCOPE] = node.scope
+            if node.op.attributes.get("_open") is False and 0 in node.op.attributes["shape"]:
+                attrs[EMPTY] = "1"
         return attrs
 
     def _unmappable(self, node: Node, how: str) -> Exception:

@@ -11,6 +11,7 @@ from hybrid_lab.ndarray import NDArray
 
 from ..hybrid import HybridBlock
 from ..nn.registry import layer
+from ..parameter import Parameter
 from .cell import GRUCell, LSTMCell, RNNCell, StateInfo
 from .modifier import BidirectionalCell, DropoutCell
 from .sequence import axes_of, is_tensor, zeros_for
@@ -66,6 +67,15 @@ class _Layer(HybridBlock):
                 for kind in ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"):
                     yield f"{direction}{place}_{kind}", kind, place
 
+    def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
+        """By MXNet's paths, in which each layer is a cell: `_unfused.0.i2h_weight`, `_unfused.0.l_cell.i2h_weight`."""
+        start = f"{prefix}._unfused" if prefix else "_unfused"
+        found = {}
+        for name, kind, place in self._names():
+            side = f"{name[0]}_cell." if self._directions == 2 else ""
+            found[f"{start}.{place}.{side}{kind}"] = self._reg_params[name]
+        return found
+
     # -- states ------------------------------------------------------------------------------------------------
 
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
@@ -102,12 +112,11 @@ class _Layer(HybridBlock):
         x = F.SwapAxis(inputs, dim1=0, dim2=1) if batch == 0 else inputs
         ordered = sorted(self._names(), key=lambda entry: entry[1].endswith("bias"))
         flat = [F.Reshape(params[name], shape=(-1,)) for name, _, _ in ordered]
-        lengths = [sequence_length] if self._use_sequence_length else []
         outputs = F.RNN(
             x,
             F._rnn_param_concat(*flat, dim=0),
-            *begin,
-            *lengths,
+            sequence_length=sequence_length if self._use_sequence_length else None,
+            **dict(zip(("state", "state_cell"), begin, strict=False)),
             state_size=self._hidden_size,
             num_layers=self._num_layers,
             bidirectional=self._directions == 2,
