@@ -1,4 +1,4 @@
-"""The magics: %hybrid_save, %hybrid_load, %hybrid_explain and %%hybrid_lint."""
+"""The magics: %hybrid_save, %hybrid_load, %hybrid_explain, %hybrid_profile, %hybrid_compare and %%hybrid_lint."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 _SAVE = "%hybrid_save net [path]"
 _LOAD = "%hybrid_load net [path] [--graphs code|file]"
 _EXPLAIN = "%hybrid_explain net [x ...]"
+_PROFILE = "%hybrid_profile net x [x ...] [--train]"
+_COMPARE = "%hybrid_compare net x [x ...] [--train]"
 _LINT = "%%hybrid_lint [mxnet]"
 _CONTEXT = 200
 """Earlier cells, at most, whose definitions %%hybrid_lint knows."""
@@ -82,6 +84,30 @@ class HybridMagics(Magics):
         with _as_usage():
             return explain(net, *inputs)
 
+    @line_magic
+    def hybrid_profile(self, line: str) -> Any:
+        """`%hybrid_profile net x [x ...] [--train]`: time every step of a hybrid call beside eager.
+
+        --train measures a recorded call in training mode and its backward.
+        """
+        from hybrid_lab.insight import profile
+
+        net, inputs, train = self._net_and_inputs(line, _PROFILE)
+        with _as_usage():
+            return profile(net, *inputs, train=train)
+
+    @line_magic
+    def hybrid_compare(self, line: str) -> Any:
+        """`%hybrid_compare net x [x ...] [--train]`: eager and hybrid side by side; names the first node that differs.
+
+        --train compares training mode and its gradients only; else prediction is compared too.
+        """
+        from hybrid_lab.insight import compare
+
+        net, inputs, train = self._net_and_inputs(line, _COMPARE)
+        with _as_usage():
+            return compare(net, *inputs, train=True if train else None)
+
     @cell_magic
     def hybrid_lint(self, line: str, cell: str) -> None:
         """`%%hybrid_lint [mxnet]`: print the findings of the cell, then run it. `mxnet` adds portability notes.
@@ -107,6 +133,18 @@ class HybridMagics(Magics):
         raw = getattr(self.shell.history_manager, "input_hist_raw", None)
         whole = raw[-1].rstrip() if raw else ""
         return whole[: -len(cell.rstrip())].count("\n") if whole.endswith(cell.rstrip()) and cell.strip() else 1
+
+    def _net_and_inputs(self, line: str, usage: str) -> tuple[Any, list[Any], bool]:
+        """A model, what to call it on, and whether --train was given."""
+        name, rest = _words(line, usage)
+        train = "--train" in rest
+        rest = [word for word in rest if word != "--train"]
+        unknown = next((word for word in rest if word.startswith("-")), None)
+        if unknown:
+            raise UsageError(f"{unknown!r} is not understood: {usage}")
+        if not rest:
+            raise UsageError(f"give inputs to call {name} on: {usage}")
+        return self._block(name, usage), [self._value(word, usage) for word in rest], train
 
     def _block(self, name: str, usage: str) -> Any:
         from hybrid_lab.gluon.block import Block

@@ -132,6 +132,20 @@ def test_one_packed_session_for_all_batches_with_the_same_token(created):
     assert len(created) == 5
 
 
+def test_a_weight_that_no_node_reads_is_not_packed():
+    """Seed 193 of the random graphs, shrunk: fix_gamma leaves the scale unread."""
+
+    def net(F, x, *states):
+        return F.BatchNorm(x, *states, eps=0.1)
+
+    graph = graph_of(net, (6, 2), (2,), (2,), (2,), (2,), roles="data param param aux aux")
+    executable, arrays = ALWAYS.compile(graph), uniform((6, 2), (2,), (2,), (2,), (2,))
+    arrays[4] = np.abs(arrays[4])
+    wanted = executable(arrays)[0]
+    executable.pack(arrays)
+    assert close(executable(arrays)[0], wanted)
+
+
 @pytest.mark.parametrize("role", ["data", "saved", "head_grad"])
 def test_what_changes_from_call_to_call_is_never_packed(role):
     executable = ALWAYS.compile(graph_of(lambda F, w: F.exp(w), (30, 4), roles=role))

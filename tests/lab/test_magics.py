@@ -1,4 +1,6 @@
-"""%hybrid_save, %hybrid_load, %hybrid_explain, %%hybrid_lint: what they do, and what they say when they cannot."""
+"""%hybrid_save, %hybrid_load, %hybrid_explain, %hybrid_profile, %hybrid_compare, %%hybrid_lint: what they do, and what
+they say when they cannot.
+"""
 
 import pytest
 from IPython.core.error import UsageError
@@ -43,6 +45,18 @@ def test_explain(model):
     assert "1 graph" in str(model("%hybrid_explain net x")) or "2 graphs" in str(model("%hybrid_explain net x"))
 
 
+def test_profile(model):
+    found = model("%hybrid_profile net x")
+    assert [call.mode for call in found.calls] == ["prediction"] and "FullyConnected" in str(found)
+    assert [call.mode for call in model("%hybrid_profile net x --train").calls] == ["training, recorded"]
+
+
+def test_compare(model):
+    found = model("%hybrid_compare net x")
+    assert found.equal and len(found.calls) == 2
+    assert [call.mode for call in model("%hybrid_compare net --train x").calls] == ["training, recorded"]
+
+
 @pytest.mark.parametrize(
     "cell, words",
     [
@@ -58,6 +72,11 @@ def test_explain(model):
         ("%hybrid_load net --graphs", "--graphs takes code or file"),
         ("%hybrid_load net --graphs both", "--graphs takes code or file"),
         ("%hybrid_load net --strict", "--strict"),
+        ("%hybrid_profile", "name a model"),
+        ("%hybrid_profile net", "give inputs to call net on"),
+        ("%hybrid_profile net x --runs", "'--runs' is not understood"),
+        ("%hybrid_compare x x", "x is a NDArray, not a Block"),
+        ("%hybrid_compare net nix", "no variable nix"),
         ("%hybrid_explain", "name a model"),
         ("%hybrid_explain net nix", "no variable nix"),
         ("%%hybrid_lint mxnot\n1", "mxnot"),

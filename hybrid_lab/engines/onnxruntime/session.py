@@ -142,7 +142,10 @@ class BoundSession:
 
     def pack(self, weights: Mapping[int, np.ndarray], token: Hashable = None) -> None:
         """Run with these inputs baked in, by position, until `unpack`; they keep their values so long."""
+        read = {name for node in self.model.nodes for name in node.inputs}
         named = {self.model.inputs[index][0]: np.asarray(array, order="C") for index, array in weights.items()}
+        # onnxruntime refuses weights that no node reads, such as the scale of a BatchNorm with fix_gamma.
+        named = {name: array for name, array in named.items() if name in read}
         self._current = _Bindings(self.model, session_for(self.model, named, token))
 
     def unpack(self) -> None:
