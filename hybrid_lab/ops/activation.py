@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops import philox
 from hybrid_lab.ops.attributes import DTYPES
+from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Pointwise, unary
 from hybrid_lab.ops.sample import sample
@@ -184,7 +187,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     leaky : slope * data below zero;  prelu : the same with a learned slope per channel (input gamma)
     elu : slope * (exp(data) - 1);  selu : elu with the fixed constants of self-normalizing networks
     gelu : data * (1 + erf(data / sqrt(2))) / 2, over the whole line
-    rrelu : in prediction, the mean of both bounds as the slope; in training, where MXNet draws slopes, an error
+    rrelu : in training a slope per element below zero, uniform in [lower_bound, upper_bound); in prediction their mean
     data : any shape; gamma (prelu) : (channels,) or (1,); returns : as data
     """
 
@@ -202,34 +205,67 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         sample((2, 3, 4), low=-3.0, high=3.0, act_type="gelu"),
         sample((2, 3, 4), (3,), low=-3.0, high=3.0, act_type="prelu"),
         sample((2, 3), (1,), low=-3.0, high=3.0, act_type="prelu"),
+        sample((2, 3, 4), low=-3.0, high=3.0, act_type="rrelu"),
+        sample((2, 3), low=-3.0, high=3.0, act_type="rrelu", lower_bound=0.2, upper_bound=0.8),
     ]
+
+    @property
+    def random(self) -> bool:  # type: ignore[override]
+        """Whether a draw is used up."""
+        return self.act_type == "rrelu"
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        """rrelu also has the factor of every element, hidden."""
+        return 2 if self.act_type == "rrelu" else 1
+
+    num_visible = 1  # type: ignore[assignment]
+
+    def check(self) -> None:
+        if self.act_type == "rrelu" and not 0 <= self.lower_bound <= self.upper_bound:
+            raise AttributeSpecError(
+                f"LeakyReLU: lower_bound={self.lower_bound} and upper_bound={self.upper_bound} are slopes from 0 on"
+            )
 
     def names(self) -> tuple[str, ...]:
         return ("data", "gamma") if self.act_type == "prelu" else ("data",)
 
     def bind_mode(self, train: bool) -> Operator:
-        if train and self.act_type == "rrelu":
-            raise AttributeSpecError(
-                "LeakyReLU: act_type='rrelu' is not supported in training, where its slopes are random; "
-                f"use act_type='leaky', slope={self.mean_slope}"
-            )
-        return self
+        if train or self.act_type != "rrelu":
+            return self
+        return self.variant(act_type="leaky", slope=(self.lower_bound + self.upper_bound) / 2)
 
     def complete(self, data: Any, gamma: Any = None) -> tuple[Any, ...]:
         if self.act_type != "prelu":
             return (data,)
-        if gamma is None and data is not None:
+        if (gamma is None or None in gamma) and data is not None:
             gamma = (data[1] if len(data) > 1 else 1,)
         return data, gamma
 
-    def infer_shape(self, data: tuple[int, ...], gamma: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    def infer_shape(self, data: tuple[int, ...], gamma: tuple[int, ...] | None = None) -> Any:
+        if self.act_type == "rrelu":
+            return [data, data]
         if gamma is not None and gamma != (1,) and (len(data) < 2 or gamma != (data[1],)):
             raise ShapeError(
                 f"LeakyReLU: gamma has shape {gamma}; data {data} needs ({data[1] if len(data) > 1 else 1},) or (1,)"
             )
         return data
 
-    def numpy(self, data: Any, gamma: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self,
+        data: Any,
+        gamma: Any = None,
+        out: Any = None,
+        scratch: Any = np.empty,
+        rng: tuple[int, int] | None = None,
+    ) -> Any:
+        if self.act_type == "rrelu":
+            y, factors = out if out is not None else (None, None)
+            slopes = RandomSlopes.bind(low=self.lower_bound, high=self.upper_bound).numpy(data, rng=rng)
+            factors = np.empty_like(data) if factors is None else factors
+            factors.fill(1)
+            np.copyto(factors, slopes, where=np.less_equal(data, 0, out=scratch(data.shape, np.bool_)))
+            return np.multiply(data, factors, out=y), factors
         if out is None:
             out = np.empty_like(data)
         if self.act_type == "gelu":
@@ -256,15 +292,12 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     def _slope(self, data: Any, gamma: Any) -> Any:
         if self.act_type == "prelu":
             return gamma.reshape((-1,) + (1,) * max(data.ndim - 2, 0))
-        return data.dtype.type(self.mean_slope)
-
-    @property
-    def mean_slope(self) -> float:
-        """The slope below zero of leaky and rrelu."""
-        return (self.lower_bound + self.upper_bound) / 2 if self.act_type == "rrelu" else self.slope
+        return data.dtype.type(self.slope)
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         dy, y = rest[-1], rest[-2]
+        if self.act_type == "rrelu":
+            return dy * y  # the last output, the factors
         if self.act_type == "gelu":
             cumulative = (F.erf(data * math.sqrt(0.5)) + 1.0) * 0.5
             return dy * (cumulative + data * F.exp(data * data * -0.5) * (1.0 / math.sqrt(2.0 * math.pi)))
@@ -277,9 +310,13 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             below = dy * (1.0 - above)
             dgamma = F._sum_like(below * data, gamma)
             return dy * above + below * gamma, F.reshape_like(dgamma, rest[0])
-        return F.where(above, dy, dy * self.mean_slope)
+        return F.where(above, dy, dy * self.slope)
 
     def lower(self, F: Any, data: Any, gamma: Any = None) -> Any:
+        if self.act_type == "rrelu":
+            slopes = F._random_slopes(data, low=self.lower_bound, high=self.upper_bound)
+            factors = F.where(F.broadcast_greater(data, 0.0), F.ones_like(data), slopes)
+            return data * factors, factors
         if self.act_type == "gelu":
             return data * (F.erf(data * math.sqrt(0.5)) + 1.0) * 0.5
         if self.act_type in ("elu", "selu"):
@@ -287,11 +324,13 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             return F.where(
                 F.broadcast_greater(data, 0.0), data * scale, F.expm1(F.broadcast_minimum(data, 0.0)) * (slope * scale)
             )
-        below = data * (F._channel_like(gamma, data) if self.act_type == "prelu" else self.mean_slope)
+        below = data * (F._channel_like(gamma, data) if self.act_type == "prelu" else self.slope)
         return F.where(F.broadcast_greater(data, 0.0), data, below)
 
     def onnx(self, g: Any, data: Any, gamma: Any = None) -> Any:
         dtype = g.dtype(data)
+        if self.act_type == "rrelu":
+            raise Unmappable("rrelu in training, whose slopes are random")
         if self.act_type == "gelu":
             inner = g.Add(g.Erf(g.Mul(data, g.const(math.sqrt(0.5), dtype))), g.const(1, dtype))
             return g.Mul(g.Mul(data, inner), g.const(0.5, dtype))
@@ -302,4 +341,25 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         if self.act_type == "prelu":
             rank = len(g.shape(data))
             return g.PRelu(data, g.Reshape(gamma, g.const([-1] + [1] * max(rank - 2, 0), "int64")))
-        return g.LeakyRelu(data, alpha=self.mean_slope)
+        return g.LeakyRelu(data, alpha=self.slope)
+
+
+class RandomSlopes(Operator, name="_random_slopes"):
+    """Numbers uniform in [low, high), in the shape and dtype of data, of which nothing else is read."""
+
+    low: float
+    high: float
+    kinds = "f"
+    mxnet = None
+    random = True
+    shape_only = ("data",)
+    samples = [sample((3, 4), low=0.0, high=1.0, attrs={"low": 0.125, "high": 0.25}, gradient=False)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+        numbers = philox.uniform(*(rng or (0, 0)), prod(data.shape), data.dtype)
+        numbers *= numbers.dtype.type(self.high - self.low)
+        numbers += numbers.dtype.type(self.low)
+        return into(numbers.reshape(data.shape), out)

@@ -97,11 +97,13 @@ class _Convolving(Operator):
         }
 
 
-def _prepared(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def prepared(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Contiguous memory for a kernel's result: `out` where it is."""
     return out if out is not None and out.flags.c_contiguous else np.empty(shape, dtype)
 
 
-def _delivered(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+def delivered(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    """The result, copied into `out` where it lies elsewhere."""
     if out is not None and result is not out:
         np.copyto(out, result)
         return out
@@ -153,8 +155,8 @@ class Convolution(_Convolving, name="Convolution"):
         return result
 
     def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
-        target = _prepared(out, self.output_shape(data.shape), data.dtype)
-        return _delivered(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
+        target = prepared(out, self.output_shape(data.shape), data.dtype)
+        return delivered(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
 
     def grad(self, F: Any, data: Any, weight: Any, *rest: Any, wanted: Any = None) -> tuple[Any, ...]:
         dy = rest[-1]
@@ -189,8 +191,8 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
         return data
 
     def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None, scratch: Any = np.empty) -> Any:
-        target = _prepared(out, data.shape, dy.dtype)
-        return _delivered(conv_kernels.data_gradient(dy, weight, self.geometry, target, scratch), out)
+        target = prepared(out, data.shape, dy.dtype)
+        return delivered(conv_kernels.data_gradient(dy, weight, self.geometry, target, scratch), out)
 
     def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
         return (
@@ -225,8 +227,8 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
         return weight
 
     def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None, scratch: Any = np.empty) -> Any:
-        target = _prepared(out, weight.shape, dy.dtype)
-        return _delivered(conv_kernels.weight_gradient(dy, data, self.geometry, target, scratch), out)
+        target = prepared(out, weight.shape, dy.dtype)
+        return delivered(conv_kernels.weight_gradient(dy, data, self.geometry, target, scratch), out)
 
     def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
         return F.Convolution(data, d, no_bias=True, **self.shared), F._conv_data_grad(dy, data, d, **self.shared), None

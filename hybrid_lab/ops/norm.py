@@ -98,7 +98,7 @@ class BatchNorm(Operator, name="BatchNorm"):
         # Parameters may stay float32 beside float16 data, as Gluon keeps them.
         if any(dtype != dtypes[1] for dtype in dtypes[2:]):
             given = ", ".join(dtype.name for dtype in dtypes[1:])
-            raise DTypeError(f"BatchNorm: gamma, beta, moving_mean and moving_var need one dtype, they have {given}")
+            raise DTypeError(f"{self.name}: gamma, beta, moving_mean and moving_var need one dtype, they have {given}")
         return [dtypes[0], dtypes[3] or dtypes[0], dtypes[4] or dtypes[0]]
 
     def numpy(
@@ -235,6 +235,43 @@ class BatchNorm(Operator, name="BatchNorm"):
             centred = g.Sub(data, g.Reshape(mean, vector))
             y = g.Add(g.Mul(centred, g.Reshape(g.Mul(inverse, gamma), vector)), g.Reshape(beta, vector))
         return y, g.Identity(mean), inverse
+
+
+class BatchNormWithReLU(BatchNorm, name="_contrib_BatchNormWithReLU"):
+    """BatchNorm and then max(y, 0), in one operator. Inputs, attributes and outputs are BatchNorm's."""
+
+    samples = [
+        sample((4, 3), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32")),
+        sample((2, 3, 4, 4), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, eps=1e-5),
+    ]
+
+    def numpy(
+        self,
+        data: Any,
+        gamma: Any,
+        beta: Any,
+        moving_mean: Any,
+        moving_var: Any,
+        out: Any = None,
+        scratch: Any = np.empty,
+    ) -> Any:
+        outputs = super().numpy(data, gamma, beta, moving_mean, moving_var, out, scratch)
+        np.maximum(outputs[0], 0, out=outputs[0])
+        return outputs
+
+    def grad(self, F: Any, *values: Any, wanted: Any = None) -> Any:
+        inputs, (y, mean, inverse), heads = values[:5], values[5:8], values[8:]
+        if heads[0] is not None:
+            heads = (F._relu_grad(heads[0], y), *heads[1:])
+        return super().grad(F, *inputs, y, mean, inverse, *heads, wanted=wanted)
+
+    def lower(self, F: Any, *inputs: Any) -> Any:
+        y, mean, inverse = super().lower(F, *inputs)
+        return F.relu(y), mean, inverse
+
+    def onnx(self, g: Any, *inputs: Any) -> Any:
+        y, mean, inverse = super().onnx(g, *inputs)
+        return g.Relu(y), mean, inverse
 
 
 class LayerNorm(Operator, name="LayerNorm"):

@@ -11,7 +11,7 @@ import pytest
 
 from hybrid_lab.ops.namespace import F
 from hybrid_lab.ops.run import run_gradient
-from tests.golden.ops.export_samples import comparable, mxnet_call
+from tests.golden.ops.export_samples import CRASHING, comparable, mxnet_call
 from tests.ops.cases import CASES, Case, close, each_sample
 
 FOLDER = Path(__file__).parent.parent / "golden" / "ops"
@@ -24,6 +24,9 @@ DIFFERENT: dict[str, str] = {
 #: Cases that MXNet refuses.
 REFUSED: dict[str, str] = {
     "transpose-2": "negative axes",
+    "Deconvolution-8": "three dimensions on a CPU",
+    "_contrib_BatchNormWithReLU-0": "needs oneDNN, whose gradients are wrong",
+    "_contrib_BatchNormWithReLU-1": "needs oneDNN, whose gradients are wrong",
     "dot-8": "float16 on a CPU",
     "FullyConnected-4": "float16 on a CPU",
 }
@@ -92,4 +95,4 @@ def test_agrees_with_mxnet(case: Case):
 
 def test_listed_cases_exist():
     known = {case.id for case in CASES}
-    assert set(DIFFERENT) | set(REFUSED) <= known
+    assert set(DIFFERENT) | set(REFUSED) | CRASHING <= known

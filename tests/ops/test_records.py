@@ -201,7 +201,7 @@ def _parameters(op) -> list[int]:
     return [i for i, name in enumerate(names) if name in op.aux_names] + (list(range(9)) if op.mxnet is None else [])
 
 
-@each_sample(lambda case: case.record.lower is not ops.Operator.lower and not case.record.random)
+@each_sample(lambda case: case.record.lower is not ops.Operator.lower and not case.op.random)
 def test_lowering_equals_the_kernel(case: Case):
     lowered = case.op.lower(F, *case.inputs())
     lowered = lowered if isinstance(lowered, tuple) else (lowered,)

@@ -78,6 +78,13 @@ OUTPUT_COUNTS: dict[str, int] = {
     "InstanceNorm": 3,
     "GroupNorm": 3,
     "Dropout": 2,
+    "LRN": 2,
+    "ROIPooling": 2,
+    "BilinearSampler": 2,
+    "GridGenerator": 2,
+    "SpatialTransformer": 3,
+    "_contrib_BatchNormWithReLU": 3,
+    "_contrib_box_nms": 2,
 }
 """Outputs that MXNet counts, hidden ones included, where that is not the number of visible ones."""
 

@@ -22,13 +22,18 @@ from hybrid_lab.ops.sample import Ints  # noqa: E402
 from tests.ops.cases import CASES, Case  # noqa: E402
 
 
+#: Cases whose gradient corrupts the memory of MXNet 1.9.1 and ends the process.
+CRASHING = {"SequenceLast-3", "SequenceLast-4"}
+
+
 def comparable(case: Case) -> bool:
     """Whether MXNet has the operator, takes such inputs, and gives the same numbers every time."""
     loaded = any(
         name in case.record.scalars and not isinstance(item, (int, float))
         for name, item in zip(case.op.names(), case.sample.inputs, strict=False)
     )
-    return case.record.mxnet is not None and not case.record.random and not loaded
+    known = case.record.mxnet is not None and case.id not in CRASHING
+    return known and not case.op.random and not loaded
 
 
 def mxnet_call(case: Case) -> tuple[str, dict[str, str], list[np.ndarray]]:

@@ -1,0 +1,273 @@
+"""Transposed convolution (Deconvolution) over one to three spatial axes, and its gradients as operators."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops import conv_kernels
+from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.conv import LAYOUTS, ConvWeightGrad, delivered, prepared
+from hybrid_lab.ops.conv_kernels import Geometry
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.sample import sample
+
+
+class Transposed(NamedTuple):
+    """A transposed convolution of data of one size: the convolution that it turns round, and what it gives."""
+
+    geometry: Geometry
+    adj: tuple[int, ...]
+    output: tuple[int, ...]
+
+
+class _Deconvolving(Operator):
+    """Base of Deconvolution and its gradients: the shared attributes."""
+
+    kernel: Shape
+    stride: Shape = ()
+    dilate: Shape = ()
+    pad: Shape = ()
+    adj: Shape = ()
+    target_shape: Shape = ()
+    num_filter: int
+    num_group: int = 1
+    no_bias: bool = True
+    layout: str | None = None
+
+    def check(self) -> None:
+        rank = len(self.kernel)
+        if rank not in LAYOUTS:
+            raise AttributeSpecError(f"Deconvolution: kernel={self.kernel}; one to three spatial axes are supported")
+        for name in ("stride", "dilate", "pad", "adj", "target_shape"):
+            given = getattr(self, name)
+            if given and len(given) != rank:
+                raise AttributeSpecError(
+                    f"Deconvolution: {name}={given} has not one number per axis of kernel={self.kernel}"
+                )
+        positive, others = (*self.kernel, *self.stride, *self.dilate), (*self.pad, *self.adj, *self.target_shape)
+        if any(number < 1 for number in positive) or any(number < 0 for number in others):
+            raise AttributeSpecError("Deconvolution: kernel, stride and dilate count from 1, the others from 0")
+        if any(adj >= step for adj, step in zip(self.adj, self.stride or (1,) * rank, strict=False)):
+            raise AttributeSpecError(f"Deconvolution: adj={self.adj} must be smaller than stride={self.stride or 1}")
+        if self.num_filter < 1 or self.num_group < 1 or self.num_filter % self.num_group:
+            raise AttributeSpecError(
+                f"Deconvolution: num_filter={self.num_filter} must be a multiple of num_group={self.num_group}"
+            )
+        if self.layout not in (None, "None", LAYOUTS[rank]):
+            raise AttributeSpecError(
+                f"Deconvolution: layout {self.layout!r} is not supported with kernel={self.kernel}; "
+                f"use {LAYOUTS[rank]!r} and F.transpose the data"
+            )
+
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """The attributes that a gradient has in common with the deconvolution."""
+        return {name: value for name, value in self.attributes.items() if name not in ("no_bias", "layout")}
+
+    @lru_cache(1024)  # noqa: B019 - operators are interned and live for ever
+    def sizes(self, spatial: tuple[int, ...]) -> Transposed:
+        """Padding and output for data of that spatial size; target_shape decides both. Raises ShapeError."""
+        rank = len(self.kernel)
+        stride, dilate = self.stride or (1,) * rank, self.dilate or (1,) * rank
+        full = tuple(
+            step * (size - 1) + spread * (kernel - 1) + 1
+            for size, step, spread, kernel in zip(spatial, stride, dilate, self.kernel, strict=True)
+        )
+        pad, adj = self.pad or (0,) * rank, self.adj or (0,) * rank
+        if any(self.target_shape):
+            surplus = [size - target for size, target in zip(full, self.target_shape, strict=True)]
+            if any(number < 0 for number in surplus):
+                raise ShapeError(f"Deconvolution: target_shape={self.target_shape} is larger than {full}")
+            pad, adj = tuple((number + 1) // 2 for number in surplus), tuple(number % 2 for number in surplus)
+        output = tuple(size - 2 * border + more for size, border, more in zip(full, pad, adj, strict=True))
+        if any(size < 1 for size in output):
+            raise ShapeError(f"Deconvolution: pad={pad} leaves nothing of {full}, which data of {spatial} gives")
+        return Transposed(Geometry(self.kernel, stride, dilate, pad, self.num_group), adj, output)
+
+    def weight_shape(self, channels: int) -> tuple[int, ...]:
+        """Shape of the weight for that many input channels. Raises ShapeError."""
+        if channels % self.num_group:
+            raise ShapeError(f"Deconvolution: {channels} channels cannot be cut into num_group={self.num_group} groups")
+        return (channels, self.num_filter // self.num_group, *self.kernel)
+
+    def emit_attributes(self, sizes: Transposed) -> dict[str, Any]:
+        """ONNX attributes of the convolution that is turned round."""
+        geometry = sizes.geometry
+        return {
+            "kernel_shape": list(self.kernel),
+            "strides": list(geometry.stride),
+            "dilations": list(geometry.dilate),
+            "pads": [*geometry.pad, *geometry.pad],
+            "group": self.num_group,
+        }
+
+
+class Deconvolution(_Deconvolving, name="Deconvolution"):
+    """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output.
+
+    data : (n, c, *spatial); weight : (c, num_filter / num_group, *kernel); bias (no_bias=False) : (num_filter,)
+    returns : (n, num_filter, *output), output = stride (size - 1) + dilate (kernel - 1) + 1 - 2 pad + adj;
+    target_shape names the output and replaces pad and adj
+    """
+
+    samples = [
+        sample((2, 3, 5), (3, 4, 3), kernel=3, num_filter=4),
+        sample((2, 3, 5), (3, 2, 4), (2,), kernel=4, stride=3, adj=2, pad=1, num_filter=2, no_bias=False),
+        sample((2, 3, 4, 5), (3, 2, 3, 2), (2,), kernel=(3, 2), num_filter=2, no_bias=False),
+        sample((2, 4, 3, 4), (4, 3, 4, 4), kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=3),
+        sample((1, 4, 3, 4), (4, 3, 3, 3), kernel=(3, 3), stride=(2, 3), pad=(1, 0), adj=(1, 2), num_filter=3),
+        sample(
+            (2, 4, 4, 3), (4, 3, 3, 3), (6,), kernel=(3, 3), dilate=(2, 1), num_group=2, num_filter=6, no_bias=False
+        ),
+        sample(
+            (1, 3, 3, 3), (3, 1, 4, 4), kernel=(4, 4), stride=(2, 2), num_group=3, num_filter=3, target_shape=(6, 7)
+        ),
+        sample((2, 3, 4, 4), (3, 5, 1, 1), kernel=(1, 1), num_filter=5),
+        sample((1, 2, 2, 3, 2), (2, 3, 2, 3, 2), kernel=(2, 3, 2), stride=(2, 1, 2), pad=(0, 1, 0), num_filter=3),
+    ]
+
+    def names(self) -> tuple[str, ...]:
+        return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
+
+    def complete(self, data: Any, weight: Any = None, bias: Any = None) -> tuple[Any, ...]:
+        if data is not None and len(data) > 1 and data[1] is not None:
+            weight = self.weight_shape(data[1]) if weight is None or None in weight else weight
+        elif weight is None:
+            weight = (None, self.num_filter // self.num_group, *self.kernel)
+        if self.no_bias:
+            return data, weight
+        return data, weight, (self.num_filter,) if bias is None or None in bias else bias
+
+    def infer_shape(
+        self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None
+    ) -> tuple[int, ...]:
+        if len(data) != len(self.kernel) + 2:
+            wanted = LAYOUTS[len(self.kernel)]
+            raise ShapeError(
+                f"Deconvolution: data has shape {data}; kernel={self.kernel} needs {len(wanted)} dimensions ({wanted})"
+            )
+        if weight != (wanted_weight := self.weight_shape(data[1])):
+            raise ShapeError(f"Deconvolution: data {data} needs a weight of shape {wanted_weight}, it has {weight}")
+        if bias is not None and bias != (self.num_filter,):
+            raise ShapeError(
+                f"Deconvolution: the bias has shape {bias}, num_filter={self.num_filter} needs {(self.num_filter,)}"
+            )
+        return (data[0], self.num_filter, *self.sizes(data[2:]).output)
+
+    def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
+        geometry, _, output = self.sizes(data.shape[2:])
+        target = prepared(out, (data.shape[0], self.num_filter, *output), data.dtype)
+        conv_kernels.data_gradient(data, weight, geometry, target, scratch)
+        if bias is not None:
+            target += bias.reshape(-1, *(1,) * len(output))
+        return delivered(target, out)
+
+    def grad(self, F: Any, data: Any, weight: Any, *rest: Any, wanted: Any = None) -> tuple[Any, ...]:
+        dy = rest[-1]
+        wanted = (True, True, True) if wanted is None else wanted
+        ddata = F._deconv_data_grad(dy, data, weight, **self.shared) if wanted[0] else None
+        dweight = F._deconv_weight_grad(dy, data, weight, **self.shared) if wanted[1] else None
+        if self.no_bias:
+            return ddata, dweight
+        return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
+
+    def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
+        sizes = self.sizes(g.shape(data)[2:])
+        given = [bias] if bias else []
+        return g.ConvTranspose(data, weight, *given, output_padding=list(sizes.adj), **self.emit_attributes(sizes))
+
+
+class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
+    """The gradient of Deconvolution's data.
+
+    dy : its output; data : read for its shape; weight; returns : the shape of data.
+    """
+
+    mxnet = None
+    shape_only = ("data",)
+    samples = [
+        sample((2, 4, 7), (2, 3, 5), (3, 4, 3), kernel=3, num_filter=4),
+        sample((2, 3, 6, 8), (2, 4, 3, 4), (4, 3, 4, 4), kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=3),
+        sample(
+            (1, 3, 6, 11),
+            (1, 4, 3, 4),
+            (4, 3, 3, 3),
+            kernel=(3, 3),
+            stride=(2, 3),
+            pad=(1, 1),
+            adj=(1, 1),
+            num_filter=3,
+        ),
+        sample((2, 6, 8, 5), (2, 4, 4, 3), (4, 3, 3, 3), kernel=(3, 3), dilate=(2, 1), num_group=2, num_filter=6),
+        sample(
+            (1, 3, 6, 7),
+            (1, 3, 3, 3),
+            (3, 1, 4, 4),
+            kernel=(4, 4),
+            stride=(2, 2),
+            num_group=3,
+            num_filter=3,
+            target_shape=(6, 7),
+        ),
+    ]
+
+    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        geometry = self.sizes(data.shape[2:]).geometry
+        target = prepared(out, data.shape, dy.dtype)
+        return delivered(conv_kernels.forward(dy, weight, None, geometry, target, scratch), out)
+
+    def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+        return (
+            F.Deconvolution(d, weight, no_bias=True, **self.shared),
+            None,
+            F._deconv_weight_grad(dy, d, weight, **self.shared),
+        )
+
+    def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+        return g.Conv(dy, weight, **self.emit_attributes(self.sizes(g.shape(data)[2:])))
+
+
+class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
+    """The gradient of Deconvolution's weight.
+
+    dy : its output; data; weight : read for its shape; returns : the shape of weight.
+    """
+
+    mxnet = None
+    shape_only = ("weight",)
+    samples = DeconvDataGrad.samples
+
+    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+        return weight
+
+    def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        geometry = self.sizes(data.shape[2:]).geometry
+        target = prepared(out, weight.shape, dy.dtype)
+        return delivered(conv_kernels.weight_gradient(data, dy, geometry, target, scratch), out)
+
+    def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+        return (
+            F.Deconvolution(data, d, no_bias=True, **self.shared),
+            F._deconv_data_grad(dy, data, d, **self.shared),
+            None,
+        )
+
+    def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+        # The weight gradient of the convolution that is turned round: data and dy change places.
+        geometry = self.sizes(g.shape(data)[2:]).geometry
+        record: Any = ConvWeightGrad.bind(
+            kernel=geometry.kernel,
+            stride=geometry.stride,
+            dilate=geometry.dilate,
+            pad=geometry.pad,
+            num_filter=g.shape(data)[1],
+            num_group=self.num_group,
+        )
+        return record.onnx(g, data, dy, weight)
