@@ -12,8 +12,8 @@ from hybrid_lab.graph.node import Constant, Node, Value
 
 Supported = Callable[[Node], bool]
 
-#: What composites are written in: an engine that runs these runs them all. Operators beside these that are not
-#: composite either (pooling, ordering, sequences ...) are kernels of their own and appear in no lowering.
+#: What composites are written in: an engine that runs these runs nearly all of them. Operators beside these that are
+#: not composite either (pooling, ordering, sampling ...) are kernels of their own.
 PRIMITIVES: dict[str, tuple[str, ...]] = {
     "arithmetic": (
         "broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_power", "broadcast_maximum",
@@ -28,7 +28,7 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
     "reductions": ("sum", "max", "min", "_size_ratio"),
     "movement": (
         "identity", "Reshape", "reshape_like", "expand_dims", "_channel_like", "transpose", "broadcast_like",
-        "slice_axis", "Concat",
+        "_restore_axes", "slice_axis", "Concat",
     ),
     "indexing": ("pick", "take"),
     "products": ("dot", "batch_dot", "FullyConnected", "Convolution"),

@@ -14,6 +14,7 @@ PASSES = (
     "bind_mode",
     "differentiate",
     "simplify",
+    "layout",
     "fold_norm",
     "hoist",
     "split",

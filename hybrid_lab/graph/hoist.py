@@ -87,14 +87,26 @@ def steady_values(graph: Graph) -> set[Value]:
 
 def _chosen(graph: Graph) -> set[Node]:
     """The operators to take out: those with steady values, without the ones that cost nothing where they are."""
-    steady, users = steady_values(graph), graph.users()
+    steady, users, roots = steady_values(graph), graph.users(), set(graph.roots)
     order = [node for node in graph.operators if node.outputs[0] in steady and not isinstance(node.op, Constant)]
     chosen = set(order)
     for node in reversed(order):
         readers = [reader for value in node.outputs for reader in users.get(value, ())]
-        if (node.op.view or _repeats(node)) and not (readers and all(reader in chosen for reader in readers)):
+        if readers and all(reader in chosen for reader in readers):
+            continue
+        if _repeats(node) or (node.op.view and not _is_alone(node, chosen, users, roots)):
             chosen.discard(node)
     return chosen
+
+
+def _is_alone(view: Node, chosen: set[Node], users: dict[Value, list[Node]], roots: set[Value]) -> bool:
+    """Whether the view is all that is left of a computed value; one of a parameter, or of a value held anyway, is free."""
+    while view.op.view and isinstance(view.inputs[0], Value):
+        source = view.inputs[0]
+        if source.node not in chosen or source in roots or len(users[source]) > 1:
+            return False
+        view = source.node
+    return True
 
 
 def _repeats(node: Node) -> bool:

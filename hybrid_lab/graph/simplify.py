@@ -1,4 +1,7 @@
-"""Remove what changes nothing: dead and repeated nodes, identities, constant parts, reads of a mere shape."""
+"""Remove what changes nothing: dead and repeated nodes, identities, constant parts, reads of a mere shape.
+
+Then what `algebra` knows to be the same with less work.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.graph.algebra import rewritten
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, constant_node
 from hybrid_lab.ops.run import run_kernel
@@ -17,7 +21,11 @@ def simplify(graph: Graph) -> Graph:
     Run it after differentiation: BlockGrad is an identity for values but not for gradients.
     """
     known: dict[Any, Node] = {}
+    done: set[Node] = set()
     stubs: dict[Any, Value] = {}
+
+    def is_known(node: Node) -> bool:
+        return node in done or isinstance(node.op, (Input, Constant))
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
         if isinstance(node.op, (Input, Constant)):
@@ -25,13 +33,19 @@ def simplify(graph: Graph) -> Graph:
         if is_identity(node):
             return (inputs[0], *node.outputs[1:])
         inputs = _strip_shape_only(node, inputs, stubs)
-        key = (node.op, tuple(map(_key, inputs)), node.draw)
+        current = node if inputs == node.inputs else node.replace(inputs=inputs)
+        while (better := rewritten(current)) is not None:
+            if better in current.inputs or is_known(better.node):
+                return (better,)
+            current = better.node
+        key = (current.op, tuple(map(_key, current.inputs)), current.draw)
         found = known.get(key)
         if found is None:
-            value = _folded(node, inputs)
+            value = _folded(current, current.inputs)
             if value is not None:
                 return (value,)
-            found = known[key] = node if inputs == node.inputs else node.replace(inputs=inputs)
+            found = known[key] = current
+            done.add(current)
         return found.outputs
 
     return graph.map(rewrite)
@@ -69,7 +83,12 @@ _SHAPE_NOOPS = frozenset(
         "reshape_like",
         "Flatten",
         "broadcast_to",
+        "broadcast_axis",
         "broadcast_like",
+        "tile",
+        "repeat",
+        "slice_axis",
+        "slice_like",
         "Cast",
         "_cast_like",
         "expand_dims",

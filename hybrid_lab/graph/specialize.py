@@ -13,6 +13,7 @@ from hybrid_lab.graph.fold_norm import fold_norm
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.hoist import STEADY_ROLES, hoist
 from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.layout import layout
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.split import split
@@ -73,7 +74,7 @@ def specialize(
     straight = tuple(("input", index) for index in range(len(bound.inputs)))
     if wrt:
         joint = stages.run("differentiate", differentiate, bound, [bound.inputs[index] for index in wrt])
-        joint = stages.run("simplify", simplify, joint)
+        joint = _simplified(stages, joint)
         parts = stages.run("split", split, joint, len(bound.inputs), len(bound.outputs))
         return Specialized(
             parts.forward,
@@ -84,11 +85,11 @@ def specialize(
             inputs=bound.inputs,
             stages=tuple(stages.done),
         )
-    simple = stages.run("simplify", simplify, bound)
+    simple = _simplified(stages, bound)
     if train:
         return Specialized(simple, None, (), (), None, straight, (), bound.inputs, tuple(stages.done))
     folded = stages.run("fold_norm", fold_norm, simple)
-    if folded is not simple:
+    if folded.nodes != simple.nodes:
         simple = stages.run("simplify", simplify, folded)
     found = stages.run("hoist", hoist, simple)
     return Specialized(
@@ -102,6 +103,13 @@ def specialize(
         bound.inputs,
         tuple(stages.done),
     )
+
+
+def _simplified(stages: Stages, graph: Graph) -> Graph:
+    """Without what changes nothing; once more where layout found something to do."""
+    simple = stages.run("simplify", simplify, graph)
+    moved = stages.run("layout", layout, simple)
+    return simple if moved.nodes == simple.nodes else stages.run("simplify", simplify, moved)
 
 
 def _with_parameters(graph: Graph, num_data: int) -> Graph:

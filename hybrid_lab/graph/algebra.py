@@ -1,0 +1,190 @@
+"""Algebra: a table of rules that make an operator cheaper and leave every number as it is.
+
+Exact means every bit that a reader can tell apart: infinities, NaN and the sign of zero included. That is why there is
+no x + 0 = x (-0.0 + 0.0 is 0.0), no x - x = 0 and no x * 0 = 0 for floating numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import frexp
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.pointwise import scalar_as
+
+
+@dataclass(frozen=True)
+class Rule:
+    """text : the rule as an equation; operators : whose nodes it looks at; apply : (node) -> the Value, or None"""
+
+    text: str
+    operators: tuple[str, ...]
+    apply: Callable[[Node], Value | None]
+
+
+def rewritten(node: Node) -> Value | None:
+    """What the first rule that applies makes of a node with one output, or None. Ask again with the result."""
+    for rule in _RULES_OF.get(node.op.name, ()):
+        found = rule.apply(node)
+        if found is not None:
+            assert (found.shape, found.dtype) == (node.outputs[0].shape, node.outputs[0].dtype), rule.text
+            return found
+    return None
+
+
+# -- what rules are made of --------------------------------------------------------------------------------------
+
+
+def _number(node: Node, index: int) -> Any:
+    """Input `index` as the number that the kernel takes, if it is an immediate beside a tensor; else None."""
+    item, other = node.inputs[index], node.inputs[1 - index]
+    if isinstance(item, Value) or not isinstance(other, Value):
+        return None
+    return scalar_as(item, np.empty(0, other.dtype))
+
+
+def _is(number: Any, wanted: float) -> bool:
+    """Equal, with the sign of zero."""
+    return number is not None and number == wanted and np.signbit(number) == np.signbit(wanted)
+
+
+def _other(index: int, wanted: float) -> Callable[[Node], Value | None]:
+    """The tensor, where input `index` is the number `wanted`."""
+    return lambda node: node.inputs[1 - index] if _is(_number(node, index), wanted) else None
+
+
+def _whole(rule: Callable[[Node], Value | None]) -> Callable[[Node], Value | None]:
+    """The rule for whole numbers only."""
+    return lambda node: rule(node) if node.outputs[0].dtype.kind in "iu" else None
+
+
+def _made(node: Node, name: str, *inputs: Any, **attributes: Any) -> Value:
+    """A node in the place of `node`."""
+    return make_node(get(name).bind(**attributes), inputs, origin=node).outputs[0]
+
+
+def _under(value: Any, name: str) -> Any:
+    """The input of the operator `name` that made the value, or None."""
+    return value.node.inputs[0] if isinstance(value, Value) and value.node.op.name == name else None
+
+
+def _same(node: Node) -> Value | None:
+    """The first of the last two inputs, where both are one value of the result's shape."""
+    one, two = node.inputs[-2:]
+    return one if one is two and isinstance(one, Value) and one.shape == node.outputs[0].shape else None
+
+
+# -- the rules ---------------------------------------------------------------------------------------------------
+
+
+def _minus_one(index: int) -> Callable[[Node], Value | None]:
+    def rule(node: Node) -> Value | None:
+        floating = node.outputs[0].dtype.kind == "f"
+        return _made(node, "negative", node.inputs[1 - index]) if floating and _is(_number(node, index), -1.0) else None
+
+    return rule
+
+
+def _add_negative(node: Node) -> Value | None:
+    for index in (1, 0):
+        inner = _under(node.inputs[index], "negative")
+        if inner is not None and isinstance(node.inputs[1 - index], Value):
+            return _made(node, "broadcast_sub", node.inputs[1 - index], inner)
+    return None
+
+
+def _subtract_negative(node: Node) -> Value | None:
+    inner = _under(node.inputs[1], "negative")
+    return None if inner is None else _made(node, "broadcast_add", node.inputs[0], inner)
+
+
+def _power_of_two(node: Node) -> Value | None:
+    """Both sides are the same real number, rounded once."""
+    number = _number(node, 1)
+    if number is None or node.outputs[0].dtype.kind != "f" or number == 0 or not np.isfinite(number):
+        return None
+    fraction, exponent = frexp(abs(number))
+    limits = np.finfo(node.outputs[0].dtype)
+    if fraction != 0.5 or not limits.minexp < exponent - 1 < -limits.minexp:
+        return None
+    return _made(node, "broadcast_mul", node.inputs[0], 1.0 / float(number))
+
+
+_POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
+
+
+def _power(node: Node) -> Value | None:
+    number = _number(node, 1)
+    if number is None or node.outputs[0].dtype.kind != "f":
+        return None
+    if number == 1.0:
+        return node.inputs[0]
+    name = _POWERS.get(float(number))
+    return None if name is None else _made(node, name, node.inputs[0])
+
+
+def _twice(node: Node) -> Value | None:
+    """f(f(x)) = f(x)."""
+    return node.inputs[0] if _under(node.inputs[0], node.op.name) is not None and not node.op.attributes else None
+
+
+def _even(node: Node) -> Value | None:
+    """f(-x) = f(x)."""
+    inner = _under(node.inputs[0], "negative")
+    return None if inner is None else _made(node, node.op.name, inner)
+
+
+def _cast_of_cast(node: Node) -> Value | None:
+    """The first conversion loses nothing, and all three types count the same way."""
+    middle = node.inputs[0]
+    if not isinstance(middle, Value) or middle.node.op.name not in ("Cast", "_cast_like"):
+        return None
+    source, final = middle.node.inputs[0], node.outputs[0].dtype
+    if not isinstance(source, Value) or not np.can_cast(source.dtype, middle.dtype, "safe"):
+        return None
+    if source.dtype.kind != "b" and {source.dtype.kind, middle.dtype.kind, final.kind} != {final.kind}:
+        return None
+    return source if source.dtype == final else _made(node, "Cast", source, dtype=final.name)
+
+
+def _single(node: Node) -> Value | None:
+    item = node.inputs[0]
+    return item if len(node.inputs) == 1 and isinstance(item, Value) and item.shape == node.outputs[0].shape else None
+
+
+IDEMPOTENT = ("abs", "relu", "sign", "floor", "ceil", "rint", "round", "trunc", "fix")
+
+RULES: tuple[Rule, ...] = (
+    Rule("x * 1 = x", ("broadcast_mul",), _other(1, 1.0)),
+    Rule("1 * x = x", ("broadcast_mul",), _other(0, 1.0)),
+    Rule("x / 1 = x", ("broadcast_div",), _other(1, 1.0)),
+    Rule("x - 0 = x", ("broadcast_sub",), _other(1, 0.0)),
+    Rule("x + -0.0 = x", ("broadcast_add",), _other(1, -0.0)),
+    Rule("-0.0 + x = x", ("broadcast_add",), _other(0, -0.0)),
+    Rule("x + 0 = x, whole numbers", ("broadcast_add",), _whole(_other(1, 0.0))),
+    Rule("0 + x = x, whole numbers", ("broadcast_add",), _whole(_other(0, 0.0))),
+    Rule("x * -1 = -x", ("broadcast_mul",), _minus_one(1)),
+    Rule("-1 * x = -x", ("broadcast_mul",), _minus_one(0)),
+    Rule("-(-x) = x", ("negative",), lambda node: _under(node.inputs[0], "negative")),
+    Rule("x + -y = x - y", ("broadcast_add",), _add_negative),
+    Rule("x - -y = x + y", ("broadcast_sub",), _subtract_negative),
+    Rule("x / 2^k = x * 2^-k", ("broadcast_div",), _power_of_two),
+    Rule("x ** 2, 0.5, -1, 1 = square, sqrt, reciprocal, x", ("broadcast_power",), _power),
+    Rule("f(f(x)) = f(x)", IDEMPOTENT, _twice),
+    Rule("f(-x) = f(x)", ("abs", "square"), _even),
+    Rule("max(x, x) = min(x, x) = x", ("broadcast_maximum", "broadcast_minimum"), _same),
+    Rule("where(c, x, x) = x", ("where",), _same),
+    Rule("cast(cast(x)) = cast(x)", ("Cast", "_cast_like"), _cast_of_cast),
+    Rule("concat(x) = x", ("Concat",), _single),
+)
+
+_RULES_OF: dict[str, list[Rule]] = {}
+for _rule in RULES:
+    for _name in _rule.operators:
+        _RULES_OF.setdefault(_name, []).append(_rule)

@@ -1,0 +1,112 @@
+"""Layout: fewer transposes and reshapes.
+
+    transpose(transpose(x))              = one transpose, or x
+    reshape(reshape(x))                  = one reshape, or x
+    transpose(f(transpose(x), 2))        = f(x, 2) where every transpose on the way cancels
+    dot(transpose(x), y)                 = dot(x, y, transpose_a=True), and so for batch_dot
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.pointwise import Pointwise
+
+Order = tuple[int, ...]
+
+#: How many pointwise operators a transpose looks through for others that it cancels.
+_DEPTH = 8
+_TRANSPOSES = frozenset({"transpose", "SwapAxis"})
+#: Operators whose output has the elements of the first input in their order.
+_RESHAPES = frozenset({"Reshape", "reshape_like", "Flatten", "expand_dims", "squeeze", "_channel_like"})
+_PRODUCTS = frozenset({"dot", "batch_dot"})
+
+
+def layout(graph: Graph) -> Graph:
+    """An inferred graph with the same numbers. Simplify it afterwards: what is merged may be there already."""
+    if not any(node.op.name in _TRANSPOSES or node.op.name in _RESHAPES for node in graph.operators):
+        return graph
+    alone = {value for value, readers in graph.users().items() if len(readers) == 1} - set(graph.roots)
+
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+        name = node.op.name
+        if name in _TRANSPOSES and isinstance(inputs[0], Value):
+            found = _transposed(node, inputs[0], order_of(node), alone, 0)
+            if found is not None:
+                return (found,)
+        if name in _RESHAPES and isinstance(inputs[0], Value) and inputs[0].node.op.name in _RESHAPES:
+            return (_reshaped(node, inputs[0].node.inputs[0]),)
+        if name in _PRODUCTS:
+            return _product(node, inputs)
+        # A rewritten value with one reader still has one.
+        made = node if inputs == node.inputs else node.replace(inputs=inputs)
+        alone.update(new for old, new in zip(node.outputs, made.outputs, strict=True) if old in alone)
+        return made.outputs
+
+    return graph.map(rewrite)
+
+
+def order_of(node: Node) -> Order:
+    """The permutation that a transpose does."""
+    return tuple(node.op.order(len(node.outputs[0].shape)))  # type: ignore[attr-defined]
+
+
+def _transposed(node: Node, value: Value, order: Order, alone: set[Value], depth: int) -> Value | None:
+    """`value` with its axes in `order`, if that takes no transpose more than there are; else None.
+
+    node : whose place the new nodes take
+    """
+    if order == tuple(range(len(order))):
+        return value
+    maker = value.node
+    if maker.op.name in _TRANSPOSES:
+        inner = order_of(maker)
+        merged = tuple(inner[axis] for axis in order)
+        source = maker.inputs[0]
+        if merged == tuple(range(len(merged))):
+            return source
+        return make_node(get("transpose").bind(axes=merged), (source,), origin=node).outputs[0] if depth == 0 else None
+    if not isinstance(maker.op, Pointwise) or value not in alone or depth == _DEPTH or len(maker.outputs) != 1:
+        return None
+    inputs: list[Any] = []
+    for item in maker.inputs:
+        if isinstance(item, Value) and item.shape != ():
+            # An operand of lower rank is aligned at the last axis: there is nothing to permute it by.
+            moved = _transposed(node, item, order, alone, depth + 1) if len(item.shape) == len(order) else None
+            if moved is None:
+                return None
+            item = moved
+        inputs.append(item)
+    return maker.replace(inputs=inputs, shapes=(tuple(value.shape[axis] for axis in order),)).outputs[0]
+
+
+def _reshaped(node: Node, source: Value) -> Value:
+    """`source` in the shape of the node's output; the batch, where it leads, is not written down."""
+    before, after = source.shape, node.outputs[0].shape
+    if before == after:
+        return source
+    if 0 in after[1:] or (0 in after and before[:1] != after[:1]):
+        like = node.replace(op=get("reshape_like").bind(), inputs=(source, node.outputs[0]))
+        return like.outputs[0]
+    codes = (0 if before[:1] == after[:1] else -1, *after[1:]) if after else ()
+    return node.replace(op=get("Reshape").bind(shape=codes), inputs=(source,)).outputs[0]
+
+
+def _product(node: Node, inputs: tuple[Any, ...]) -> Any:
+    """A matrix product with its operands' transposes in its own attributes."""
+    op: Any = node.op
+    flags, operands = [op.transpose_a, op.transpose_b], list(inputs)
+    for index, item in enumerate(inputs):
+        if not isinstance(item, Value) or item.node.op.name not in _TRANSPOSES:
+            continue
+        rank = len(item.shape)
+        if order_of(item.node) != (*range(rank - 2), rank - 1, rank - 2) or (op.name == "dot" and rank != 2):
+            continue
+        flags[index], operands[index] = not flags[index], item.node.inputs[0]
+    if operands == list(inputs):
+        return None
+    return node.replace(op=op.variant(transpose_a=flags[0], transpose_b=flags[1]), inputs=operands).outputs
