@@ -27,9 +27,12 @@ class Executable:
 
     run : the same as calling it, for callers that count microseconds; takes (inputs, rng)
     report : what was compiled
+    where : engine and device for people, where the executable knows better than its engine; else ""
     """
 
     __slots__ = ("__weakref__", "graph", "report", "run")
+
+    where = ""
 
     def __init__(self, graph: Graph, run: Program, report: Report):
         self.graph, self.run, self.report = graph, run, report

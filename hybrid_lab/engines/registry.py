@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 
 from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
 from hybrid_lab.engines.engine import Engine
@@ -50,12 +51,34 @@ def get(name: str | None = None) -> Engine:
 
 
 def default() -> Engine:
-    """Triton where a usable GPU is found, else ONNX Runtime if installed, else NumPy."""
-    for name in _MODULES:
-        try:
-            engine = find(name)
-        except EngineUnavailable:
-            continue
-        if engine.missing() is None:
-            return engine
-    raise AssertionError("the numpy engine is always there")
+    """Triton where a usable GPU is found, else ONNX Runtime if installed, else NumPy.
+
+    On a CPU the other engines that are installed may take over calls that they run faster (engines/choice). An engine
+    that is asked for by name, or that the environment variable HYBRID_LAB_CPU names, runs alone; "auto" is the default.
+    Raises EngineUnavailable where the one in HYBRID_LAB_CPU cannot run here.
+    """
+    usable = [engine for engine in map(_usable, _MODULES) if engine is not None]
+    if usable[0].name not in _CHOICE:
+        return usable[0]
+    pinned = os.environ.get("HYBRID_LAB_CPU", "auto")
+    if pinned not in ("", "auto"):
+        return get(pinned)
+    names = tuple(engine.name for engine in usable)
+    if names not in _choosing:
+        from hybrid_lab.engines.choice import ChoosingEngine
+
+        _choosing[names] = ChoosingEngine(usable)
+    return _choosing[names]
+
+
+#: The engines among which calls on a CPU choose, where the first usable engine is one of them.
+_CHOICE = ("onnxruntime", "numpy", "torch")
+_choosing: dict[tuple[str, ...], Engine] = {}
+
+
+def _usable(name: str) -> Engine | None:
+    try:
+        engine = find(name)
+    except EngineUnavailable:
+        return None
+    return engine if engine.missing() is None else None

@@ -52,6 +52,7 @@ class Report:
     bytes_moved : what the steps read and write in one call, region insides not counted
     steps : what one call runs, a line each; program : the generated source
     seconds : compile time
+    choice : which of several engines runs and how that came about; candidates : what was found about each
     """
 
     engine: str
@@ -68,6 +69,8 @@ class Report:
     seconds: float = 0.0
     plan: str = ""
     program: str = ""
+    choice: str = ""
+    candidates: dict[str, str] = field(default_factory=dict)
 
     def fall_back(self, operator: str, engine: str, reason: str, place: str = "") -> None:
         """Count one more operator that runs elsewhere; equal ones share an entry."""
@@ -102,6 +105,9 @@ class Report:
             f"{format_bytes(self.fresh_bytes)} of outputs, {format_bytes(self.bytes_moved)} moved a call"
         )
         lines = [f"{head}, engine {self.engine}, compiled in {self.seconds:.3f} s", memory]
+        if self.choice:
+            found = "; ".join(f"{name} {note}" for name, note in self.candidates.items())
+            lines.append(f"  choice: {self.choice}{f' ({found})' if found else ''}")
         lines += [f"  region {index}: {region}" for index, region in enumerate(self.regions)]
         lines += [f"  fallback: {fallback}" for fallback in self.fallbacks]
         return "\n".join(lines)

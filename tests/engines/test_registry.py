@@ -39,6 +39,27 @@ def test_an_engine_that_cannot_run_says_what_is_missing(monkeypatch):
     assert engines.default().name != "triton"
 
 
+@pytest.fixture(autouse=True)
+def unpinned(monkeypatch):
+    monkeypatch.delenv("HYBRID_LAB_CPU", raising=False)
+
+
+def test_the_default_on_a_cpu_chooses_among_all_engines_there(monkeypatch):
+    monkeypatch.setitem(registry._loaded, "triton", Missing())
+    assert engines.default().name == "onnxruntime"
+    assert [engine.name for engine in engines.default().engines] == ["onnxruntime", "numpy", "torch"]
+    assert engines.get() is engines.default() is not engines.get("onnxruntime")
+
+
+def test_the_environment_pins_an_engine(monkeypatch):
+    monkeypatch.setitem(registry._loaded, "triton", Missing())
+    monkeypatch.setenv("HYBRID_LAB_CPU", "numpy")
+    assert engines.default() is engines.get("numpy")
+    monkeypatch.setenv("HYBRID_LAB_CPU", "cuda")
+    with pytest.raises(HybridLabError, match="there is no engine 'cuda'"):
+        engines.default()
+
+
 def test_without_onnxruntime_the_default_is_numpy(monkeypatch):
     monkeypatch.setitem(registry._loaded, "triton", Missing())
     monkeypatch.setitem(registry._loaded, "onnxruntime", Missing())

@@ -1,0 +1,263 @@
+"""A contest: the engines that could run one compiled call, compared on the call's own inputs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines.choice import memory
+from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable, Training
+from hybrid_lab.engines.report import Report
+from hybrid_lab.engines.threads import thread_count
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Input
+from hybrid_lab.log import logger
+
+#: Calls faster than this (seconds) are left as they are: engines differ by less than the comparison costs.
+SMALL = 2e-4
+#: NumPy is compared only below this: heavy work has never been faster there.
+HEAVY = 5e-3
+#: A call is compared when it comes for this many times after the first, which is slow for reasons of its own.
+CALLS = 1
+#: An engine whose package still has to be imported is tried when the calls so far have taken this long (seconds); a
+#: third of it suffices where the disk says that it wins. Waiting for an import pays only for work that goes on.
+PATIENCE = 0.5
+#: How much two engines may differ, relative to the largest value: forward, backward.
+TOLERANCE = (1e-4, 1e-3)
+#: A challenger takes over when it needs less than this part of the leader's time.
+MARGIN = 0.97
+
+#: Engine -> the package whose import takes long.
+IMPORTS = {"torch": "torch"}
+
+Clock = Callable[[], float]
+
+
+class Contest:
+    """One call: its graphs (forward; backward where it is recorded), compiled by the engine that leads.
+
+    engines : name -> engine, the one to start with first
+    options : of Engine.compile
+    training : for a recorded call, `sources` and `num_outputs` of Engine.compile_training
+    open : whether it is still to be decided who leads from then on
+    """
+
+    def __init__(
+        self,
+        graphs: Sequence[Graph],
+        engines: dict[str, Engine],
+        options: dict[str, Any],
+        training: tuple[Any, int] | None = None,
+        clock: Clock = time.perf_counter,
+    ):
+        self.graphs, self.engines, self.options, self.clock = tuple(graphs), engines, options, clock
+        self._together = training
+        self._titles = {"numpy": "NumPy", **{name: engine.title for name, engine in engines.items()}}
+        self.key = memory.key_of(self.graphs)
+        self.seconds: dict[str, dict[int, float]] = {}
+        self.notes: dict[str, str] = {}
+        self.open = True
+        self._lock = threading.Lock()
+        self._spent, self._calls = 0.0, [0] * len(self.graphs)
+        self._fastest = [float("inf")] * len(self.graphs)
+        self._packing: tuple[Sequence[np.ndarray], Hashable] | None = None
+        self._waits_for_packing = training is None and any(
+            isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES for value in self.graphs[0].inputs
+        )
+        self._compiled: dict[str, list[Executable]] = {}
+        self._trainings: dict[str, Training] = {}
+        found = memory.recall(self.key)
+        self.remembered = found["choice"] if found is not None and found["choice"] in engines else None
+        self.leader = next(iter(engines))
+        if self.remembered is not None and self._ready(self.remembered):
+            self.leader, self.open = self.remembered, False
+            assert found is not None
+            self.notes = {name: f"{seconds * 1e3:.3g} ms before" for name, seconds in found["seconds"].items()}
+        self._compile(self.leader)
+
+    def _compile(self, name: str) -> list[Executable]:
+        if name not in self._compiled:
+            engine = self.engines[name]
+            if self._together is not None:
+                made = engine.compile_training(*self.graphs, *self._together, **self.options)
+                self._trainings[name], self._compiled[name] = made, [made.forward, made.backward]
+            else:
+                self._compiled[name] = [engine.compile(graph, **self.options) for graph in self.graphs]
+            if self._packing is not None:
+                self._compiled[name][0].pack(*self._packing)
+        return self._compiled[name]
+
+    @staticmethod
+    def _ready(name: str) -> bool:
+        """Whether the engine needs no long import."""
+        return name not in IMPORTS or IMPORTS[name] in sys.modules
+
+    def current(self, part: int) -> Executable:
+        """What runs a part now."""
+        return self._compiled[self.leader][part]
+
+    @property
+    def training(self) -> Training:
+        """What runs recorded calls now."""
+        return self._trainings[self.leader]
+
+    # -- while it is open ----------------------------------------------------------------------------------------
+
+    def count(self, part: int, seconds: float) -> None:
+        """A part has run."""
+        self._spent += seconds
+        self._calls[part] += 1
+        self._fastest[part] = min(self._fastest[part], seconds)
+
+    def consider(self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> None:
+        """Before a part runs: end the contest where calls are short, compare where the time has come."""
+        if self._calls[part] < CALLS or not self._lock.acquire(blocking=False):
+            return
+        try:
+            if not self.open:
+                return
+            if sum(self._fastest) < SMALL:
+                self._close(dict.fromkeys(self._rivals(), "not tried: the calls are short"))
+            elif not (self._waits_for_packing and self._packing is None):
+                if all(self._may_import(name) for name in self._rivals()):
+                    self._compare(part, inputs, rng)
+        finally:
+            self._lock.release()
+
+    def _compare(self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> None:
+        """Time all engines on this part; decide when all parts are timed."""
+        wanted, seconds = self._timed(self.leader, part, inputs, rng)
+        for name in self._rivals():
+            if name == "numpy" and seconds > HEAVY:
+                self._drop(name, "not tried: too much work")
+            elif name == "numpy" and not any(made.report.regions for made in self._compiled[self.leader]):
+                self._drop(name, "runs already: no part is worth more")
+            else:
+                self._challenge(name, part, inputs, rng, wanted)
+        if all(len(self.seconds.get(name, ())) == len(self.graphs) for name in self.engines):
+            self._close({})
+
+    def _rivals(self) -> list[str]:
+        return [name for name in self.engines if name != self.leader]
+
+    def _may_import(self, name: str) -> bool:
+        share = 1 / 3 if name == self.remembered else 1
+        return self._ready(name) or self._spent >= PATIENCE * share
+
+    def _challenge(
+        self, name: str, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int], wanted: list[np.ndarray]
+    ) -> None:
+        try:
+            self._compile(name)
+            made, _ = self._timed(name, part, inputs, rng)
+        except Exception as error:  # a challenger that fails must not fail the call
+            return self._drop(name, f"not possible: {(str(error) or type(error).__name__).splitlines()[0]}")
+        wrong = difference(made, wanted, TOLERANCE[min(part, 1)])
+        if wrong:
+            logger.warning(f"{self.graphs[part].name or 'graph'}: {name} was left out: {wrong}")
+            self._drop(name, f"left out: {wrong}")
+        return None
+
+    def _drop(self, name: str, note: str) -> None:
+        self.notes[name] = note
+        self.engines = {key: engine for key, engine in self.engines.items() if key != name}
+        for held in (self._compiled, self._trainings, self.seconds):
+            held.pop(name, None)  # type: ignore[attr-defined]
+
+    def _timed(
+        self, name: str, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]
+    ) -> tuple[list[np.ndarray], float]:
+        """The results, and the fastest of a few runs: noise only ever adds."""
+        run = self._compiled[name][part].run
+        results = run(inputs, rng)
+        best, total = float("inf"), 0.0
+        time.sleep(0.002)  # threads of the engine before stop spinning
+        for turn in range(8):
+            start = self.clock()
+            run(inputs, rng)
+            taken = self.clock() - start
+            best, total = min(best, taken), total + taken
+            if turn and total > 0.05:
+                break
+        return results, self.seconds.setdefault(name, {}).setdefault(part, best)
+
+    def _close(self, notes: dict[str, str]) -> None:
+        """Decide, remember, and drop what lost."""
+        self.notes.update(notes)
+        totals = {name: sum(found.values()) for name, found in self.seconds.items() if len(found) == len(self.graphs)}
+        before = self.leader
+        best = min(totals, key=totals.__getitem__, default=before)
+        if best != before and totals[best] < MARGIN * totals[before]:
+            self.leader = best
+            logger.info(
+                f"{self.graphs[0].name or 'graph'}: {self._titles[best]} takes over from {self._titles[before]}: "
+                f"{totals[best] * 1e3:.3g} instead of {totals[before] * 1e3:.3g} ms a call"
+            )
+        self.notes.update({name: f"{seconds * 1e3:.3g} ms" for name, seconds in totals.items()})
+        if len(totals) > 1 and not _busy():
+            memory.remember(self.key, self.leader, totals)
+        self._compiled = {self.leader: self._compiled[self.leader]}
+        self._trainings = {name: made for name, made in self._trainings.items() if name == self.leader}
+        self.open = False
+
+    # -- what the executables pass on ------------------------------------------------------------------------------
+
+    def pack(self, inputs: Sequence[np.ndarray], token: Hashable) -> None:
+        with self._lock:
+            self._packing = (list(inputs), token)
+            for executables in self._compiled.values():
+                executables[0].pack(inputs, token)
+
+    def unpack(self) -> None:
+        with self._lock:
+            self._packing = None
+            for executables in self._compiled.values():
+                executables[0].unpack()
+
+    def report(self, part: int) -> Report:
+        """The report of what runs the part now, with what is known of the others."""
+        found = self.current(part).report
+        state = "to be compared" if self.open else "remembered" if self.remembered == self.leader else "measured"
+        found.choice = f"{self.leader}, {state}"
+        found.candidates = dict(self.notes)
+        return found
+
+    def where(self) -> str:
+        """The engines that have something to do, and the device."""
+        busy: dict[str, None] = {}
+        for executable in self._compiled[self.leader]:
+            busy.update(dict.fromkeys(name for name, count in executable.report.operators.items() if count))
+        titles = [self._titles.get(name, name) for name in busy] or [self._titles[self.leader]]
+        return f"{' and '.join(titles)} on the CPU"
+
+
+def _busy() -> bool:
+    """Whether other work keeps the processors: what is measured now does not hold tomorrow."""
+    try:
+        return os.getloadavg()[0] > 1.5 * thread_count() + 0.5
+    except (AttributeError, OSError):
+        return False
+
+
+def difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> str:
+    """How results differ by more than the tolerance (relative to the largest value of each), in words; "" if not."""
+    for index, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"output {index} is {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+        if a.dtype.kind != "f":
+            if not np.array_equal(a, b):
+                return f"output {index} differs"
+            continue
+        finite = np.isfinite(b)
+        scale = float(np.abs(b, where=finite, out=np.zeros_like(b)).max(initial=0.0))
+        if not np.allclose(a, b, rtol=0, atol=tolerance * max(scale, 1e-3), equal_nan=True):
+            with np.errstate(invalid="ignore"):
+                worst = float(np.abs(a - b, where=finite, out=np.zeros_like(b)).max(initial=0.0))
+            return f"output {index} differs by {worst:.2g} where the largest value is {scale:.2g}"
+    return ""

@@ -1,0 +1,122 @@
+"""What was measured before, on disk: one small JSON file per kind of call, in $HYBRID_LAB_CACHE or ~/.cache/hybrid_lab.
+
+A file says which engine won for calls of one structure, shapes up to powers of two, machine and versions. Files that
+cannot be read or do not say what they should are ignored; a folder that cannot be written to is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hybrid_lab._version import __version__
+from hybrid_lab.engines.threads import thread_count
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Value
+
+#: Changes when files of before must not be believed any more.
+FORMAT = 1
+
+
+def folder() -> Path | None:
+    """Where the files are; None where HYBRID_LAB_CACHE is set to nothing, or there is no home."""
+    chosen = os.environ.get("HYBRID_LAB_CACHE")
+    if chosen is not None:
+        return Path(chosen) / "choices" if chosen else None
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "hybrid_lab" / "choices"
+    except RuntimeError:
+        return None
+
+
+def key_of(graphs: Iterable[Graph]) -> str:
+    """A name for calls that the same engine should win: structure, rounded shapes, machine, threads and versions."""
+    digest = hashlib.sha256(f"{FORMAT} {_surroundings()} {thread_count()}\n".encode())
+    for graph in graphs:
+        digest.update(_structure(graph).encode())
+    return digest.hexdigest()[:32]
+
+
+def _structure(graph: Graph) -> str:
+    """The graph as text, without names and places in the source."""
+    number: dict[Value, int] = {}
+    lines = []
+    for node in graph.nodes:
+        if isinstance(node.op, Constant):
+            what = "constant"
+        elif isinstance(node.op, Input):
+            what = f"input {node.op.role}"
+        else:
+            what = f"{node.op.name} {sorted(node.op.changed.items())}"
+        given = [number[item] if isinstance(item, Value) else repr(item) for item in node.inputs]
+        types = [(tuple(map(_rounded, value.shape)), value.dtype.name) for value in node.outputs]
+        lines.append(f"{what} {given} {types}")
+        for value in node.outputs:
+            number[value] = len(number)
+    return "\n".join(lines) + f"\n{[number[value] for value in graph.roots]}\n"
+
+
+def _rounded(size: int) -> int:
+    return size if size < 16 else 1 << math.ceil(math.log2(size))
+
+
+@functools.cache
+def _surroundings() -> str:
+    model = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line
+                break
+    versions = [f"hybrid_lab {__version__}", f"python {sys.version_info[:2]}"]
+    for package in ("numpy", "onnxruntime", "torch"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+    return f"{model}; {'; '.join(versions)}"
+
+
+def recall(key: str) -> dict[str, Any] | None:
+    """What was remembered: {"choice": engine, "seconds": {engine: seconds a call}}; None where there is nothing."""
+    place = folder()
+    if place is None:
+        return None
+    try:
+        found = json.loads((place / f"{key}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or found.get("key") != key or not isinstance(found.get("choice"), str):
+        return None
+    seconds = found.get("seconds")
+    if not isinstance(seconds, dict) or not all(type(item) is float and item >= 0 for item in seconds.values()):
+        return None
+    return {"choice": found["choice"], "seconds": seconds}
+
+
+def remember(key: str, choice: str, seconds: dict[str, float]) -> None:
+    """Write a result down; other processes see all of it or nothing."""
+    place = folder()
+    if place is None:
+        return
+    text = json.dumps({"key": key, "choice": choice, "seconds": seconds}, indent=1)
+    temporary = ""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=place, suffix=".new")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, place / f"{key}.json")
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)

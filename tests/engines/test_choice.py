@@ -1,0 +1,282 @@
+"""The choice between engines: compared on real calls, checked, remembered on disk, never in the way of a call."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from hybrid_lab import engines
+from hybrid_lab.engines import Engine
+from hybrid_lab.engines.choice import contest as contests
+from hybrid_lab.engines.choice import memory
+from hybrid_lab.engines.choice.contest import Contest, difference
+from hybrid_lab.engines.choice.engine import ChoosingEngine, ContestExecutable
+from hybrid_lab.engines.engine import Executable
+from hybrid_lab.graph.specialize import specialize
+from tests.graph.building import graph_of, uniform
+
+
+class Clock:
+    """Time that only the engines below let pass."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Paced(Engine):
+    """The NumPy engine, taking as long as it is told and giving other numbers if asked to."""
+
+    def __init__(self, name, clock, seconds, wrong=0.0, fails=False):
+        self.name = self.title = name
+        self.clock, self.seconds, self.wrong, self.fails = clock, seconds, wrong, fails
+        self.compiled, self.runs, self.packed = 0, 0, []
+
+    def compile(self, graph, **options):
+        if self.fails:
+            raise RuntimeError("no such kernel\nmore")
+        self.compiled += 1
+        inner = engines.get("numpy").compile(graph)
+        engine = self
+
+        def run(inputs, rng):
+            engine.runs += 1
+            engine.clock.now += engine.seconds
+            return [result + result.dtype.type(engine.wrong) for result in inner.run(inputs, rng)]
+
+        class Packing(Executable):
+            def pack(self, inputs, token=None):
+                engine.packed.append(token)
+
+            def unpack(self):
+                engine.packed.append("unpacked")
+
+        inner.report.operators = {self.name: 2}
+        inner.report.regions = [None]
+        return Packing(graph, run, inner.report)
+
+
+@pytest.fixture
+def clock(monkeypatch, tmp_path):
+    monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(contests, "IMPORTS", {})
+    monkeypatch.setattr(contests, "_busy", lambda: False)
+    return Clock()
+
+
+def net(F, x, w):
+    return F.exp(F.dot(x, w))
+
+
+SHAPES = [(6, 5), (5, 4)]
+DATA = uniform(*SHAPES)
+WANTED = np.exp(DATA[0] @ DATA[1])
+
+
+def contest(clock, *rivals, roles="data data"):
+    made = Contest([graph_of(net, *SHAPES, roles=roles)], {rival.name: rival for rival in rivals}, {}, clock=clock)
+    made.executables = lambda: [ContestExecutable(made, 0)]
+    return made
+
+
+def call(executable, times=1):
+    for _ in range(times):
+        assert np.allclose(executable(DATA)[0], WANTED, rtol=1e-5)
+
+
+def test_the_fastest_takes_over_after_the_second_call(clock, caplog):
+    slow, fast, slower = Paced("slow", clock, 0.01), Paced("fast", clock, 0.004), Paced("slower", clock, 0.02)
+    made = contest(clock, slow, fast, slower)
+    (executable,) = made.executables()
+    call(executable)
+    assert (slow.runs, fast.compiled) == (1, 0)
+    with caplog.at_level(logging.INFO, "hybrid_lab"):
+        call(executable)
+    assert made.leader == "fast" and not made.open
+    assert "net: fast takes over from slow: 4 instead of 10 ms a call" in caplog.text
+    before = slow.runs, fast.runs, slower.runs
+    call(executable, 3)
+    assert (slow.runs, fast.runs, slower.runs) == (before[0], before[1] + 3, before[2])
+    report = executable.report
+    assert report.choice == "fast, measured" and executable.where == "fast on the CPU"
+    assert report.candidates == {"slow": "10 ms", "fast": "4 ms", "slower": "20 ms"}
+    assert "choice: fast, measured (slow 10 ms; fast 4 ms; slower 20 ms)" in str(report)
+
+
+def test_forward_and_backward_are_decided_together(clock):
+    graph = graph_of(net, *SHAPES)
+    parts = specialize(graph, SHAPES, ["float32"] * 2, True, [0, 1])
+
+    class Uneven(Paced):
+        def compile(self, graph, **options):
+            made = super().compile(graph, **options)
+            backward = "backward" in graph.name
+            run = made.run
+
+            def paced(inputs, rng):
+                self.clock.now += self.backward if backward else 0.0
+                return run(inputs, rng)
+
+            made.run = paced
+            return made
+
+    one, two = Uneven("one", clock, 0.010), Uneven("two", clock, 0.004)
+    one.backward, two.backward = 0.0, 0.015
+    training = ChoosingEngine([one, two]).compile_training(parts.forward, parts.backward, parts.sources, 1)
+    contest = training.forward.contest
+    contest.clock = clock
+    wanted = np.exp(DATA[0] @ DATA[1]) @ DATA[1].T
+
+    def step():
+        results, kept = training.begin(DATA, (0, 0))
+        given = {"input": DATA, "output": results, "saved": kept.saved, "head": [np.ones((6, 4), np.float32)]}
+        operands = [given[kind][index] for kind, index in parts.sources]
+        assert np.allclose(training.finish(kept, operands, (0, 0))[0], wanted, rtol=1e-4)
+
+    step()
+    assert (two.compiled, contest.open) == (0, True)
+    step()
+    assert not contest.open and contest.leader == "one"
+    assert training.backward.report.candidates == {"one": "20 ms", "two": "23 ms"}
+    runs = one.runs
+    step()
+    assert one.runs == runs + 2
+
+
+def test_short_calls_are_left_alone(clock):
+    quick, other = Paced("quick", clock, 1e-5), Paced("other", clock, 1e-6)
+    made = contest(clock, quick, other)
+    (executable,) = made.executables()
+    call(executable, 3)
+    assert not made.open and made.leader == "quick" and other.compiled == 0
+    assert made.notes["other"] == "not tried: the calls are short"
+
+
+@pytest.mark.parametrize("wrong", [0.01, np.nan])
+def test_wrong_numbers_are_left_out_aloud(clock, caplog, wrong):
+    made = contest(clock, Paced("right", clock, 0.01), Paced("wrong", clock, 0.001, wrong=wrong))
+    (executable,) = made.executables()
+    with caplog.at_level(logging.WARNING, "hybrid_lab"):
+        call(executable, 3)
+    assert made.leader == "right" and "wrong was left out: output 0 differs" in caplog.text
+    assert made.notes["wrong"].startswith("left out: output 0 differs")
+
+
+def test_a_challenger_that_fails_does_not_fail_the_call(clock):
+    made = contest(clock, Paced("sound", clock, 0.01), Paced("broken", clock, 0.001, fails=True))
+    (executable,) = made.executables()
+    call(executable, 3)
+    assert made.leader == "sound" and made.notes["broken"] == "not possible: no such kernel"
+
+
+def test_a_long_import_waits_until_it_pays(clock, monkeypatch):
+    monkeypatch.setattr(contests, "IMPORTS", {"late": "a_package_that_nobody_imports"})
+    here, late = Paced("here", clock, 0.1), Paced("late", clock, 0.01)
+    made = contest(clock, here, late)
+    (executable,) = made.executables()
+    call(executable, 5)
+    assert late.compiled == 0 and made.open and here.runs == 5
+    assert executable.report.choice == "here, to be compared"
+    call(executable)
+    assert made.leader == "late"
+
+
+def test_what_was_measured_is_remembered_for_calls_of_about_this_size(clock, tmp_path):
+    call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
+    (file,) = (tmp_path / "choices").iterdir()
+    assert json.loads(file.read_text())["choice"] == "fast"
+    slow, fast = Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)
+    again = contest(clock, slow, fast)
+    assert again.leader == "fast" and not again.open and slow.compiled == 0
+    assert again.executables()[0].report.choice == "fast, remembered"
+    keys = [
+        memory.key_of([graph_of(net, (rows, 5), (5, 4))]) == again.key for rows in (6, 7, 100)
+    ]
+    assert keys == [True, False, False]
+    large = [memory.key_of([graph_of(net, (rows, 5), (5, 4))]) for rows in (100, 128, 129)]
+    assert large[0] == large[1] != large[2]
+
+
+def test_other_operators_or_attributes_are_another_kind_of_call():
+    keys = {
+        memory.key_of([graph_of(function, (4, 5))])
+        for function in (
+            lambda F, x: F.exp(x),
+            lambda F, x: F.sin(x),
+            lambda F, x: F.softmax(x),
+            lambda F, x: F.softmax(x, axis=0),
+            lambda F, x: x * 2.0,
+            lambda F, x: x * 3.0,
+        )
+    }
+    assert len(keys) == 6
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"choice": 3}', '{"key": "?", "choice": "fast", "seconds": {}}'])
+def test_damaged_files_are_ignored(clock, tmp_path, text):
+    call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
+    (file,) = (tmp_path / "choices").iterdir()
+    file.write_text(text)
+    again = contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004))
+    assert again.open and again.leader == "slow"
+    call(again.executables()[0], 2)
+    assert json.loads(file.read_text())["choice"] == "fast" and len(list(file.parent.iterdir())) == 1
+
+
+def test_an_engine_that_is_gone_is_not_remembered(clock):
+    call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
+    again = contest(clock, Paced("slow", clock, 0.01), Paced("other", clock, 0.02))
+    assert again.open and again.leader == "slow"
+
+
+def test_nothing_is_written_where_there_is_no_folder_or_the_machine_is_busy(clock, monkeypatch, tmp_path):
+    monkeypatch.setenv("HYBRID_LAB_CACHE", "")
+    call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
+    monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("not a folder")
+    call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
+    monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(contests, "_busy", lambda: True)
+    call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
+    assert not (tmp_path / "choices").exists()
+
+
+def test_parameters_are_packed_before_engines_are_compared(clock):
+    slow, fast = Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)
+    made = contest(clock, slow, fast, roles="data param")
+    (executable,) = made.executables()
+    call(executable, 5)
+    assert made.open and fast.compiled == 0
+    executable.pack(DATA, "token")
+    call(executable)
+    assert made.leader == "fast" and slow.packed == fast.packed == ["token"]
+    executable.unpack()
+    assert fast.packed == ["token", "unpacked"] and slow.packed == ["token"]
+
+
+def test_differences_in_words():
+    a = np.array([1.0, np.nan, np.inf], np.float32)
+    assert difference([a], [a.copy()], 1e-4) == ""
+    assert "float64[3] instead of float32[3]" in difference([a.astype(np.float64)], [a], 1e-4)
+    assert difference([np.array([1])], [np.array([2])], 1) == "output 0 differs"
+    assert "differs by 1" in difference([np.zeros(2, np.float32)], [np.ones(2, np.float32)], 1e-3)
+
+
+def test_hybrid_calls_say_who_runs_them(monkeypatch, caplog):
+    pytest.importorskip("torch")
+    import hybrid_lab as mx
+
+    monkeypatch.setenv("HYBRID_LAB_CPU", "torch")
+    layer = mx.gluon.nn.Dense(5)
+    layer.initialize()
+    layer.hybridize()
+    x = mx.nd.ones((4, 3))
+    with caplog.at_level(logging.INFO, "hybrid_lab"):
+        hybrid = layer(x).asnumpy()
+    assert "torch on the CPU" in caplog.text
+    layer.hybridize(False)
+    assert np.allclose(hybrid, layer(x).asnumpy(), rtol=1e-5)
