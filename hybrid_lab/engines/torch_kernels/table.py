@@ -189,7 +189,7 @@ def _leaky(torch: Any, node: Node) -> Kernel:
     if op.act_type == "prelu":
         _needs(shape_of(node, 1) == (1,) or len(shape_of(node, 0)) > 1, "prelu of vectors")
         return torch.prelu
-    return lambda x: functional.leaky_relu(x, op.mean_slope)
+    return lambda x: functional.leaky_relu(x, op.slope)
 
 
 @rule("clip")
