@@ -57,12 +57,16 @@ class Overloads:
         """The activation named by `act_type`. data : any shape, floating; returns : as data."""
     def BatchNorm(self, gamma: NDArray | None = ..., beta: NDArray | None = ..., moving_mean: NDArray | None = ..., moving_var: NDArray | None = ..., eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
         """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
+    def BilinearSampler(self, grid: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """An image at the places of a grid, interpolated between the four pixels around each; 0 outside."""
     def BlockGrad(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """A copy of data through which no gradient flows."""
     def Cast(self, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
     def Convolution(self, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
+    def Deconvolution(self, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
     def Dropout(self, p: float = 0.5, mode: Literal['training', 'always'] = 'training', axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy."""
     def Embedding(self, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -71,22 +75,40 @@ class Overloads:
         """(n, a, b, ...) -> (n, a*b*...)."""
     def FullyConnected(self, weight: NDArray | None = ..., bias: NDArray | None = ..., num_hidden: int | None = None, no_bias: bool = False, flatten: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data @ weight^T + bias."""
+    def GridGenerator(self, transform_type: Literal['affine', 'warp'], target_shape: _Shape = (0, 0), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Places for BilinearSampler, from -1 (first pixel) to 1 (last pixel)."""
+    def GroupNorm(self, gamma: NDArray | None = ..., beta: NDArray | None = ..., num_groups: int = 1, eps: float = 1e-05, output_mean_var: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+        """Each sample normalized over num_groups groups of channels: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
+    def InstanceNorm(self, gamma: NDArray | None = ..., beta: NDArray | None = ..., eps: float = 0.001, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Each channel of each sample normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta (arXiv 1607.08022)."""
     def L2Normalization(self, eps: float = 1e-10, mode: Literal['instance', 'channel', 'spatial'] = 'instance', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it (spatial)."""
+    def LRN(self, alpha: float = 0.0001, beta: float = 0.75, knorm: float = 2.0, nsize: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Local response normalization: y = x / (knorm + alpha / nsize * s)^beta, s the sum of x^2 over nsize channels."""
     def LayerNorm(self, gamma: NDArray | None = ..., beta: NDArray | None = ..., axis: int = -1, eps: float = 1e-05, output_mean_var: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
         """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
     def LeakyReLU(self, gamma: NDArray | None = ..., act_type: Literal['leaky', 'prelu', 'elu', 'selu', 'gelu', 'rrelu'] = 'leaky', slope: float = 0.25, lower_bound: float = 0.125, upper_bound: float = 0.334, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Rectifiers with something left below zero, chosen by `act_type`."""
+    def Pad(self, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
     def Pooling(self, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The maximum, mean, sum or p-norm over windows."""
     def RNN(self, parameters: NDArray | None = ..., state: NDArray | None = ..., state_cell: NDArray | None = ..., sequence_length: NDArray | None = ..., state_size: int | None = None, num_layers: int | None = None, mode: Literal['rnn_relu', 'rnn_tanh', 'lstm', 'gru'] | None = None, bidirectional: bool = False, p: float = 0.0, state_outputs: bool = False, projection_size: int | None = None, lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None, lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
         """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'."""
+    def ROIPooling(self, rois: NDArray | None = ..., pooled_size: _Shape | None = None, spatial_scale: float | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The maximum over each of pooled_size parts of every region, whatever its size."""
     def Reshape(self, shape: _Shape, reverse: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
+    def SequenceLast(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
     def SequenceMask(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
+    def SequenceReverse(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
     def SliceChannel(self, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
         """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+    def SpatialTransformer(self, loc: NDArray | None = ..., target_shape: _Shape = (0, 0), transform_type: Literal['affine'] | None = None, sampler_type: Literal['bilinear'] | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """An image transformed by a predicted affine matrix: BilinearSampler on GridGenerator's places (arXiv 1506.02025)."""
     def SwapAxes(self, dim1: int = 0, dim2: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data with the axes dim1 and dim2 exchanged."""
     def SwapAxis(self, dim1: int = 0, dim2: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -99,6 +121,8 @@ class Overloads:
         """lhs + rhs, with broadcasting. lhs, rhs : tensors or one of them a number, of one dtype; returns : that dtype."""
     def all_finite(self, init_output: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 if no element of data is infinite or NaN, else 0: float32, shape (1,)."""
+    def amp_cast(self, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
     def arccos(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The inverse cosine."""
     def arccosh(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -117,6 +141,8 @@ class Overloads:
         """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,)."""
     def argmin(self, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data."""
+    def argsort(self, axis: int | None = -1, is_ascend: bool = True, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The positions that put data in order along `axis` (None: flattened), in `dtype`. Gradient 0."""
     def batch_dot(self, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """One matrix product per batch: (..., m, k) x (..., k, n) -> (..., m, n)."""
     def broadcast_add(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -175,12 +201,26 @@ class Overloads:
         """The least whole number not below data. Gradient 0."""
     def clip(self, a_min: float, a_max: float, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
+    def col2im(self, output_size: _Shape, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Columns added up to an image where their windows lie; what im2col's gradient does."""
+    def contrib_allclose(self, b: NDArray | None = ..., rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """1 if |a - b| <= atol + rtol * |b| everywhere, else 0; uint8, shape (). equal_nan : NaN equals NaN."""
+    def contrib_div_sqrt_dim(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """data divided by the square root of its last dimension, as the scores of attention are."""
+    def contrib_gradientmultiplier(self, scalar: float = 1.0, is_int: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
     def contrib_isfinite(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
     def contrib_isinf(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where data is infinite, of either sign, else 0. data : numbers; returns : as data."""
     def contrib_isnan(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where data is NaN, else 0. data : numbers; returns : as data."""
+    def contrib_quadratic(self, a: float = 0.0, b: float = 0.0, c: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """a * data^2 + b * data + c. data : numbers; returns : as data."""
+    def contrib_round_ste(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432)."""
+    def contrib_sign_ste(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432)."""
     def cos(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The cosine of radians."""
     def cosh(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -189,6 +229,8 @@ class Overloads:
         """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
     def degrees(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Radians to degrees."""
+    def depth_to_space(self, block_size: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Blocks of channels laid out as blocks of pixels: (n, b b c, h, w) -> (n, c, b h, b w), b = block_size."""
     def divide(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs / rhs, with broadcasting. Integers divide as in C, towards zero."""
     def dot(self, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -205,6 +247,8 @@ class Overloads:
         """1 where lhs == rhs, else 0."""
     def erf(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
+    def erfinv(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The inverse of erf, for data in (-1, 1)."""
     def exp(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """e^data."""
     def expand_dims(self, axis: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -225,6 +269,10 @@ class Overloads:
         """Follow the regularized leader (McMahan et al., 2013): g = clip(rescale_grad * grad); z = z + g - (sqrt(n + g^2) - sqrt(n)) * weight / lr; n = n + g^2; returns : (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0."""
     def full_like(self, fill_value: float, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """`fill_value` everywhere, in the shape and dtype of data."""
+    def gamma(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The gamma function: (n - 1)! at the whole number n."""
+    def gammaln(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """log |gamma(data)|, without the overflow of gamma."""
     def gather_nd(self, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
     def greater(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -237,6 +285,8 @@ class Overloads:
         """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
     def identity(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """A copy of data."""
+    def im2col(self, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The windows of a convolution as columns, channel by channel, then by the place in the window."""
     def lamb_update_phase1(self, grad: NDArray | None = ..., mean: NDArray | None = ..., var: NDArray | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: NDArray | float | None = None, bias_correction: bool = True, wd: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The first half of LAMB (arXiv 1904.00962), step t: g = clip(rescale_grad * grad), mean and var as in adam_update, divided by 1 - beta1^t and 1 - beta2^t with bias_correction; returns : the direction mean / (sqrt(var) + epsilon) + wd * weight."""
     def lamb_update_phase2(self, g: NDArray | None = ..., r1: NDArray | None = ..., r2: NDArray | None = ..., lr: NDArray | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -283,6 +333,8 @@ class Overloads:
         """The smaller of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs."""
     def modulo(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs modulo rhs with the sign of rhs, and 0 where rhs is 0 (as MXNet)."""
+    def moments(self, axes: _Axis | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+        """Mean and variance (divided by the count) over `axes`; None: over all, giving shape (1,)."""
     def mp_lamb_update_phase1(self, grad: NDArray | None = ..., mean: NDArray | None = ..., var: NDArray | None = ..., weight32: NDArray | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: NDArray | float | None = None, bias_correction: bool = True, wd: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lamb_update_phase1 of the float32 copy weight32, which stays; returns : the direction in float32."""
     def mp_lamb_update_phase2(self, g: NDArray | None = ..., r1: NDArray | None = ..., r2: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -299,6 +351,8 @@ class Overloads:
         """lhs * rhs, with broadcasting."""
     def nag_mom_update(self, grad: NDArray | None = ..., mom: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Nesterov's momentum: with d(w) = lr * (clip(rescale_grad * grad) + wd * w) and m = momentum * mom, returns : new = weight + momentum * m - (momentum + 1) * d(weight); mom = m - d(new)."""
+    def nanprod(self, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The product over `axis` with NaN counted as 1. The gradient divides by data, as MXNet's does."""
     def nansum(self, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The sum over `axis` with NaN counted as 0."""
     def negative(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -311,6 +365,8 @@ class Overloads:
         """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
     def ones_like(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Ones of the shape and dtype of data."""
+    def pad(self, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
     def pick(self, index: NDArray | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
     def power(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -387,6 +443,10 @@ class Overloads:
         """log(1 + exp(data))."""
     def softsign(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data / (1 + |data|)."""
+    def sort(self, axis: int | None = -1, is_ascend: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """data in order along `axis` (None: flattened), from the smallest up or with is_ascend=False from the largest down."""
+    def space_to_depth(self, block_size: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Blocks of pixels laid out as blocks of channels: (n, c, b h, b w) -> (n, b b c, h, w), b = block_size."""
     def split(self, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
         """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
     def sqrt(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -413,6 +473,8 @@ class Overloads:
         """The hyperbolic tangent."""
     def tile(self, reps: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data as a whole repeated `reps` times along each axis."""
+    def topk(self, axis: int | None = -1, k: int = 1, ret_typ: Literal['value', 'indices', 'mask', 'both'] = 'indices', is_ascend: bool = False, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+        """The k largest elements along `axis` (None: of the flattened data), or the smallest with is_ascend; k < 1: all."""
     def trunc(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data without its fraction. Gradient 0."""
     def where(self, x: NDArray | None = ..., y: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

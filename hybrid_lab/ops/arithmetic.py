@@ -1,4 +1,4 @@
-"""Arithmetic of two operands with broadcasting: add, sub, mul, div, mod, power, maximum, minimum, hypot."""
+"""Arithmetic with broadcasting: add, sub, mul, div, mod, power, maximum, minimum, hypot; and add_n."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
+from hybrid_lab.ops.memory import into
+from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Binary, binary, is_scalar
 from hybrid_lab.ops.sample import sample
 
@@ -225,3 +227,53 @@ class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):
 
     def onnx(self, g: Any, a: Any, b: Any) -> Any:
         return g.Sqrt(g.Add(g.Mul(a, a), g.Mul(b, b)))
+
+
+class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
+    """The sum of all inputs, which have one shape and dtype; returns : as they are."""
+
+    kinds = "fiu"
+    alias_safe = True
+    samples = [
+        sample((3, 4)),
+        sample((3, 4), (3, 4)),
+        sample((2, 3), (2, 3), (2, 3), (2, 3)),
+        sample((3,), (3,), (3,), dtype="int32", low=-5, high=5, gradient=False),
+    ]
+
+    def complete(self, *args: Any) -> tuple[Any, ...]:
+        known = next((shape for shape in args if shape is not None and None not in shape), None)
+        return tuple(known if shape is None else shape for shape in args)
+
+    def infer_shape(self, *args: tuple[int, ...]) -> tuple[int, ...]:
+        if not args:
+            raise ShapeError("add_n: there is nothing to add")
+        if any(shape != args[0] for shape in args):
+            raise ShapeError(f"add_n: the shapes {' and '.join(map(str, args))} differ")
+        return args[0]
+
+    def numpy(self, *args: Any, out: Any = None) -> Any:
+        first, *rest = args
+        if not rest:
+            return into(first.copy(), out)
+        total = first + rest[0] if len(rest) > 1 else np.add(first, rest[0], out=out)
+        for item in rest[1:-1]:
+            total += item
+        return np.add(total, rest[-1], out=out) if len(rest) > 1 else total
+
+    def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
+        return (values[-1],) * (len(values) - 2)
+
+    def lower(self, F: Any, *args: Any) -> Any:
+        first, *rest = args
+        for item in rest:
+            first = first + item
+        return F.identity(first) if not rest else first
+
+    def onnx(self, g: Any, *args: Any) -> Any:
+        if g.dtype(args[0]).kind != "f":
+            total, *rest = args
+            for item in rest:
+                total = g.Add(total, item)
+            return total if rest else g.Identity(total)
+        return g.Sum(*args)

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.attributes import DType
+from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import ints, sample
 
@@ -72,3 +74,74 @@ class CastLike(Operator, name="_cast_like"):
 
     def onnx(self, g: Any, x: Any, like: Any) -> Any:
         return g.cast(x, g.dtype(like))
+
+
+class AMPCast(Operator, name="amp_cast"):
+    """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
+
+    dtype: DType
+    samples = [
+        sample((3, 4), attrs={"dtype": "float16"}),
+        sample((3, 4), dtype="float16", attrs={"dtype": "float32"}),
+        sample(ints((3,), 0, 9, "int32"), gradient=False, attrs={"dtype": "float16"}),
+    ]
+
+    def check(self) -> None:
+        if np.dtype(self.dtype).kind != "f":
+            raise AttributeSpecError(f"amp_cast: dtype={self.dtype}; a floating dtype is needed")
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return np.dtype(self.dtype) if dtypes[0].kind == "f" else dtypes[0]
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return into(data.astype(self.infer_type(data.dtype)), out)
+
+    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+        return F._cast_like(dy, x)
+
+    def onnx(self, g: Any, x: Any) -> Any:
+        return g.cast(x, self.infer_type(g.dtype(x)))
+
+
+class AMPMulticast(Operator, name="amp_multicast"):
+    """All inputs in the widest floating dtype among them, or with cast_narrow in the narrowest.
+
+    data : num_outputs arrays of any shapes; returns : as many
+    """
+
+    kinds = "f"
+    num_outputs: int
+    cast_narrow: bool = False
+    samples = [
+        sample((3, 4), ints((2,), 0, 5, "float16"), gradient=False, num_outputs=2),
+        sample((3, 4), ints((2,), 0, 5, "float16"), gradient=False, num_outputs=2, cast_narrow=True),
+        sample((3, 4), (2,), num_outputs=2),
+    ]
+
+    def infer_shape(self, *data: tuple[int, ...]) -> Any:
+        if len(data) != self.num_outputs:
+            raise ShapeError(f"amp_multicast: {len(data)} inputs for num_outputs={self.num_outputs}")
+        return list(data) if len(data) > 1 else data[0]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        chosen = (min if self.cast_narrow else max)(dtypes, key=lambda dtype: dtype.itemsize)
+        return [chosen] * len(dtypes)
+
+    def numpy(self, *data: Any, out: Any = None) -> Any:
+        dtype = self.infer_type(*(item.dtype for item in data))[0]
+        targets = out if isinstance(out, tuple) else (out,) * len(data)
+        made = tuple(into(item.astype(dtype), target) for item, target in zip(data, targets, strict=True))
+        return made if len(made) > 1 else made[0]
+
+    def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
+        count = self.num_outputs
+        data, douts = values[:count], values[2 * count :]
+        return tuple(None if dy is None else F._cast_like(dy, item) for item, dy in zip(data, douts, strict=True))
+
+    def onnx(self, g: Any, *data: Any) -> Any:
+        dtype = self.infer_type(*(g.dtype(item) for item in data))[0]
+        made = tuple(g.cast(item, dtype) for item in data)
+        return made if len(made) > 1 else made[0]

@@ -181,6 +181,31 @@ class NanSum(Reduction, name="nansum"):
         return self.onnx_reduce(g, filled, "ReduceSum", g.shape(data))
 
 
+class NanProd(Reduction, name="nanprod"):
+    """The product over `axis` with NaN counted as 1. The gradient divides by data, as MXNet's does."""
+
+    kinds = "fiu"
+
+    samples = [
+        *(sample(item.inputs[0], low=0.5, high=1.5, **item.attributes) for item in _AXES[:3]),
+        sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0, smooth=False),
+    ]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+        filled = scratch(data.shape, data.dtype)
+        np.copyto(filled, data)
+        np.copyto(filled, 1, where=np.isnan(data))
+        return np.multiply.reduce(filled, axis=axes, keepdims=True, dtype=data.dtype, out=out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        known = F.broadcast_equal(data, data)
+        return F.where(known, self.spread(F, dy * y, data) / data, 0.0)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        filled = g.Where(g.IsNaN(data), g.const(1, g.dtype(data)), data)
+        return self.onnx_reduce(g, filled, "ReduceProd", g.shape(data))
+
+
 def chosen(op: Operator, data: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """`shape`, the result of choosing elements of data. Raises ShapeError where there are none to choose from."""
     if 0 in data and 0 not in shape:

@@ -1,4 +1,4 @@
-"""Choosing between values by a condition or a length: where, SequenceMask."""
+"""Choosing between values by a condition: where."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import is_scalar
 from hybrid_lab.ops.sample import ints, sample
@@ -77,65 +75,3 @@ class Where(Operator, name="where"):
         if self._by_row(g.shape(condition), shape):
             hit = g.Reshape(hit, g.const([-1, *(1,) * (len(shape) - 1)], "int64"))
         return g.Where(hit, x, y)
-
-
-class SequenceMask(Operator, name="SequenceMask", aliases=("sequence_mask",)):
-    """data with `value` written behind the end of each sequence; without use_sequence_length a copy.
-
-    data : (steps, batch, ...), or (batch, steps, ...) with axis=1; sequence_length : (batch,)
-    """
-
-    use_sequence_length: bool = False
-    value: float = 0.0
-    axis: int = 0
-    samples = [
-        sample((4, 3, 2), ints((3,), 1, 5), use_sequence_length=True, value=-1.0),
-        sample((3, 4), ints((3,), 1, 5), use_sequence_length=True, axis=1),
-        sample((4, 3)),
-    ]
-
-    def check(self) -> None:
-        if self.axis not in (0, 1):
-            raise AttributeSpecError(f"SequenceMask: axis={self.axis}; the steps are on axis 0 or 1")
-
-    def names(self) -> tuple[str, ...]:
-        return ("data", "sequence_length") if self.use_sequence_length else ("data",)
-
-    def infer_shape(self, data: tuple[int, ...], sequence_length: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        if sequence_length is not None and sequence_length != (data[1 - self.axis],):
-            raise ShapeError(
-                f"SequenceMask: sequence_length has shape {sequence_length}; data {data} needs {(data[1 - self.axis],)}"
-            )
-        return data
-
-    def infer_type(self, *dtypes: Any) -> Any:
-        return dtypes[0]
-
-    def _behind(self, shape: tuple[int, ...], length: np.ndarray) -> np.ndarray:
-        steps = np.arange(shape[self.axis])
-        grid = steps[:, None] >= length[None, :] if self.axis == 0 else steps[None, :] >= length[:, None]
-        return grid.reshape(*grid.shape, *(1,) * (len(shape) - 2))
-
-    def numpy(self, data: Any, sequence_length: Any = None, out: Any = None) -> Any:
-        result = data.copy() if out is None else into(data, out)
-        if self.use_sequence_length:
-            np.copyto(result, self.value, casting="unsafe", where=self._behind(data.shape, sequence_length))
-        return result
-
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
-        dy = rest[-1]
-        if not self.use_sequence_length:
-            return dy
-        return F.SequenceMask(dy, rest[0], use_sequence_length=True, axis=self.axis), F.zeros_like(rest[0])
-
-    def onnx(self, g: Any, data: Any, sequence_length: Any = None) -> Any:
-        if not self.use_sequence_length:
-            return g.Identity(data)
-        shape = g.shape(data)
-        if None in shape:
-            raise Unmappable("SequenceMask: the number of steps must be known")
-        steps = np.arange(shape[self.axis]).reshape((-1, 1) if self.axis == 0 else (1, -1))
-        length = g.Reshape(g.cast(sequence_length, "int64"), g.const([1, -1] if self.axis == 0 else [-1, 1], "int64"))
-        behind = g.GreaterOrEqual(g.const(steps, "int64"), length)
-        behind = g.Unsqueeze(behind, g.const(list(range(2, len(shape))), "int64")) if len(shape) > 2 else behind
-        return g.Where(behind, g.const(self.value, g.dtype(data)), data)

@@ -1,4 +1,4 @@
-"""Special functions: erf."""
+"""Special functions: erf and its inverse, the gamma function, its logarithm and their derivatives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.pointwise import Unary
+from hybrid_lab.ops.pointwise import Unary, unary
 from hybrid_lab.ops.sample import sample
 
 # erf(x) = x P(x^2) / Q(x^2) for |x| < 4, the rational fit that Eigen uses for float32 (error below 3e-7).
@@ -57,3 +57,180 @@ class Erf(Unary, name="erf"):
 
     def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
         return dy * F.exp(-(x * x)) * (2.0 / math.sqrt(math.pi))
+
+
+# -- the inverse of erf ----------------------------------------------------------------------------------------
+
+# Giles, "Approximating the erfinv function" (2010), the single precision fit: erfinv(x) = x p(w), w = -log(1 - x^2).
+_CENTRAL = (
+    *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503),
+    *(-0.00417768164, 0.246640727, 1.50140941),
+)
+_TAIL = (
+    *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613),
+    *(0.00943887047, 1.00167406, 2.83297682),
+)
+
+
+def inverse_error_function(x: Any, out: np.ndarray | None = None) -> Any:
+    """erfinv: NaN outside of [-1, 1], infinite at the ends. float64 is refined by Newton's method."""
+    wide = np.asarray(x, np.float64)
+    with np.errstate(all="ignore"):
+        w = -np.log1p(-wide * wide)
+        near, far = np.minimum(w, 5.0) - 2.5, np.sqrt(np.maximum(w, 5.0)) - 3.0
+        y = np.where(w < 5.0, np.polyval(_CENTRAL, near), np.polyval(_TAIL, far)) * wide
+        if x.dtype == np.float64:
+            for _ in range(2):
+                y -= (np.asarray(_exact(y), np.float64) - wide) * np.exp(y * y) * (math.sqrt(math.pi) / 2.0)
+        y = np.where(np.abs(wide) == 1.0, np.copysign(np.inf, wide), y)
+    return _delivered(y, x, out)
+
+
+def _delivered(y: np.ndarray, x: np.ndarray, out: np.ndarray | None) -> Any:
+    if out is None:
+        return y.astype(x.dtype)
+    np.copyto(out, y, casting="same_kind")
+    return out
+
+
+erfinv = unary(
+    "erfinv",
+    inverse_error_function,
+    lambda F, x, y, dy: dy * F.exp(y * y) * (math.sqrt(math.pi) / 2.0),
+    None,
+    None,
+    "The inverse of erf, for data in (-1, 1).",
+    samples=[sample((3, 4), low=-0.95, high=0.95), sample((4,), low=0.999, high=0.99999, smooth=False)],
+)
+
+# -- the gamma function ----------------------------------------------------------------------------------------
+
+# Lanczos' approximation with g = 7 and nine terms (Godfrey's coefficients).
+_LANCZOS = (
+    *(0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059),
+    *(12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7),
+)
+
+
+def _reflected(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where x < 1/2, the argument z >= 1/2 that stands for it there, and sin(pi x)."""
+    low = x < 0.5
+    return low, np.where(low, 1.0 - x, x), np.sin(np.pi * np.remainder(x, 2.0))
+
+
+def _lanczos(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The series and the base t of gamma(z) = sqrt(2 pi) t^(z - 1/2) e^-t series, for z >= 1/2."""
+    series = np.full(z.shape, _LANCZOS[0])
+    for index, coefficient in enumerate(_LANCZOS[1:]):
+        series += coefficient / (z + index)
+    return series, z + 6.5
+
+
+def gamma_function(x: Any, out: np.ndarray | None = None) -> Any:
+    """gamma(x); NaN at the negative whole numbers, infinite at 0."""
+    wide = np.asarray(x, np.float64)
+    with np.errstate(all="ignore"):
+        low, z, sine = _reflected(wide)
+        series, t = _lanczos(z)
+        half = t ** ((z - 0.5) / 2)  # squared below, so that it does not overflow before its factor
+        y = math.sqrt(2 * math.pi) * (half * np.exp(-t)) * half * series
+        y = np.where(low, np.pi / (sine * y), y)
+        y = np.where((wide <= 0) & (wide == np.floor(wide)), np.where(wide == 0, np.copysign(np.inf, wide), np.nan), y)
+    return _delivered(y, x, out)
+
+
+def log_gamma(x: Any, out: np.ndarray | None = None) -> Any:
+    """log |gamma(x)|; infinite at 0 and the negative whole numbers."""
+    wide = np.asarray(x, np.float64)
+    with np.errstate(all="ignore"):
+        low, z, sine = _reflected(wide)
+        series, t = _lanczos(z)
+        y = 0.5 * math.log(2 * math.pi) + (z - 0.5) * np.log(t) - t + np.log(series)
+        y = np.where(low, math.log(math.pi) - np.log(np.abs(sine)) - y, y)
+        y = np.where((wide <= 0) & (wide == np.floor(wide)), np.inf, y)
+    return _delivered(y, x, out)
+
+
+#: B_2k / 2k of the asymptotic series of digamma, and B_2k of trigamma, in powers of 1 / x^2.
+_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+_TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+
+
+def _shifted(x: np.ndarray, power: int) -> tuple[np.ndarray, np.ndarray]:
+    """x moved up to 10 or more, and the sum of 1 / x^power on the way."""
+    total = np.zeros(x.shape)
+    for _ in range(10):
+        small = x < 10.0
+        total += np.where(small, 1.0 / np.where(small, x, 1.0) ** power, 0.0)
+        x = x + small
+    return x, total
+
+
+def digamma_function(x: Any, out: np.ndarray | None = None) -> Any:
+    """The derivative of log gamma(x)."""
+    wide = np.asarray(x, np.float64)
+    with np.errstate(all="ignore"):
+        low = wide < 0.5
+        z, passed = _shifted(np.where(low, 1.0 - wide, wide), 1)
+        squared = 1.0 / (z * z)
+        y = np.log(z) - 0.5 / z - squared * np.polyval(_DIGAMMA[::-1], squared) - passed
+        y = np.where(low, y - np.pi / np.tan(np.pi * wide), y)
+    return _delivered(y, x, out)
+
+
+def trigamma_function(x: Any, out: np.ndarray | None = None) -> Any:
+    """The derivative of digamma."""
+    wide = np.asarray(x, np.float64)
+    with np.errstate(all="ignore"):
+        low, mirrored, sine = _reflected(wide)
+        z, passed = _shifted(mirrored, 2)
+        squared = 1.0 / (z * z)
+        y = 1.0 / z + 0.5 * squared + squared / z * np.polyval(_TRIGAMMA[::-1], squared) + passed
+        y = np.where(low, (np.pi / sine) ** 2 - y, y)
+    return _delivered(y, x, out)
+
+
+_GAMMA_SAMPLES = [
+    sample((3, 4), low=0.3, high=5.0),
+    sample((4,), low=-0.9, high=-0.1),
+    sample((3,), low=10.0, high=20.0),
+]
+
+trigamma = unary(
+    "_trigamma",
+    trigamma_function,
+    None,
+    None,
+    None,
+    "The derivative of digamma.",
+    samples=[sample(item.inputs[0], low=item.low, high=item.high, gradient=False) for item in _GAMMA_SAMPLES],
+    mxnet=None,
+)
+digamma = unary(
+    "_digamma",
+    digamma_function,
+    lambda F, x, y, dy: dy * F._trigamma(x),
+    None,
+    None,
+    "The derivative of log gamma(data).",
+    samples=_GAMMA_SAMPLES,
+    mxnet=None,
+)
+gamma = unary(
+    "gamma",
+    gamma_function,
+    lambda F, x, y, dy: dy * y * F._digamma(x),
+    None,
+    None,
+    "The gamma function: (n - 1)! at the whole number n.",
+    samples=_GAMMA_SAMPLES,
+)
+gammaln = unary(
+    "gammaln",
+    log_gamma,
+    lambda F, x, y, dy: dy * F._digamma(x),
+    None,
+    None,
+    "log |gamma(data)|, without the overflow of gamma.",
+    samples=_GAMMA_SAMPLES,
+)

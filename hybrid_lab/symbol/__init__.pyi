@@ -29,6 +29,12 @@ linalg: Any
 random: Any
 def erf(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
+def erfinv(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inverse of erf, for data in (-1, 1)."""
+def gamma(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The gamma function: (n - 1)! at the whole number n."""
+def gammaln(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """log |gamma(data)|, without the overflow of gamma."""
 def relu(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """max(data, 0); the gradient at 0 is 0."""
 def sigmoid(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -77,9 +83,16 @@ minimum = broadcast_minimum
 def broadcast_hypot(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
 hypot = broadcast_hypot
+def add_n(*data: Symbol | Sequence[Symbol], out: None = ..., name: str | None = ...) -> Symbol:
+    """The sum of all inputs, which have one shape and dtype; returns : as they are."""
+ElementWiseSum = add_n
 def Cast(data: Symbol, dtype: _DType, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
 cast = Cast
+def amp_cast(data: Symbol, dtype: _DType, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
+def amp_multicast(*data: Symbol | Sequence[Symbol], num_outputs: int, cast_narrow: bool = False, out: None = ..., name: str | None = ...) -> Symbol:
+    """All inputs in the widest floating dtype among them, or with cast_narrow in the narrowest."""
 def broadcast_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """1 where lhs == rhs, else 0."""
 equal = broadcast_equal
@@ -132,6 +145,8 @@ def shape_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Sym
     """The shape of data as a vector of int64."""
 def size_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The number of elements of data as int64, shape (1,)."""
+def Deconvolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
 def negative(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """-data."""
 def abs(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -212,6 +227,45 @@ def all_finite(data: Symbol, init_output: bool = True, *, out: None = ..., name:
     """1 if no element of data is infinite or NaN, else 0: float32, shape (1,)."""
 def multi_all_finite(*data: Symbol | Sequence[Symbol], num_arrays: int = 1, init_output: bool = True, out: None = ..., name: str | None = ...) -> Symbol:
     """1 if no element of any input is infinite or NaN, else 0: float32, shape (1,). data : num_arrays arrays."""
+def contrib_quadratic(data: Symbol, a: float = 0.0, b: float = 0.0, c: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """a * data^2 + b * data + c. data : numbers; returns : as data."""
+def contrib_div_sqrt_dim(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data divided by the square root of its last dimension, as the scores of attention are."""
+def contrib_allclose(a: Symbol, b: Symbol | None = ..., rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 if |a - b| <= atol + rtol * |b| everywhere, else 0; uint8, shape (). equal_nan : NaN equals NaN."""
+def sum(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The sum over `axis` (None: all, giving shape (1,)); `exclude` sums over all other axes."""
+sum_axis = sum
+def mean(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The mean over `axis` (None: all, giving shape (1,)). data : any shape; returns : the dtype of data."""
+def prod(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
+def nansum(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The sum over `axis` with NaN counted as 0."""
+def nanprod(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The product over `axis` with NaN counted as 1. The gradient divides by data, as MXNet's does."""
+def max(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The largest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
+max_axis = max
+def min(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
+min_axis = min
+def norm(data: Symbol, ord: int = 2, axis: _Axis | None = None, out_dtype: _DType | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
+def argmax(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data."""
+def argmin(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data."""
+def argmax_channel(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,)."""
+def GroupNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., num_groups: int = 1, eps: float = 1e-05, output_mean_var: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Each sample normalized over num_groups groups of channels: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
+def InstanceNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., eps: float = 0.001, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Each channel of each sample normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta (arXiv 1607.08022)."""
+def LRN(data: Symbol, alpha: float = 0.0001, beta: float = 0.75, knorm: float = 2.0, nsize: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Local response normalization: y = x / (knorm + alpha / nsize * s)^beta, s the sum of x^2 over nsize channels."""
+def moments(data: Symbol, axes: _Axis | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Mean and variance (divided by the count) over `axes`; None: over all, giving shape (1,)."""
 def Embedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
 def take(a: Symbol, indices: Symbol | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -252,35 +306,46 @@ def repeat(data: Symbol, repeats: int, axis: int | None = None, *, out: None = .
 def reverse(data: Symbol, axis: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data with the order of elements along `axis` (one or several) reversed."""
 flip = reverse
-def sum(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The sum over `axis` (None: all, giving shape (1,)); `exclude` sums over all other axes."""
-sum_axis = sum
-def mean(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The mean over `axis` (None: all, giving shape (1,)). data : any shape; returns : the dtype of data."""
-def prod(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
-def nansum(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The sum over `axis` with NaN counted as 0."""
-def max(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The largest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
-max_axis = max
-def min(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
-min_axis = min
-def norm(data: Symbol, ord: int = 2, axis: _Axis | None = None, out_dtype: _DType | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
-def argmax(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data."""
-def argmin(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data."""
-def argmax_channel(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,)."""
 def BatchNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., moving_mean: Symbol | None = ..., moving_var: Symbol | None = ..., eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
 def LayerNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., axis: int = -1, eps: float = 1e-05, output_mean_var: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
 def L2Normalization(data: Symbol, eps: float = 1e-10, mode: Literal['instance', 'channel', 'spatial'] = 'instance', *, out: None = ..., name: str | None = ...) -> Symbol:
     """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it (spatial)."""
+def sort(data: Symbol, axis: int | None = -1, is_ascend: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data in order along `axis` (None: flattened), from the smallest up or with is_ascend=False from the largest down."""
+def argsort(data: Symbol, axis: int | None = -1, is_ascend: bool = True, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The positions that put data in order along `axis` (None: flattened), in `dtype`. Gradient 0."""
+def topk(data: Symbol, axis: int | None = -1, k: int = 1, ret_typ: Literal['value', 'indices', 'mask', 'both'] = 'indices', is_ascend: bool = False, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The k largest elements along `axis` (None: of the flattened data), or the smallest with is_ascend; k < 1: all."""
+def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+crop = slice
+def slice_axis(data: Symbol, axis: int, begin: int, end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
+def slice_like(data: Symbol, shape_like: Symbol | None = ..., axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
+def Concat(*data: Symbol | Sequence[Symbol], dim: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+concat = Concat
+def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inputs, all of one shape, along a new axis."""
+def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+split = SliceChannel
+def Pad(data: Symbol, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
+pad = Pad
+def Crop(*data: Symbol | Sequence[Symbol], offset: _Shape = (0, 0), h_w: _Shape = (0, 0), center_crop: bool = False, out: None = ..., name: str | None = ...) -> Symbol:
+    """A rectangle of an image: of the size h_w, or of the height and width of a second input."""
+def depth_to_space(data: Symbol, block_size: int, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Blocks of channels laid out as blocks of pixels: (n, b b c, h, w) -> (n, c, b h, b w), b = block_size."""
+def space_to_depth(data: Symbol, block_size: int, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Blocks of pixels laid out as blocks of channels: (n, c, b h, b w) -> (n, b b c, h, w), b = block_size."""
+def im2col(data: Symbol, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The windows of a convolution as columns, channel by channel, then by the place in the window."""
+def col2im(data: Symbol, output_size: _Shape, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Columns added up to an image where their windows lie; what im2col's gradient does."""
 def smooth_l1(data: Symbol, scalar: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2."""
 def clip(data: Symbol, a_min: float, a_max: float, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -312,28 +377,21 @@ def squeeze(data: Symbol, axis: _Shape | None = None, *, out: None = ..., name: 
     """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
 def reshape_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The elements of lhs in the shape of rhs, of which only the shape is read."""
-def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
-crop = slice
-def slice_axis(data: Symbol, axis: int, begin: int, end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
-def slice_like(data: Symbol, shape_like: Symbol | None = ..., axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
-def Concat(*data: Symbol | Sequence[Symbol], dim: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inputs one behind the other along `dim`; their other dimensions are equal."""
-concat = Concat
-def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inputs, all of one shape, along a new axis."""
-def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
-split = SliceChannel
+def UpSampling(*data: Symbol | Sequence[Symbol], scale: int, num_filter: int = 0, sample_type: Literal['nearest', 'bilinear'] | None = None, multi_input_mode: Literal['concat', 'sum'] = 'concat', out: None = ..., name: str | None = ...) -> Symbol:
+    """Larger images: pixels repeated (nearest), or a transposed convolution with the input `weight` (bilinear)."""
 def RNN(data: Symbol, parameters: Symbol | None = ..., state: Symbol | None = ..., state_cell: Symbol | None = ..., sequence_length: Symbol | None = ..., state_size: int | None = None, num_layers: int | None = None, mode: Literal['rnn_relu', 'rnn_tanh', 'lstm', 'gru'] | None = None, bidirectional: bool = False, p: float = 0.0, state_outputs: bool = False, projection_size: int | None = None, lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None, lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'."""
+def ROIPooling(data: Symbol, rois: Symbol | None = ..., pooled_size: _Shape | None = None, spatial_scale: float | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The maximum over each of pooled_size parts of every region, whatever its size."""
 def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """x where condition is not 0, else y."""
 def SequenceMask(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
 sequence_mask = SequenceMask
+def SequenceLast(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
+def SequenceReverse(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
 def softmax(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
 def softmin(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -342,6 +400,12 @@ def log_softmax(data: Symbol, axis: int = -1, temperature: float | None = None, 
     """The logarithm of softmax, without its rounding: y = x / t - log(sum(exp(x / t)))."""
 def softmax_cross_entropy(data: Symbol, label: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """The sum over rows of -log softmax(data)[label]."""
+def contrib_round_ste(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432)."""
+def contrib_sign_ste(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432)."""
+def contrib_gradientmultiplier(data: Symbol, scalar: float = 1.0, is_int: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
 def sgd_update(weight: Symbol, grad: Symbol | None = ..., lr: Symbol | float | None = None, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
     """weight - lr * (clip(rescale_grad * grad) + wd * weight)."""
 def sgd_mom_update(weight: Symbol, grad: Symbol | None = ..., mom: Symbol | None = ..., lr: Symbol | float | None = None, momentum: float = 0.0, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -396,5 +460,11 @@ def multi_sum_sq(*data: Symbol | Sequence[Symbol], num_arrays: int, out: None = 
     """The sum of the squares of each input: float32, one number per array."""
 def multi_lars(lrs: Symbol, weights_sum_sq: Symbol | None = ..., grads_sum_sq: Symbol | None = ..., wds: Symbol | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both norms are positive, else lr."""
+def GridGenerator(data: Symbol, transform_type: Literal['affine', 'warp'], target_shape: _Shape = (0, 0), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Places for BilinearSampler, from -1 (first pixel) to 1 (last pixel)."""
+def BilinearSampler(data: Symbol, grid: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """An image at the places of a grid, interpolated between the four pixels around each; 0 outside."""
+def SpatialTransformer(data: Symbol, loc: Symbol | None = ..., target_shape: _Shape = (0, 0), transform_type: Literal['affine'] | None = None, sampler_type: Literal['bilinear'] | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """An image transformed by a predicted affine matrix: BilinearSampler on GridGenerator's places (arXiv 1506.02025)."""
 def null(role: str = 'data', *, out: None = ..., name: str | None = ...) -> Symbol:
     """A variable: data, a parameter, an auxiliary state, a saved value or a head gradient; "null" in MXNet's files."""

@@ -135,7 +135,9 @@ def _differentiable_inputs(case: Case, inputs: list) -> list[int]:
 
 
 #: Gradients that are MXNet's on purpose and not the derivative of the output.
-_NOT_THE_DERIVATIVE = {"BlockGrad", "make_loss"}
+_NOT_THE_DERIVATIVE = {"BlockGrad", "make_loss", "_contrib_round_ste", "_contrib_sign_ste"} | {
+    "_contrib_gradientmultiplier"
+}
 
 
 @each_sample(

@@ -126,7 +126,7 @@ class GraphWriter:
             if self.portable:
                 raise self._unmappable(node, "")
             name = op.name
-        if op.variadic and not {"num_args", "num_weights", "num_arrays"} & op.fields.keys():
+        if op.variadic and not {"num_args", "num_weights", "num_arrays", "num_outputs"} & op.fields.keys():
             attributes["num_args"] = len(values)
         written = {key: format_value(value) for key, value in attributes.items()} | self._hidden(node) | hidden
         names = op.names() if not op.variadic else ()

@@ -40,7 +40,7 @@ def run(call, inputs):
         if gradient and floating and index not in call["aux"] and index not in call["whole"]:
             array.attach_grad()
     attributes = dict(call["attributes"])
-    if call["variadic"] and not {"num_weights", "num_arrays"} & set(attributes):
+    if call["variadic"] and not {"num_weights", "num_arrays", "num_outputs"} & set(attributes):
         attributes["num_args"] = len(arrays)
     if call["targets"]:
         # Written over the weights, as optimizers call them.

@@ -1,0 +1,60 @@
+"""Operators whose gradient is another one than their derivative: straight-through rounding, gradientmultiplier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.ops.elementwise import round_, sign
+from hybrid_lab.ops.memory import into
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.pointwise import unary
+from hybrid_lab.ops.sample import sample
+
+
+def _through(F: Any, x: Any, y: Any, dy: Any) -> Any:
+    return F.identity(dy)
+
+
+round_ste = unary(
+    "_contrib_round_ste",
+    round_.ufunc,  # type: ignore[attr-defined]
+    _through,
+    round_.triton,
+    lambda op, g, x: g.Mul(g.Sign(x), g.Floor(g.Add(g.Abs(x), g.const(0.5, g.dtype(x))))),
+    "The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432).",
+    aliases=("contrib_round_ste",),
+    samples=[sample((3, 4), low=-3.0, high=3.0)],
+)
+sign_ste = unary(
+    "_contrib_sign_ste",
+    np.sign,
+    _through,
+    sign.triton,
+    "Sign",
+    "-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432).",
+    aliases=("contrib_sign_ste",),
+    samples=[sample((3, 4))],
+)
+
+
+class GradientMultiplier(Operator, name="_contrib_gradientmultiplier", aliases=("contrib_gradientmultiplier",)):
+    """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
+
+    scalar: float = 1.0
+    is_int: bool = True
+    identity = True
+    samples = [sample((3, 4), scalar=-0.5), sample((3,), scalar=2.0)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return into(data.copy() if out is None else data, out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return dy * self.scalar
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        return g.Identity(data)
