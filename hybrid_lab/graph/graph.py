@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from hybrid_lab.graph.node import Input, Node, Value, input_node
@@ -68,13 +69,14 @@ class Graph:
         """As map, starting with some Values already replaced (by Values)."""
         new: dict[Value, Any] = dict(mapping)
         for node in self.nodes:
-            if all(value in new for value in node.outputs):
+            outputs = node.outputs
+            if outputs[0] in new and all([value in new for value in outputs]):
                 continue
-            inputs = tuple(new[item] if isinstance(item, Value) else item for item in node.inputs)
+            inputs = tuple([new[item] if type(item) is Value else item for item in node.inputs])
             made = rewrite(node, inputs) if rewrite is not None else None
             if made is None:
                 made = (node if inputs == node.inputs else node.replace(inputs=inputs)).outputs
-            for value, replacement in zip(node.outputs, made, strict=False):
+            for value, replacement in zip(outputs, made, strict=False):
                 new.setdefault(value, replacement)
         return Graph(
             [new[value] for value in self.inputs],
@@ -108,8 +110,14 @@ def reachable(values: Iterable[Value], stop: frozenset[Value] | set[Value] = fro
         node = stack.pop()
         if node not in seen:
             seen.add(node)
-            stack.extend(value.node for value in node.values_in if value not in stop and value.node not in seen)
-    return tuple(sorted(seen, key=lambda node: node.serial))
+            if stop:
+                stack += [value.node for value in node.values_in if value not in stop]
+            else:
+                stack += [value.node for value in node.values_in]
+    return tuple(sorted(seen, key=_serial))
+
+
+_serial = attrgetter("serial")
 
 
 def extract(

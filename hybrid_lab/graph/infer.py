@@ -109,7 +109,9 @@ class PartialShapes:
                 if isinstance(item, Value) and shape is not None:
                     self._learn(item, shape, node)
             given = tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
-            if all(is_complete(shape) for shape in given):
+            if node.op.subgraphs and all(is_complete(shape) for shape in given):
+                self.shapes.update(zip(node.outputs, node.op.infer_shape(*given), strict=True))
+            elif all(is_complete(shape) for shape in given):
                 # Only shapes are asked for; a dtype conflict is found when the dtypes are known.
                 types = tuple(np.dtype("float32") if isinstance(item, Value) else None for item in node.inputs)
                 for value, shape in zip(node.outputs, infer_operator(node.op, given, types)[0], strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -40,7 +41,7 @@ class Value:
     @property
     def nbytes(self) -> int:
         """Size in bytes; the value must be inferred."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return prod(self.shape) * self.dtype.itemsize
 
     def __repr__(self) -> str:
         suffix = "" if len(self.node.outputs) == 1 else f":{self.index}"
@@ -75,6 +76,7 @@ class Node:
         "scope",
         "serial",
         "shapes",
+        "values_in",
     )
 
     op: Operator
@@ -107,7 +109,9 @@ class Node:
         put(self, "dtypes", dtypes)
         put(self, "composite", composite)
         put(self, "serial", next(_serial))
-        put(self, "outputs", tuple(Value(self, index) for index in range(op.num_outputs)))
+        put(self, "values_in", tuple([item for item in self.inputs if type(item) is Value]))
+        count = op.num_outputs
+        put(self, "outputs", (Value(self, 0),) if count == 1 else tuple([Value(self, place) for place in range(count)]))
 
     name: str
     scope: str
@@ -118,35 +122,35 @@ class Node:
     dtypes: tuple[Any, ...] | None
     composite: str
     serial: int
+    values_in: tuple[Value, ...]
+    """The inputs that are Values."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("nodes are immutable; use node.replace(...)")
 
     def replace(self, **changes: Any) -> Node:
         """A copy with some fields changed; name, scope and location stay unless given."""
-        fields: dict[str, Any] = {
-            "op": self.op,
-            "inputs": self.inputs,
-            "name": self.name,
-            "scope": self.scope,
-            "location": self.location,
-            "draw": self.draw,
-            "attrs": self.attrs,
-            "shapes": self.shapes,
-            "dtypes": self.dtypes,
-            "composite": self.composite,
-        }
-        fields.update(changes)
-        op, inputs = fields.pop("op"), fields.pop("inputs")
-        return Node(op, inputs, **fields)
-
-    @property
-    def values_in(self) -> tuple[Value, ...]:
-        """The inputs that are Values."""
-        return tuple(item for item in self.inputs if isinstance(item, Value))
+        if not changes.keys() <= _FIELDS:
+            raise TypeError(f"a node has no {', '.join(sorted(changes.keys() - _FIELDS))}")
+        get = changes.get
+        return Node(
+            get("op", self.op),
+            get("inputs", self.inputs),
+            name=get("name", self.name),
+            scope=get("scope", self.scope),
+            location=get("location", self.location),
+            draw=get("draw", self.draw),
+            attrs=get("attrs", self.attrs),
+            shapes=get("shapes", self.shapes),
+            dtypes=get("dtypes", self.dtypes),
+            composite=get("composite", self.composite),
+        )
 
     def __repr__(self) -> str:
         return f"Node({self.op!r}, name={self.name!r})"
+
+
+_FIELDS = {"op", "inputs", "name", "scope", "location", "draw", "attrs", "shapes", "dtypes", "composite"}
 
 
 class Input(Operator, name="null"):

@@ -52,7 +52,7 @@ def format_graph(graph: Graph) -> str:
     """The whole program: the inputs with their types, the nodes, what is returned and what is updated."""
     name = Names(graph)
     head = [f"{name(value)}: {format_type(value.shape, value.dtype)}" for value in graph.inputs]
-    rows = [(f"  {format_statement(node, name)}", format_origin(node)) for node in graph.operators]
+    rows = [row for node in graph.operators for row in _rows(node, name)]
     width = min(max((len(text) for text, _ in rows), default=0), 96)
     title = f"graph {graph.name or ''}".rstrip()
     inputs = ", ".join(head)
@@ -61,6 +61,15 @@ def format_graph(graph: Graph) -> str:
     lines += [f"  update {name(target)} <- {name(value)}" for target, value in graph.effects]
     lines.append("  return " + ", ".join(name(value) for value in graph.outputs))
     return "\n".join(lines)
+
+
+def _rows(node: Node, name: Names) -> list[tuple[str, str]]:
+    """A node's line with its comment, then the graphs inside it, indented."""
+    rows = [(f"  {format_statement(node, name)}", format_origin(node))]
+    for label, inside in node.op.subgraphs:
+        rows.append((f"    {label}:", ""))
+        rows += [(f"      {line}", "") for line in format_graph(inside).splitlines()]
+    return rows
 
 
 def format_statement(node: Node, name: Names) -> str:

@@ -88,12 +88,14 @@ def recompute_price(node: Node) -> int | None:
     """The price of computing `node` a second time in the backward, in 1/64 byte; None: never.
 
     Views are free, cheap pointwise arithmetic costs a quarter of its result, random numbers (draws are counters, so
-    they come out the same) and slow functions more than keeping them; products, convolutions, poolings, reductions and
-    orderings never run twice.
+    they come out the same) and slow functions more than keeping them; products, convolutions, poolings, reductions,
+    orderings, recurrent layers and control flow never run twice.
     """
     size = sum(value.nbytes for value in node.outputs)
     if node.op.view or node.op.name in ("identity", "BlockGrad"):
         return 1
+    if node.op.subgraphs or node.op.family == "rnn":
+        return None
     if node.op.random:
         return size * _BYTE * 2
     if not isinstance(node.op, Pointwise) and node.inputs and node.op.family not in ("movement", "slicing", "creation"):
