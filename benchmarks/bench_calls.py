@@ -1,15 +1,18 @@
-"""What a call costs before any work: a graph of three operators on a 4 x 4 array, one eager operator, and the
-import.
+"""What a call costs before any work: a graph of three operators on a 4 x 4 array, here, in MXNet and in torch; one
+eager operator; the import.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 import subprocess
 import sys
 import time
+from functools import partial
+from pathlib import Path
 
-from harness import interleaved, write_table
+from harness import Peer, interleaved, oracle, write_table
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
@@ -57,9 +60,19 @@ def main(rounds: int = 15) -> None:
     for engine, net in nets.items():
         cases[f"hybrid call, {engine}"] = lambda net=net: per_call_us(lambda: net(x))
         cases[f"hybrid call with backward, {engine}"] = lambda net=net: per_call_us(lambda: with_backward(net), 1000)
+    peers = {}
+    if oracle() is not None:
+        peers["MXNet 1.9.1, hybrid static"] = Peer(oracle(), "mxnet_calls.py")
+    if importlib.util.find_spec("torch") is not None:
+        peers["torch, eager"] = Peer(Path(sys.executable), "torch_calls.py")
+    for name, peer in peers.items():
+        cases[f"{name}: call"] = partial(peer.median_ms, "call", 1000)
+        cases[f"{name}: call with backward"] = partial(peer.median_ms, "backward", 1000)
     for measure in cases.values():
         measure()
     found = interleaved(cases, rounds)
+    for peer in peers.values():
+        peer.close()
     rows = [[name, f"{microseconds:.2f} us"] for name, microseconds in found.items()]
     rows.append(["import numpy", f"{import_ms('import numpy'):.0f} ms"])
     rows.append(["import hybrid_lab", f"{import_ms('import hybrid_lab'):.0f} ms"])

@@ -233,8 +233,8 @@ class GraphCache:
             and _modes.recording is program.recording
             and (not program.recording or (tape.link(leaf) is not None) is program.tracked)
         ):
-            return program.run_one(leaf)
-        return self._find(ONE_TENSOR, (leaf,)).run_one(leaf)
+            return program.short(leaf) if program.short is not None else program((leaf,))
+        return self._find(ONE_TENSOR, (leaf,))((leaf,))
 
     def _find(self, spec: Spec, leaves: Sequence[NDArray]) -> Program:
         """The program for such a call as things are now, compiled if there is none."""

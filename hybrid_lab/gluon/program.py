@@ -87,6 +87,7 @@ class Program:
     """One compiled call: the forward executable, and the backward one where the call is recorded.
 
     shape, dtype, context, tracked : of a single input array, by which the next call finds its program at once
+    short : a function for the call with a single array, where nothing but the forward is to be done
     checked : `buffer.changes.count` when `still_valid` last looked
     """
 
@@ -130,7 +131,7 @@ class Program:
         if flags.get("strict"):
             options["strict"] = True
         self.special = special
-        self.engine, self.where = engine.name, engine.where()
+        self.engine, self._where = engine.name, engine.where()
         self.forward = engine.compile(special.forward, **options)
         self.backward = None if special.backward is None else engine.compile(special.backward, **options)
         self.prologue: Prologue | None = None
@@ -158,7 +159,7 @@ class Program:
         self._packs = not self.training and self.backward is None and not self._effects
         self._packed, self._quiet, self._patience = False, 0, 1
 
-        # What the backward reads, in the order of `split`: inputs (data, then parameters), outputs, saved values, heads.
+        # What the backward reads, in the order of `split`: inputs (data, parameters), outputs, saved values, heads.
         kept = [index for kind, index in special.sources if kind == "input"]
         self._kept_leaves = [index for index in kept if index < num_data]
         self._kept_arrays = [self._arrays[index - num_data] for index in kept if index >= num_data]
@@ -166,14 +167,14 @@ class Program:
         self._kept_saved = [self._num_outputs + index for kind, index in special.sources if kind == "saved"]
         self.heads = [index for kind, index in special.sources if kind == "head"]
         self.wrt_all = special.wrt == tuple(range(num_data + len(self._arrays)))
-        self.run_one = self._shortest()
+        self.short = self._shortest()
 
     def _shortest(self) -> Any:
-        """The call with a single array."""
+        """The call with a single array where there is nothing else to do, or None."""
         run, context = self._run, self.context
         more = self._arrays or self._effects or self._draws or self.backward or not self._plain
         if more or self._num_outputs != 1:
-            return lambda leaf: self((leaf,))
+            return None
 
         def call(leaf: NDArray) -> NDArray:
             if leaf._buffer.host_stale:
@@ -251,7 +252,11 @@ class Program:
             buffers.append(outputs[index]._buffer)
         for index in self._kept_saved:
             values.append(results[index])
-        tape.note(CompiledEntry(self, leaves, values, buffers, rng), (), outputs, tuple(links))
+        if not any(links):
+            return
+        node = tape.Node(CompiledEntry(self, leaves, values, buffers, rng), tuple(links), len(outputs))
+        for index, output in enumerate(outputs):
+            output._tape = tape.Output(node, index)
 
     # -- what the forward reads of the parameters --------------------------------------------------------------
 
@@ -294,6 +299,11 @@ class Program:
                 self.forward.unpack()
 
     # -- for people ----------------------------------------------------------------------------------------------
+
+    @property
+    def where(self) -> str:
+        """Engine and device: what really runs."""
+        return self.forward.where or self._where
 
     @property
     def output_types(self) -> tuple[tuple[Any, Any], ...]:

@@ -71,7 +71,7 @@ class Interrupts:
         handler = signal.getsignal(signal.SIGINT)
         if not callable(handler):
             return
-        if handler is not self._hold:
+        if handler is not self._hold:  # else an earlier block did not come to its end
             self._handler = handler
             signal.signal(signal.SIGINT, self._hold)
         self._holding = True

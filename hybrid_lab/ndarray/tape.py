@@ -289,13 +289,12 @@ def _ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, recorded: bool) -> list[Any]:
     if head_grads is None:
-        given: list[Any] = [_ones(head._view.shape, head._view.dtype) for head in heads]
-        return [type(head)._wrap(ones, head.ctx) for head, ones in zip(heads, given, strict=True)] if recorded else given
+        head_grads = [None] * len(heads)
     if len(head_grads) != len(heads):
         raise AutogradError(
             f"there are {len(heads)} heads and {len(head_grads)} head gradients; give one (or None) per head"
         )
-    given = []
+    given: list[Any] = []
     for head, gradient in zip(heads, head_grads, strict=True):
         if gradient is None:
             ones = _ones(head._view.shape, head._view.dtype)
@@ -397,7 +396,9 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
     try:
         held = heads[0]._tape if len(heads) == 1 else None
         if type(held) is Output and held.node.entry is not None and Output not in map(type, held.node.links):
-            arrived = _through_one_step(held, _head_gradients(heads, head_grads, False)[0], retain_graph)
+            view = heads[0]._view
+            dout = _ones(view.shape, view.dtype) if head_grads is None else _head_gradients(heads, head_grads, False)[0]
+            arrived = _through_one_step(held, dout, retain_graph)
         else:
             found, leaves = run_backward(heads, head_grads, None, retain_graph, False)
             arrived = {leaf: found.get(leaf) for leaf in leaves}

@@ -19,8 +19,9 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import Names, format_statement
 from hybrid_lab.ops.pointwise import Binary, Unary
 
-BLOCK = 16384
-"""Elements of a block: weight, gradient, two states and temporaries in float32 stay in a second-level cache."""
+BLOCK = 32768
+"""Elements of a block: weight, gradient, two states and temporaries in float32 take about half a megabyte, so that they
+stay in a second-level cache; of smaller ones the calls would cost more than the arithmetic."""
 
 _serial = itertools.count()
 
