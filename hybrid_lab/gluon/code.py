@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
+from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -23,6 +25,27 @@ def code_of(kind: type) -> tuple[CodeType, ...]:
 def globals_of(kind: type) -> list[tuple[dict[str, Any], set[str]]]:
     """(global names of a module, those of them that the same code may read or assign), one pair per function."""
     return [(function.__globals__, set(_names(function.__code__))) for function in _functions(kind)]
+
+
+def attributes_read(kind: type) -> set[str]:
+    """Names of attributes that the methods of a Block class read, its constructor and what every Block has left out."""
+    methods = (
+        function
+        for base in kind.__mro__
+        if base.__name__ not in ("Block", "HybridBlock") and base is not object
+        for name, item in vars(base).items()
+        if name != "__init__" and (function := _function(item)) is not None
+    )
+    followed = [function for function in _functions(kind) if function.__name__ != "__init__"]
+    return {name for function in (*methods, *followed) for name in _attributes(function.__code__)}
+
+
+@lru_cache(maxsize=4096)
+def _attributes(code: CodeType) -> tuple[str, ...]:
+    """Attribute names that the code, and functions inside of it, load."""
+    found = [each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_ATTR", "LOAD_METHOD")]
+    inner = (_attributes(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return tuple(dict.fromkeys((*found, *(name for names in inner for name in names))))
 
 
 def _functions(kind: type) -> list[FunctionType]:

@@ -15,6 +15,7 @@ from hybrid_lab.diagnostics.errors import DeferredInitializationError, HybridLab
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import GraphCache
+from hybrid_lab.gluon.code import attributes_read
 from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, place_of, rewrap, run_traced, spread
 from hybrid_lab.gluon.structure import flatten, unflatten
 from hybrid_lab.graph.infer import PartialShapes, is_complete
@@ -26,6 +27,9 @@ from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
 _local = tracing._local
+
+#: Types whose values can be compared without side effects.
+_PLAIN = (bool, int, float, str, type(None))
 
 
 class HybridBlock(Block):
@@ -266,7 +270,16 @@ class HybridBlock(Block):
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Symbol):
             raise tracing.refuse("HL173", tensor=value, target=f"self.{name}")
+        before = self.__dict__.get(name, value)
         super().__setattr__(name, value)
+        if before is not value and tracing.current() is None and self._decides(name, before, value):
+            self._structure_changed()
+
+    def _decides(self, name: str, before: Any, value: Any) -> bool:
+        """Whether giving the attribute another value may change what a graph of this block computes."""
+        if "_graphs" not in self.__dict__ or name not in attributes_read(type(self)):
+            return False
+        return type(before) is not type(value) or not isinstance(value, _PLAIN) or before != value
 
     def cast(self, dtype: Any) -> None:
         """Convert all parameters, drop the programs made for the old dtype."""
