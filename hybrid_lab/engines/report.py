@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 
@@ -50,7 +50,7 @@ class Report:
     arena_bytes : planned memory; ideal_bytes : the most alive at once; fresh_bytes : outputs allocated per call
     shared_arena : a forward and its backward have one arena, which both reports tell
     bytes_moved : what the steps read and write in one call, region insides not counted
-    steps : what one call runs, a line each; program : the generated source
+    memory : the graph.plan.Plan, which `plan` prints; program : the generated source
     seconds : compile time
     choice : which of several engines runs and how that came about; candidates : what was found about each
     """
@@ -67,7 +67,7 @@ class Report:
     static_alloc: bool = False
     shared_arena: bool = False
     seconds: float = 0.0
-    plan: str = ""
+    memory: Any = field(default=None, repr=False, compare=False)
     program: str = ""
     choice: str = ""
     candidates: dict[str, str] = field(default_factory=dict)
@@ -82,7 +82,14 @@ class Report:
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers."""
-        return asdict(self)
+        made = asdict(replace(self, memory=None)) | {"plan": self.plan}
+        del made["memory"]
+        return made
+
+    @property
+    def plan(self) -> str:
+        """The memory plan as text: what each step of a call runs and where its results lie."""
+        return "" if self.memory is None else str(self.memory)
 
     @property
     def arena_ratio(self) -> float:

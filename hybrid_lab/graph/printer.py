@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hybrid_lab.graph.graph import Graph
@@ -12,15 +13,16 @@ _SHORT = {"float": "f", "int": "i", "uint": "u"}
 
 def format_type(shape: Any, dtype: Any) -> str:
     """f32[64,120]; "?" for what is not inferred."""
+    inner = "?" if shape is None else ",".join(["?" if size is None else str(size) for size in shape])
+    return f"{_short(dtype)}[{inner}]"
+
+
+@cache
+def _short(dtype: Any) -> str:
     if dtype is None:
-        name = "?"
-    else:
-        name = next(
-            (short + dtype.name[len(long) :] for long, short in _SHORT.items() if dtype.name.startswith(long)),
-            dtype.name,
-        )
-    inner = "?" if shape is None else ",".join("?" if size is None else str(size) for size in shape)
-    return f"{name}[{inner}]"
+        return "?"
+    name: str = dtype.name
+    return next((short + name[len(long) :] for long, short in _SHORT.items() if name.startswith(long)), name)
 
 
 class Names:

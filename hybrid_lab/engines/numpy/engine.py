@@ -14,6 +14,7 @@ import numpy as np
 from hybrid_lab.engines.engine import Engine, Executable, Program
 from hybrid_lab.engines.numpy.program import write_program
 from hybrid_lab.engines.report import Report
+from hybrid_lab.graph import body
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.plan import Plan, plan
@@ -97,7 +98,9 @@ def describe(report: Report, memory: Plan, source: str, static_alloc: bool) -> N
         for value in (*node.values_in, *node.outputs)
         if value in memory.last_use
     )
-    report.plan, report.program = str(memory), source
+    report.memory, report.program = memory, source
 
 
 ENGINE = NumPyEngine()
+
+body.compile_graph = lambda graph: ENGINE.compile(graph).run

@@ -165,7 +165,7 @@ class Writer:
     def _comment(self, node: Node) -> str:
         """What a line computes. Names may come from files, so nothing that could end the comment gets through."""
         text = f"{format_statement(node, self.printed)}   {format_origin(node)}".rstrip()
-        return "".join(letter if letter.isprintable() else "?" for letter in text)
+        return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
 
     # -- values --------------------------------------------------------------------------------------------
 
