@@ -284,6 +284,7 @@ def take(a: NDArray, indices: NDArray | None = ..., axis: int = 0, mode: Literal
     """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
 def pick(data: NDArray, index: NDArray | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
+choose_element_0index = pick
 def one_hot(indices: NDArray, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
 def gather_nd(data: NDArray, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -395,6 +396,22 @@ def RNN(data: NDArray, parameters: NDArray | None = ..., state: NDArray | None =
     """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'."""
 def ROIPooling(data: NDArray, rois: NDArray | None = ..., pooled_size: _Shape | None = None, spatial_scale: float | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The maximum over each of pooled_size parts of every region, whatever its size."""
+def cumsum(a: NDArray, axis: int | None = None, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data."""
+def diag(data: NDArray, k: int = 0, axis1: int = 0, axis2: int = 1, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A vector as the diagonal k of a square matrix; or the diagonal k of data's axes axis1 and axis2, as last axis."""
+def batch_take(a: NDArray, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """One element of each row: y[i] = a[i, indices[i]]; numbers outside are clipped."""
+def fill_element_0index(lhs: NDArray, mhs: NDArray | None = ..., rhs: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i]. lhs : (n, m); mhs, rhs : (n,). No gradient."""
+def contrib_index_copy(old_tensor: NDArray, index_vector: NDArray | None = ..., new_tensor: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i]; a row named twice takes the last one."""
+def contrib_index_array(data: NDArray, axes: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The coordinates of every element of data, int64: y[i, j] = (i, j). data : read for its shape."""
+def ravel_multi_index(data: NDArray, shape: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Coordinates in an array of `shape` to numbers of its flattened form. data : (axes, ...); returns : (...)."""
+def unravel_index(data: NDArray, shape: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Numbers of the flattened form of an array of `shape` to coordinates. data : (...); returns : (axes, ...)."""
 def where(condition: NDArray, x: NDArray | None = ..., y: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """x where condition is not 0, else y."""
 def SequenceMask(data: NDArray, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -145,6 +145,8 @@ class Overloads:
         """The positions that put data in order along `axis` (None: flattened), in `dtype`. Gradient 0."""
     def batch_dot(self, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """One matrix product per batch: (..., m, k) x (..., k, n) -> (..., m, n)."""
+    def batch_take(self, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """One element of each row: y[i] = a[i, indices[i]]; numbers outside are clipped."""
     def broadcast_add(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs + rhs, with broadcasting. lhs, rhs : tensors or one of them a number, of one dtype; returns : that dtype."""
     def broadcast_axes(self, axis: _Shape = (), size: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -199,6 +201,8 @@ class Overloads:
         """The cube root."""
     def ceil(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The least whole number not below data. Gradient 0."""
+    def choose_element_0index(self, index: NDArray | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
     def clip(self, a_min: float, a_max: float, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
     def col2im(self, output_size: _Shape, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -209,6 +213,10 @@ class Overloads:
         """data divided by the square root of its last dimension, as the scores of attention are."""
     def contrib_gradientmultiplier(self, scalar: float = 1.0, is_int: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
+    def contrib_index_array(self, axes: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The coordinates of every element of data, int64: y[i, j] = (i, j). data : read for its shape."""
+    def contrib_index_copy(self, index_vector: NDArray | None = ..., new_tensor: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i]; a row named twice takes the last one."""
     def contrib_isfinite(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
     def contrib_isinf(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -227,10 +235,14 @@ class Overloads:
         """The hyperbolic cosine."""
     def crop(self, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+    def cumsum(self, axis: int | None = None, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data."""
     def degrees(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Radians to degrees."""
     def depth_to_space(self, block_size: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Blocks of channels laid out as blocks of pixels: (n, b b c, h, w) -> (n, c, b h, b w), b = block_size."""
+    def diag(self, k: int = 0, axis1: int = 0, axis2: int = 1, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """A vector as the diagonal k of a square matrix; or the diagonal k of data's axes axis1 and axis2, as last axis."""
     def divide(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs / rhs, with broadcasting. Integers divide as in C, towards zero."""
     def dot(self, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -255,6 +267,8 @@ class Overloads:
         """data with a new dimension of 1 at `axis`."""
     def expm1(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """e^data - 1."""
+    def fill_element_0index(self, mhs: NDArray | None = ..., rhs: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i]. lhs : (n, m); mhs, rhs : (n,). No gradient."""
     def fix(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The nearest whole number towards zero. Gradient 0."""
     def flatten(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -375,6 +389,8 @@ class Overloads:
         """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
     def radians(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Degrees to radians."""
+    def ravel_multi_index(self, shape: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Coordinates in an array of `shape` to numbers of its flattened form. data : (axes, ...); returns : (...)."""
     def rcbrt(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 / cbrt(data)."""
     def reciprocal(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -477,6 +493,8 @@ class Overloads:
         """The k largest elements along `axis` (None: of the flattened data), or the smallest with is_ascend; k < 1: all."""
     def trunc(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data without its fraction. Gradient 0."""
+    def unravel_index(self, shape: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Numbers of the flattened form of an array of `shape` to coordinates. data : (...); returns : (axes, ...)."""
     def where(self, x: NDArray | None = ..., y: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """x where condition is not 0, else y."""
     def zeros_like(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -261,7 +261,8 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     ) -> Any:
         if self.act_type == "rrelu":
             y, factors = out if out is not None else (None, None)
-            slopes = RandomSlopes.bind(low=self.lower_bound, high=self.upper_bound).numpy(data, rng=rng)
+            draw: Any = RandomSlopes.bind(low=self.lower_bound, high=self.upper_bound)
+            slopes = draw.numpy(data, rng=rng)
             factors = np.empty_like(data) if factors is None else factors
             factors.fill(1)
             np.copyto(factors, slopes, where=np.less_equal(data, 0, out=scratch(data.shape, np.bool_)))

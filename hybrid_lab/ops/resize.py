@@ -165,7 +165,7 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
         return (*_image("BilinearResize2D", data)[:2], *self.target(data, *([like] if like is not None else [])))
 
     def numpy(self, data: Any, like: Any = None, out: Any = None) -> Any:
-        return self.forward(data, self.infer_shape(data.shape, None if like is None else like.shape)[2:], out)
+        return self.forward(data, self.target(data.shape, *([like.shape] if like is not None else [])), out)
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         ddata = F._bilinear_resize_grad(rest[-1], data, align_corners=self.align_corners)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ def _regions(values: list[Any]) -> np.ndarray:
 
 
 _ROIS = Derived(_regions)
+#: Values and the numbers of the pixels where they were found.
+Table = tuple[np.ndarray, np.ndarray]
 
 
 class _Pooled(Operator):
@@ -82,8 +85,8 @@ class ROIPooling(_Pooled, name="ROIPooling"):
             channels_last(data).reshape(n, height, width, channels), image, (first, last), (left, right)
         )
         empty = ((last <= first)[:, :, None] | (right <= left)[:, None, :])[..., None]
-        made = (np.where(empty, data.dtype.type(0), values), np.where(empty, -1, places))
-        made = tuple(item.transpose(0, 3, 1, 2) for item in made)
+        filled = np.where(empty, data.dtype.type(0), values), np.where(empty, -1, places)
+        made = [item.transpose(0, 3, 1, 2) for item in filled]
         targets = out if out is not None else (None, None)
         return tuple(
             np.ascontiguousarray(item) if target is None else into(item, target)
@@ -122,7 +125,7 @@ def _range_maxima(
     shape = (len(image), rows[0].shape[1], columns[0].shape[1], channels)
     values, found = np.empty(shape, images.dtype), np.zeros(shape, np.int64)
     batch = np.broadcast_to(image[:, None, None], shape[:3])
-    high = (images, places)
+    high: Table = (images, places)
     for level_y in range(int(levels[0].max(initial=0)) + 1):
         table = high
         for level_x in range(int(levels[1].max(initial=0)) + 1):
@@ -136,13 +139,10 @@ def _range_maxima(
                 ):
                     low, stop = bounds[0][region, part], bounds[1][region, part] - (1 << level)
                     ends.append([np.clip(at, 0, max(size - (1 << level), 0)) for at in (low, stop)])
-                best = None
-                for y in ends[0]:
-                    for x in ends[1]:
-                        part = tuple(item[batch[chosen], y, x] for item in table)
-                        best = part if best is None else _better(best, part)
-                assert best is not None
-                values[chosen], found[chosen] = best
+                parts = [
+                    (table[0][batch[chosen], y, x], table[1][batch[chosen], y, x]) for y in ends[0] for x in ends[1]
+                ]
+                values[chosen], found[chosen] = reduce(_better, parts)
             table = _doubled(table, 2, 1 << level_x)
         high = _doubled(high, 1, 1 << level_y)
     return values, found
@@ -153,19 +153,19 @@ def _levels(bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     return np.frexp(np.maximum(bounds[1] - bounds[0], 1).astype(np.float64))[1] - 1
 
 
-def _better(first: tuple[np.ndarray, ...], second: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """Of two (values, places) element by element the larger value, the smaller place among equals."""
+def _better(first: Table, second: Table) -> Table:
+    """Element by element the larger value, the smaller place among equals."""
     take = (second[0] > first[0]) | ((second[0] == first[0]) & (second[1] < first[1]))
-    return tuple(np.where(take, item, other) for item, other in zip(second, first, strict=True))
+    return np.where(take, second[0], first[0]), np.where(take, second[1], first[1])
 
 
-def _doubled(table: tuple[np.ndarray, ...], axis: int, reach: int) -> tuple[np.ndarray, ...]:
+def _doubled(table: Table, axis: int, reach: int) -> Table:
     """Maxima over windows twice as long along `axis`."""
     if table[0].shape[axis] <= reach:
         return table
     lead = (slice(None),) * axis
-    near, far = (tuple(item[(*lead, part)] for item in table) for part in (slice(None, -reach), slice(reach, None)))
-    return _better(near, far)
+    near, far = (*lead, slice(None, -reach)), (*lead, slice(reach, None))
+    return _better((table[0][near], table[1][near]), (table[0][far], table[1][far]))
 
 
 class ROIPoolingGrad(Operator, name="_roi_pooling_grad"):
@@ -263,9 +263,9 @@ class _Aligned(_Pooled):
             np.broadcast_to(y, grid).reshape(-1), np.broadcast_to(x, grid).reshape(-1), (height, width),
             first.reshape(-1), inside.reshape(-1),
         )  # fmt: skip
-        points = grid[0] * grid[1] * grid[2]
+        points, terms = grid[0] * grid[1] * grid[2], 4 * grid[3] * grid[4]
         share = np.broadcast_to((share_y * share_x)[:, None], (grid[0], grid[1] * grid[2])).reshape(points, 1)
-        return Terms(found.rows.reshape(points, -1), found.weights.reshape(points, -1) * share)
+        return Terms(found.rows.reshape(points, terms), found.weights.reshape(points, terms) * share)
 
     def _points(
         self, low: np.ndarray, high: np.ndarray, parts: int, size: int

@@ -6,6 +6,7 @@ from typing import Any
 
 from hybrid_lab.ops.operator import find, registered_names
 from hybrid_lab.ops.surface import make_function
+from hybrid_lab.symbol import control_flow as _control_flow
 from hybrid_lab.symbol import nd_calls as _nd_calls
 from hybrid_lab.symbol.surface import (
     arange,
@@ -13,6 +14,7 @@ from hybrid_lab.symbol.surface import (
     contrib,
     fromjson,
     full,
+    image,
     linalg,
     load,
     load_json,
@@ -24,6 +26,7 @@ from hybrid_lab.symbol.symbol import Group, Symbol, dispatch, var
 
 Variable = var
 _nd_calls.install()
+contrib.foreach, contrib.while_loop, contrib.cond = _control_flow.foreach, _control_flow.while_loop, _control_flow.cond
 
 __all__ = [
     "Group",
@@ -34,6 +37,7 @@ __all__ = [
     "contrib",
     "fromjson",
     "full",
+    "image",
     "linalg",
     "load",
     "load_json",

@@ -25,6 +25,7 @@ _Axis = int | Sequence[int] | None
 _DType = str | type[np.generic] | np.dtype[Any]
 
 contrib: Any
+image: Any
 linalg: Any
 random: Any
 def erf(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -272,6 +273,7 @@ def take(a: Symbol, indices: Symbol | None = ..., axis: int = 0, mode: Literal['
     """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
 def pick(data: Symbol, index: Symbol | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
     """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
+choose_element_0index = pick
 def one_hot(indices: Symbol, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
     """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
 def gather_nd(data: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -383,6 +385,22 @@ def RNN(data: Symbol, parameters: Symbol | None = ..., state: Symbol | None = ..
     """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'."""
 def ROIPooling(data: Symbol, rois: Symbol | None = ..., pooled_size: _Shape | None = None, spatial_scale: float | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The maximum over each of pooled_size parts of every region, whatever its size."""
+def cumsum(a: Symbol, axis: int | None = None, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data."""
+def diag(data: Symbol, k: int = 0, axis1: int = 0, axis2: int = 1, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A vector as the diagonal k of a square matrix; or the diagonal k of data's axes axis1 and axis2, as last axis."""
+def batch_take(a: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """One element of each row: y[i] = a[i, indices[i]]; numbers outside are clipped."""
+def fill_element_0index(lhs: Symbol, mhs: Symbol | None = ..., rhs: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i]. lhs : (n, m); mhs, rhs : (n,). No gradient."""
+def contrib_index_copy(old_tensor: Symbol, index_vector: Symbol | None = ..., new_tensor: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i]; a row named twice takes the last one."""
+def contrib_index_array(data: Symbol, axes: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The coordinates of every element of data, int64: y[i, j] = (i, j). data : read for its shape."""
+def ravel_multi_index(data: Symbol, shape: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Coordinates in an array of `shape` to numbers of its flattened form. data : (axes, ...); returns : (...)."""
+def unravel_index(data: Symbol, shape: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Numbers of the flattened form of an array of `shape` to coordinates. data : (...); returns : (axes, ...)."""
 def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """x where condition is not 0, else y."""
 def SequenceMask(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -30,6 +30,7 @@ class OperatorNamespace:
 random = OperatorNamespace("random_", "_random_")
 contrib = OperatorNamespace("_contrib_", "contrib_", "")
 linalg = OperatorNamespace("linalg_", "_linalg_")
+image = OperatorNamespace("_image_", "image_")
 
 
 def _shape(shape: Any) -> tuple[int, ...]:

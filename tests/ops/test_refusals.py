@@ -91,12 +91,6 @@ def test_unknown_operators_suggest_near_names():
         get("softmix")
 
 
-def test_random_slopes_in_training():
-    assert get("LeakyReLU").bind(act_type="rrelu").bind_mode(False).mean_slope == (0.125 + 0.334) / 2
-    with pytest.raises(AttributeSpecError, match="'rrelu' is not supported in training.* slope=0.2295"):
-        get("LeakyReLU").bind(act_type="rrelu").bind_mode(True)
-
-
 def test_nothing_to_choose_from():
     empty, one = np.zeros((0, 3), np.float32), np.zeros(1, np.float32)
     for choose in (lambda: F.take(empty, one), lambda: F.max(empty, axis=0), lambda: F.argmax(empty, axis=0)):

@@ -8,11 +8,13 @@ from . import registry
 from .activation import ELU, GELU, SELU, Activation, LeakyReLU, PReLU, Swish
 from .container import HybridSequential, Sequential
 from .conv import Conv1D, Conv2D, Conv3D
+from .conv_transpose import Conv1DTranspose, Conv2DTranspose, Conv3DTranspose
 from .dense import Dense
 from .dropout import Dropout
 from .embedding import Embedding
 from .function import HybridLambda, Lambda
-from .norm import BatchNorm, LayerNorm
+from .norm import BatchNorm, BatchNormReLU, GroupNorm, InstanceNorm, LayerNorm
+from .pad import ReflectionPad2D
 from .pool import (
     AvgPool1D,
     AvgPool2D,
@@ -38,10 +40,14 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNorm",
+    "BatchNormReLU",
     "Block",
     "Conv1D",
+    "Conv1DTranspose",
     "Conv2D",
+    "Conv2DTranspose",
     "Conv3D",
+    "Conv3DTranspose",
     "Dense",
     "Dropout",
     "Embedding",
@@ -52,9 +58,11 @@ __all__ = [
     "GlobalMaxPool1D",
     "GlobalMaxPool2D",
     "GlobalMaxPool3D",
+    "GroupNorm",
     "HybridBlock",
     "HybridLambda",
     "HybridSequential",
+    "InstanceNorm",
     "Lambda",
     "LayerNorm",
     "LeakyReLU",
@@ -62,6 +70,7 @@ __all__ = [
     "MaxPool2D",
     "MaxPool3D",
     "PReLU",
+    "ReflectionPad2D",
     "Sequential",
     "Swish",
     "SymbolBlock",

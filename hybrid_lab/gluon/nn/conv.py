@@ -23,10 +23,11 @@ def window(size: Size, dims: int, name: str) -> tuple[int, ...]:
 
 
 class _Conv(HybridBlock):
-    """What the convolutions share; `dims` is the number of spatial dimensions."""
+    """What the convolutions share; `dims` is the number of spatial dimensions, `operator` what they call."""
 
     dims: int
     layouts: tuple[str, ...]
+    operator = "Convolution"
 
     def _set_up(
         self,
@@ -42,7 +43,9 @@ class _Conv(HybridBlock):
         weight_initializer: Any,
         bias_initializer: Any,
         in_channels: int,
+        **more: Any,
     ) -> None:
+        """`more` : further attributes of the operator."""
         if layout not in self.layouts:
             raise ValueError(f"the layout of {type(self).__name__} is {' or '.join(self.layouts)}, not {layout!r}")
         if groups < 1 or channels % groups or in_channels % groups:
@@ -62,21 +65,28 @@ class _Conv(HybridBlock):
             "num_group": groups,
             "no_bias": not use_bias,
             "layout": layout,
+            **more,
         }
-        inputs = in_channels // groups
-        shape = (channels, inputs, *kernel) if layout[1] == "C" else (channels, *kernel, inputs)
         with self.name_scope():
-            self.weight = self.params.get("weight", shape=shape, init=weight_initializer, allow_deferred_init=True)
+            self.weight = self.params.get(
+                "weight", shape=self._weight_shape(), init=weight_initializer, allow_deferred_init=True
+            )
             self.bias = None
             if use_bias:
                 self.bias = self.params.get("bias", shape=(channels,), init=bias_initializer, allow_deferred_init=True)
             self.act = None if activation is None else Activation(activation, prefix=activation + "_")
 
+    def _weight_shape(self) -> tuple[int, ...]:
+        kernel, inputs = self._kwargs["kernel"], self._in_channels // self._kwargs["num_group"]
+        if self._kwargs["layout"][1] == "C":
+            return (self._channels, inputs, *kernel)
+        return (self._channels, *kernel, inputs)
+
     def _alias(self) -> str:
         return "conv"
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
-        y = F.Convolution(x, weight, bias, name="fwd", **self._kwargs)
+        y = getattr(F, self.operator)(x, weight, bias, name="fwd", **self._kwargs)
         return y if self.act is None else self.act(y)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Normalization layers: BatchNorm and LayerNorm."""
+"""Normalization layers: BatchNorm, BatchNormReLU, LayerNorm, GroupNorm, InstanceNorm."""
 
 from __future__ import annotations
 
@@ -83,7 +83,32 @@ class BatchNorm(HybridBlock):
 
 
 @layer
-class LayerNorm(HybridBlock):
+class BatchNormReLU(BatchNorm):
+    """BatchNorm with max(y, 0) behind it, in one operator; arguments and parameters are BatchNorm's."""
+
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
+        return F.contrib.BatchNormWithReLU(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
+
+
+class _Affine(HybridBlock):
+    """What the norms without running statistics share: gamma and beta."""
+
+    gamma: Parameter
+
+    def _set_up(self, size: int, center: bool, scale: bool, beta_initializer: Any, gamma_initializer: Any) -> None:
+        for name, init, learned in (("gamma", gamma_initializer, scale), ("beta", beta_initializer, center)):
+            parameter = self.params.get(
+                name,
+                grad_req="write" if learned else "null",
+                shape=(size,),
+                init=init,
+                allow_deferred_init=True,
+            )
+            setattr(self, name, parameter)
+
+
+@layer
+class LayerNorm(_Affine):
     """y = (x - mean) / sqrt(variance + epsilon) * gamma + beta along one axis (arXiv 1607.06450).
 
     center, scale : whether beta and gamma are learned
@@ -111,18 +136,86 @@ class LayerNorm(HybridBlock):
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
         self._axis = axis
         self._epsilon = epsilon
-        for name, init, learned in (("gamma", gamma_initializer, scale), ("beta", beta_initializer, center)):
-            parameter = self.params.get(
-                name,
-                grad_req="write" if learned else "null",
-                shape=(in_channels,),
-                init=init,
-                allow_deferred_init=True,
-            )
-            setattr(self, name, parameter)
+        self._set_up(in_channels, center, scale, beta_initializer, gamma_initializer)
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.LayerNorm(data, gamma=gamma, beta=beta, axis=self._axis, eps=self._epsilon)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
+        return f"{type(self).__name__}({shown}, in_channels={_size(self.gamma)})"
+
+
+@layer
+class GroupNorm(_Affine):
+    """y = (x - mean) / sqrt(variance + epsilon) * gamma + beta over groups of channels of a sample (arXiv 1803.08494).
+
+    num_groups : into how many groups axis 1 is cut
+    center, scale : whether beta and gamma are learned
+    gamma, beta : (num_groups,), one number per group as in MXNet
+
+    x : (batch, channels, ...) -> the same
+    """
+
+    def __init__(
+        self,
+        num_groups: int = 1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        prefix: str | None = None,
+        params: Any = None,
+    ) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
+        self._num_groups = num_groups
+        self._epsilon = epsilon
+        self._set_up(num_groups, center, scale, beta_initializer, gamma_initializer)
+
+    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
+        return F.GroupNorm(data, gamma=gamma, beta=beta, num_groups=self._num_groups, eps=self._epsilon)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
+        return f"{type(self).__name__}({shown})"
+
+
+@layer
+class InstanceNorm(_Affine):
+    """y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, per channel of a sample (arXiv 1607.08022).
+
+    axis : the channels' axis
+    center, scale : whether beta and gamma are learned
+    in_channels : number of channels; 0 takes it from the first batch
+    gamma, beta : (in_channels,)
+
+    x : (batch, channels, ...), three or more dimensions -> the same
+    """
+
+    def __init__(
+        self,
+        axis: int = 1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        in_channels: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        self._axis = axis
+        self._epsilon = epsilon
+        self._set_up(in_channels, center, scale, beta_initializer, gamma_initializer)
+
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
+        if self._axis == 1:
+            return F.InstanceNorm(x, gamma, beta, name="fwd", eps=self._epsilon)
+        turned = F.SwapAxis(x, dim1=1, dim2=self._axis)
+        return F.SwapAxis(F.InstanceNorm(turned, gamma, beta, name="fwd", eps=self._epsilon), dim1=1, dim2=self._axis)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())

@@ -17,6 +17,10 @@ LAYERS = {
     "Conv1D": (lambda: nn.Conv1D(3, 3, padding=1, dilation=2), (2, 4, 9)),
     "Conv2D": (lambda: nn.Conv2D(6, (3, 2), strides=2, padding=(1, 0), groups=2, activation="relu"), IMAGES),
     "Conv3D": (lambda: nn.Conv3D(2, 2, use_bias=False), (1, 2, 4, 4, 4)),
+    "Conv1DTranspose": (lambda: nn.Conv1DTranspose(3, 3, strides=2, output_padding=1, activation="tanh"), (2, 4, 5)),
+    "Conv2DTranspose": (lambda: nn.Conv2DTranspose(6, 4, strides=2, padding=1, groups=2, use_bias=False), IMAGES),
+    "Conv3DTranspose": (lambda: nn.Conv3DTranspose(2, 2, dilation=2), (1, 2, 3, 2, 3)),
+    "ReflectionPad2D": (lambda: nn.ReflectionPad2D(2), IMAGES),
     "MaxPool1D": (lambda: nn.MaxPool1D(3, 2), (2, 3, 8)),
     "MaxPool2D": (lambda: nn.MaxPool2D(3, 2, padding=1, ceil_mode=True), IMAGES),
     "MaxPool3D": (lambda: nn.MaxPool3D(), (1, 2, 4, 4, 4)),
@@ -32,6 +36,10 @@ LAYERS = {
     "BatchNorm": (lambda: nn.BatchNorm(momentum=0.8, epsilon=1e-3), IMAGES),
     "BatchNorm, not learned": (lambda: nn.BatchNorm(center=False, scale=False), IMAGES),
     "LayerNorm": (lambda: nn.LayerNorm(), (2, 3, 5)),
+    "BatchNormReLU": (lambda: nn.BatchNormReLU(momentum=0.8), IMAGES),
+    "GroupNorm": (lambda: nn.GroupNorm(num_groups=2), IMAGES),
+    "InstanceNorm": (lambda: nn.InstanceNorm(scale=True), IMAGES),
+    "InstanceNorm, channels last": (lambda: nn.InstanceNorm(axis=-1), (2, 5, 3, 4)),
     "Dropout": (lambda: nn.Dropout(0.4), (3, 5)),
     "Dropout, shared mask": (lambda: nn.Dropout(0.4, axes=(1,)), (3, 5)),
     "Dropout, none": (lambda: nn.Dropout(0.0), (3, 5)),
@@ -203,3 +211,32 @@ def test_channels_last():
     layer = nn.Conv2D(3, 2, layout="NHWC", in_channels=4)
     assert layer.weight.shape == (3, 2, 2, 4)
     assert repr(layer) == "Conv2D(4 -> 3, kernel_size=(2, 2), stride=(1, 1))"
+
+
+def test_batch_norm_relu_is_batch_norm_and_relu():
+    mx.random.seed(0)
+    whole, norm = nn.BatchNormReLU(), nn.BatchNorm()
+    x = nd.random.normal(shape=IMAGES)
+    results = []
+    for layer, last in ((whole, lambda y: y), (norm, nd.relu)):
+        layer.initialize()
+        x.attach_grad()
+        with autograd.record():
+            y = last(layer(x))
+        y.backward(y * 1)
+        results.append([y, x.grad, layer.gamma.grad(), layer.beta.grad(), layer.running_mean.data()])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_transposed_convolutions_take_their_inputs_from_the_first_batch():
+    layer = nn.Conv2DTranspose(6, 3, groups=2)
+    assert layer.weight.shape == (0, 3, 3, 3)
+    layer.initialize()
+    assert layer(nd.zeros((1, 4, 2, 2))).shape == (1, 6, 4, 4)
+    assert layer.weight.shape == (4, 3, 3, 3)
+
+
+def test_reflection_of_more_than_there_is():
+    with pytest.raises(ShapeError, match="cannot make a border of 3 from the 3"):
+        nn.ReflectionPad2D(3)(nd.zeros((1, 1, 3, 9)))

@@ -63,7 +63,34 @@ def shared(mx):
     return net, (2, 4)
 
 
-NETS = {"lenet": lenet, "nested": nested, "unscoped": unscoped, "shared": shared}
+def generator(mx):
+    nn = mx.gluon.nn
+    net = nn.HybridSequential(prefix="generator_")
+    with net.name_scope():
+        net.add(nn.ReflectionPad2D(2), nn.Conv2D(6, 3), nn.InstanceNorm(), nn.PReLU(in_channels=6))
+        net.add(nn.Conv2DTranspose(4, 4, strides=2, padding=1, activation="relu"), nn.GroupNorm(num_groups=2))
+        net.add(nn.ELU(0.5))
+        net.add(nn.Conv2DTranspose(2, 3, strides=2, output_padding=1, groups=2, use_bias=False, in_channels=4))
+        net.add(nn.SELU(), nn.InstanceNorm(scale=True, center=False), nn.GELU(), nn.Swish())
+    return net, (2, 3, 4, 5)
+
+
+def signal(mx):
+    nn = mx.gluon.nn
+    net = nn.HybridSequential()
+    net.add(nn.Conv1D(4, 3), nn.GroupNorm(), nn.Conv1DTranspose(3, 3, strides=3, output_padding=2))
+    net.add(nn.LeakyReLU(0.1), nn.Dense(2))
+    return net, (2, 3, 9)
+
+
+NETS = {
+    "lenet": lenet,
+    "nested": nested,
+    "unscoped": unscoped,
+    "shared": shared,
+    "generator": generator,
+    "signal": signal,
+}
 
 
 def inputs_of(name, shape):

@@ -1,0 +1,31 @@
+"""Layers that put borders around images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab.diagnostics import ShapeError
+
+from ..hybrid import HybridBlock
+from .registry import layer
+
+
+@layer
+class ReflectionPad2D(HybridBlock):
+    """Images with a border that mirrors them, without the outermost pixels.
+
+    padding : the border's width, or MXNet's eight numbers, before and after of each axis
+
+    x : (batch, channels, height, width) -> (batch, channels, height + 2 padding, width + 2 padding)
+    """
+
+    def __init__(self, padding: int | Sequence[int] = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        widths = (0, 0, 0, 0, *(padding,) * 4) if isinstance(padding, int) else tuple(padding)
+        if len(widths) != 8:
+            raise ShapeError(f"padding is a number or eight of them, not {padding}")
+        self._padding = widths
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.pad(x, mode="reflect", pad_width=self._padding)

@@ -1,0 +1,191 @@
+"""Vision operators where MXNet is no reference: torch's answers, sizes without elements, namespaces, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, nd
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops import F, get
+from hybrid_lab.ops.run import run_kernel
+
+RANDOM = np.random.RandomState(0)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("stride", "dilate", "pad", "adj", "groups"), [(2, 2, 1, 1, 1), (3, 1, 2, 2, 2), (1, 3, 0, 0, 1)]
+)
+def test_deconvolution_equals_torch(rank, stride, dilate, pad, adj, groups):
+    functional = pytest.importorskip("torch.nn.functional")
+    import torch
+
+    x = RANDOM.normal(0, 1, (2, 4, *(4, 3, 5)[:rank])).astype("float32")
+    weight = RANDOM.normal(0, 1, (4, 3, *(3, 2, 3)[:rank])).astype("float32")
+    many = {"stride": stride, "dilate": dilate, "pad": pad, "adj": adj}
+    found = F.Deconvolution(
+        x,
+        weight,
+        kernel=weight.shape[2:],
+        num_filter=3 * groups,
+        num_group=groups,
+        **{name: (number,) * rank for name, number in many.items()},
+    )
+    transposed = getattr(functional, f"conv_transpose{rank}d")
+    expected = transposed(torch.tensor(x), torch.tensor(weight), None, stride, pad, adj, groups, dilate)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("corners", [True, False])
+@pytest.mark.parametrize("size", [(7, 5), (3, 2), (1, 1), (12, 4)])
+def test_bilinear_resize_equals_torch(corners, size):
+    functional = pytest.importorskip("torch.nn.functional")
+    import torch
+
+    x = RANDOM.normal(0, 1, (2, 3, 6, 4)).astype("float32")
+    found = F._contrib_BilinearResize2D(x, height=size[0], width=size[1], align_corners=corners)
+    expected = functional.interpolate(torch.tensor(x), size, mode="bilinear", align_corners=corners)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_pad_of_any_number_of_dimensions():
+    x = RANDOM.normal(0, 1, (3, 4, 2)).astype("float32")
+    for mode in ("constant", "edge", "reflect"):
+        found = F.Pad(x, mode=mode, pad_width=(1, 2, 0, 3, 1, 0))
+        np.testing.assert_array_equal(found, np.pad(x, ((1, 2), (0, 3), (1, 0)), mode=mode))
+
+
+def test_empty_batches():
+    images = np.zeros((0, 4, 6, 6), np.float32)
+    assert F.Deconvolution(images, np.zeros((4, 2, 3, 3), np.float32), kernel=(3, 3), num_filter=2).shape == (
+        0,
+        2,
+        8,
+        8,
+    )
+    assert F._contrib_BilinearResize2D(images, height=3, width=9).shape == (0, 4, 3, 9)
+    assert F._contrib_AdaptiveAvgPooling2D(images, output_size=2).shape == (0, 4, 2, 2)
+    assert F.UpSampling(images, scale=2, sample_type="nearest").shape == (0, 4, 12, 12)
+    assert F.Pad(images, mode="reflect", pad_width=(0, 0, 0, 0, 1, 1, 1, 1)).shape == (0, 4, 8, 8)
+    vectors = np.ones(2, np.float32), np.zeros(2, np.float32)
+    assert F.GroupNorm(images, *vectors, num_groups=2).shape == images.shape
+    assert F.im2col(images, kernel=(2, 2)).shape == (0, 16, 25)
+    rois = np.zeros((0, 5), np.float32)
+    full = np.zeros((2, 4, 6, 6), np.float32)
+    assert F.ROIPooling(full, rois, pooled_size=(2, 2), spatial_scale=1.0).shape == (0, 4, 2, 2)
+    assert F._contrib_ROIAlign(full, rois, pooled_size=(2, 2), spatial_scale=1.0).shape == (0, 4, 2, 2)
+    assert F._contrib_box_nms(np.zeros((2, 0, 6), np.float32)).shape == (2, 0, 6)
+
+
+def brute_force_suppression(boxes: np.ndarray, threshold: float) -> list[int]:
+    """Numbers of the boxes that are left, best first, one at a time. boxes : (n, 5), score and corners."""
+    left = []
+    for number in np.argsort(-boxes[:, 0], kind="stable"):
+        overlap = [float(F._contrib_box_iou(boxes[[number], 1:], boxes[[kept], 1:])[0, 0]) for kept in left]
+        if boxes[number, 0] > 0 and all(value <= threshold for value in overlap):
+            left.append(int(number))
+    return left
+
+
+def test_suppression_of_many_boxes():
+    corner = RANDOM.uniform(0, 1, (3, 60, 2))
+    boxes = np.concatenate(
+        [RANDOM.uniform(-0.1, 1, (3, 60, 1)), corner, corner + RANDOM.uniform(0.1, 0.4, (3, 60, 2))], 2
+    )
+    boxes = boxes.astype("float32")
+    found = F._contrib_box_nms(boxes, overlap_thresh=0.3, coord_start=1, score_index=0)
+    for batch, result in zip(boxes, found, strict=True):
+        left = brute_force_suppression(batch, 0.3)
+        np.testing.assert_array_equal(result[: len(left)], batch[left])
+        assert (result[len(left) :] == -1).all()
+
+
+def test_the_largest_of_every_region():
+    data = RANDOM.normal(0, 1, (2, 3, 17, 23)).astype("float32")
+    rois = np.array([[0, 1, 2, 20, 15], [1, 0, 0, 22, 16], [1, 5, 3, 5, 3], [0, 10, 4, 18, 30]], "float32")
+    found = F.ROIPooling(data, rois, pooled_size=(3, 4), spatial_scale=1.0)
+    for (image, x1, y1, x2, y2), result in zip(rois.astype(int), found, strict=True):
+        height, width = (y2 - y1 + 1) / 3, (x2 - x1 + 1) / 4
+        for row in range(3):
+            for column in range(4):
+                rows = slice(y1 + int(np.floor(row * height)), y1 + int(np.ceil((row + 1) * height)))
+                columns = slice(x1 + int(np.floor(column * width)), x1 + int(np.ceil((column + 1) * width)))
+                part = data[image, :, rows, columns]
+                expected = part.max(axis=(1, 2)) if part.size else np.zeros(3)
+                np.testing.assert_array_equal(result[:, row, column], expected)
+
+
+def test_namespaces():
+    x = nd.ones((1, 2, 4, 4))
+    assert nd.contrib.BilinearResize2D(x, height=2, width=3).shape == (1, 2, 2, 3)
+    symbol = mx.sym.contrib.AdaptiveAvgPooling2D(mx.sym.var("data"), output_size=(2, 1))
+    assert symbol.infer_shape(data=(1, 2, 4, 4))[1] == [(1, 2, 2, 1)]
+    assert {"ROIAlign", "box_nms", "MultiBoxPrior", "arange_like"} <= set(dir(nd.contrib))
+    with pytest.raises(AttributeError):
+        nd.contrib.NoSuchOperator  # noqa: B018
+    with pytest.raises(AttributeError):
+        mx.sym.image.no_such_operator  # noqa: B018
+
+
+def test_random_slopes():
+    record = get("LeakyReLU")
+    op = record.bind(act_type="rrelu", lower_bound=0.2, upper_bound=0.6)
+    assert op.bind_mode(False) is record.bind(act_type="leaky", slope=0.4, lower_bound=0.2, upper_bound=0.6)
+    x = RANDOM.normal(0, 1, (50, 40)).astype("float32")
+    y, factors = run_kernel(op.bind_mode(True), [x], rng=(1, 2))
+    below = factors[x <= 0]
+    assert (factors[x > 0] == 1).all() and 0.2 <= below.min() < 0.21 and 0.59 < below.max() < 0.6
+    np.testing.assert_array_equal(y, x * factors)
+    mx.random.seed(3)
+    data = nd.array(x)
+    data.attach_grad()
+    with autograd.record():
+        y = nd.LeakyReLU(data, act_type="rrelu")
+    y.backward()
+    np.testing.assert_allclose((data * data.grad).asnumpy(), y.asnumpy(), rtol=1e-6)
+
+
+REFUSED_SHAPES = [
+    ("Deconvolution", {"kernel": (3, 3), "num_filter": 2}, [(1, 3, 4), (3, 2, 3, 3)], "needs 4 dimensions (NCHW)"),
+    ("Deconvolution", {"kernel": (3,), "num_filter": 2}, [(1, 3, 4), (2, 3, 3)], "needs a weight of shape (3, 2, 3)"),
+    ("Deconvolution", {"kernel": (2,), "num_filter": 2, "target_shape": 99}, [(1, 3, 4), (3, 2, 2)], "is larger than"),
+    ("Pad", {"mode": "edge", "pad_width": (1, 1)}, [(2, 3)], "needs 4 numbers"),
+    ("Crop", {"h_w": (3, 3), "offset": (2, 2)}, [(1, 1, 4, 4)], "has no part of (3, 3)"),
+    ("depth_to_space", {"block_size": 2}, [(1, 6, 2, 2)], "must be a multiple of 4"),
+    ("UpSampling", {"scale": 2, "sample_type": "nearest"}, [(1, 1, 2, 2), (1, 1, 3, 4)], "does not fit (4, 4)"),
+    ("GroupNorm", {"num_groups": 2}, [(2, 3, 4), (2,), (2,)], "cannot be cut into num_groups=2"),
+    ("InstanceNorm", {}, [(2, 3, 4), (2,), (3,)], "gamma has shape (2,)"),
+    ("col2im", {"output_size": (4, 4), "kernel": (2, 2)}, [(1, 8, 5)], "has 9 windows"),
+    ("ROIPooling", {"pooled_size": (2, 2), "spatial_scale": 1.0}, [(1, 1, 4, 4), (3, 4)], "(regions, 5) is needed"),
+    ("BilinearSampler", {}, [(1, 2, 4, 4), (1, 3, 4, 4)], "(n, 2, height, width) are needed"),
+    ("_contrib_box_iou", {}, [(3, 4), (2, 5)], "a box is four numbers"),
+    ("_contrib_box_nms", {}, [(3, 5)], "with room in k"),
+]
+
+
+@pytest.mark.parametrize(("name", "attributes", "shapes", "text"), REFUSED_SHAPES)
+def test_shapes_that_do_not_fit(name, attributes, shapes, text):
+    with pytest.raises(ShapeError) as caught:
+        get(name).bind(**attributes).infer_shape(*shapes)
+    assert text in str(caught.value) and str(caught.value).startswith(name.removeprefix("_contrib_"))
+
+
+REFUSED_ATTRIBUTES = [
+    ("Deconvolution", {"kernel": (3, 3), "num_filter": 2, "adj": (1, 1)}, "adj=(1, 1) must be smaller than stride"),
+    ("Pad", {"mode": "edge", "pad_width": (1, 1, -1, 0)}, "two numbers of at least 0"),
+    ("UpSampling", {"scale": 2, "sample_type": "bilinear"}, "needs num_filter"),
+    ("_contrib_BilinearResize2D", {"mode": "odd_scale"}, "needs scale_height and scale_width"),
+    ("LRN", {"nsize": 4}, "an odd number"),
+    ("GridGenerator", {"transform_type": "affine"}, "needs a height and a width"),
+    ("ROIPooling", {"pooled_size": (2, 2), "spatial_scale": 0.0}, "must be positive"),
+    ("LeakyReLU", {"act_type": "rrelu", "lower_bound": 0.5}, "lower_bound=0.5 and upper_bound=0.334"),
+]
+
+
+@pytest.mark.parametrize(("name", "attributes", "text"), REFUSED_ATTRIBUTES)
+def test_attributes_that_do_not_fit(name, attributes, text):
+    with pytest.raises(AttributeSpecError) as caught:
+        get(name).bind(**attributes)
+    assert text in str(caught.value)
