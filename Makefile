@@ -4,6 +4,8 @@ VENV    ?= .venv
 ORACLE  ?= .oracle
 # Worker processes of pytest.
 JOBS    ?= 2
+# Random graphs that make test-graphs checks.
+GRAPHS  ?= 2000
 # Passed to JupyterLab by `make lab`, to pytest by the test targets: make lab ARGS="--no-browser --port 8899"
 ARGS    ?=
 # Seconds one notebook may take in `make notebooks`.
@@ -29,12 +31,13 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-cpu wheel build clean distclean
+.PHONY: help lab install test test-python test-graphs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-cpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
 	@echo 'make test        everything: TypeScript, browser, Python, the wheel  (ARGS for pytest)'
 	@echo '     test-python | test-ts | test-browser | test-wheel'
+	@echo 'make test-graphs 2,000 random graphs on every engine (GRAPHS=n for another number; minutes)'
 	@echo 'make notebooks   execute every notebook, headless'
 	@echo 'make lint        ruff, mypy, tsc, prettier'
 	@echo 'make install     environment only'
@@ -115,6 +118,10 @@ test-ts: install
 
 test-python: install
 	$(PY) -m pytest tests -n $(JOBS) --dist worksteal --timeout 600 --ignore tests/browser -m "not wheel" $(ARGS)
+
+# All random graphs; `make test` runs the first 400 of them.
+test-graphs: install
+	HYBRID_LAB_GRAPHS=$(GRAPHS) $(PY) -m pytest tests/engines/test_random_graphs.py -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
 
 test-browser: install $(STAMPS)/chromium
 	@if sh scripts/find-chromium.sh; then $(PY) -m pytest tests/browser --timeout 600 $(ARGS); \

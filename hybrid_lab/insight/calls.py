@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.engines import Engine, Executable
+from hybrid_lab.engines import Executable
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import GraphCache
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
+from hybrid_lab.gluon.program import Program
 from hybrid_lab.gluon.structure import Spec, flatten, unflatten
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import Specialized, specialize
@@ -133,11 +134,10 @@ def unchanged(net: Block) -> Iterator[None]:
 
 @dataclass
 class Compiled:
-    """What hybridize() compiles for one call: the same passes, the same engine, with everything kept to look at.
+    """What hybridize() makes of one call: the program that runs, with the passes that led to it.
 
-    call, training, recording : what is compiled; cache : a call of it runs the compiled programs
-    special : the graphs and the passes that made them
-    prologue, forward, backward : executables, or None
+    call, training, recording : what is compiled; cache : a call of it runs `program`
+    special : as the program's, with the stages of all passes
     arrays : NumPy arrays, one per input of the neutral graph; wrt_names : what the backward's gradients are of
     """
 
@@ -145,14 +145,29 @@ class Compiled:
     training: bool
     recording: bool
     cache: GraphCache
-    neutral: NeutralGraph
+    program: Program
     special: Specialized
-    engine: Engine
-    prologue: Executable | None
-    forward: Executable
-    backward: Executable | None
     arrays: list[np.ndarray]
-    wrt_names: list[str]
+
+    @property
+    def neutral(self) -> NeutralGraph:
+        return self.program.neutral
+
+    @property
+    def prologue(self) -> Executable | None:
+        return self.program.prologue.executable if self.program.prologue is not None else None
+
+    @property
+    def forward(self) -> Executable:
+        return self.program.forward
+
+    @property
+    def backward(self) -> Executable | None:
+        return self.program.backward
+
+    @property
+    def wrt_names(self) -> list[str]:
+        return [self.neutral.graph.inputs[index].node.name for index in self.special.wrt]
 
     @property
     def mode(self) -> str:
@@ -165,32 +180,19 @@ class Compiled:
         with random_state.preserved():
             return random_state.next_draws(self.neutral.graph.draws)
 
-    def parts(self) -> list[tuple[str, Executable]]:
-        """The executables by name, in the order in which they run."""
-        found = [("prologue", self.prologue), ("forward", self.forward), ("backward", self.backward)]
-        return [(name, item) for name, item in found if item is not None]
-
-    def forward_inputs(self, hoisted: Sequence[Any], arrays: Sequence[Any] | None = None) -> list[Any]:
+    def forward_inputs(self, hoisted: Sequence[Any]) -> list[Any]:
         """The inputs of the forward graph, from the results of the prologue."""
-        given = {"input": self.arrays if arrays is None else arrays, "hoisted": hoisted}
+        given = {"input": self.arrays, "hoisted": hoisted}
         return [given[kind][index] for kind, index in self.special.forward_sources]
 
-    def prologue_inputs(self, arrays: Sequence[Any] | None = None) -> list[Any]:
+    def prologue_inputs(self) -> list[Any]:
         """The inputs of the prologue."""
-        arrays = self.arrays if arrays is None else arrays
-        return [arrays[index] for index in self.special.prologue_sources]
+        return [self.arrays[index] for index in self.special.prologue_sources]
 
-    def backward_inputs(
-        self, results: Sequence[Any], heads: Sequence[Any], arrays: Sequence[Any] | None = None
-    ) -> list[Any]:
+    def backward_inputs(self, results: Sequence[Any], heads: Sequence[Any]) -> list[Any]:
         """The inputs of the backward graph, from the results of the forward and the head gradients."""
         count = len(self.neutral.graph.outputs)
-        given = {
-            "input": self.arrays if arrays is None else arrays,
-            "output": results[:count],
-            "saved": results[count:],
-            "head": heads,
-        }
+        given = {"input": self.arrays, "output": results[:count], "saved": results[count:], "head": heads}
         return [given[kind][index] for kind, index in self.special.sources]
 
     def heads(self) -> list[np.ndarray]:
@@ -198,6 +200,10 @@ class Compiled:
         random = np.random.RandomState(5)
         outputs = self.special.forward.outputs[: len(self.neutral.graph.outputs)]
         return [random.uniform(-1, 1, value.shape).astype(value.dtype) for value in outputs]
+
+
+#: Calls, and seconds, until engines that compete for a call have settled who runs it.
+_SETTLED = 8, 1.5
 
 
 def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
@@ -211,48 +217,23 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     if block._active or block._graphs.pinned:
         cache.variants = {spec: list(found) for spec, found in block._graphs.variants.items()}
         cache.pinned, cache._pinned_tree = dict(block._graphs.pinned), list(block._graphs._pinned_tree)
-    with tape.Mode(recording, training):
-        neutral = cache.neutral(call.spec, call.leaves)
+    started = time.perf_counter()
+    with unchanged(block):
+        for _ in range(_SETTLED[0]):
+            with tape.Mode(recording, training):
+                cache(call.arguments(call.tracked() if recording else call.leaves))
+            if time.perf_counter() - started > _SETTLED[1]:
+                break
+    (program,) = cache.programs.values()
     context = call.leaves[0].context if call.leaves else None
-    parameters = [parameter.data(context) for parameter in neutral.parameters]
+    parameters = [parameter.data(context) for parameter in program.neutral.parameters]
     arrays = [array._data for array in (*call.leaves, *parameters)]
-    names = [value.node.name for value in neutral.graph.inputs]
-    wrt: list[int] = []
-    if recording:
-        wrt = [index for index, leaf in enumerate(call.leaves) if np.dtype(leaf.dtype).kind == "f"]
-        for index, parameter in enumerate(neutral.parameters, len(call.leaves)):
-            if parameter.grad_req != "null":
-                wrt.append(index)
-    special = specialize(
-        neutral.graph,
-        [array.shape for array in arrays],
-        [array.dtype for array in arrays],
-        training,
-        wrt,
-        num_data=neutral.num_data,
-        keep=True,
-    )
-    flags = block._flags if block._active else {}
-    engine = engines.get(flags.get("engine"))
-    options = {"static_alloc": bool(flags.get("static_alloc")), "static_shape": bool(flags.get("static_shape"))}
-
-    def made(graph: Any) -> Any:
-        return None if graph is None else engine.compile(graph, **options)
-
-    return Compiled(
-        call,
-        training,
-        recording,
-        cache,
-        neutral,
-        special,
-        engine,
-        made(special.prologue),
-        made(special.forward),
-        made(special.backward),
-        arrays,
-        [names[index] for index in wrt],
-    )
+    shapes, dtypes = [array.shape for array in arrays], [array.dtype for array in arrays]
+    wrt, count = program.special.wrt, program.neutral.num_data
+    special = specialize(program.neutral.graph, shapes, dtypes, training, wrt, num_data=count, keep=True)
+    # The passes again, for their stages; the graphs are those that the program was made of.
+    special = replace(program.special, stages=special.stages)
+    return Compiled(call, training, recording, cache, program, special, arrays)
 
 
 def run_hybrid(compiled: Compiled, heads: Sequence[np.ndarray] | None) -> tuple[list[np.ndarray], list[Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines import Engine, Executable
+from hybrid_lab.engines import registry as engines
 from hybrid_lab.engines.numpy.watch import WatchedProgram
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Constant, Node, Value
@@ -17,6 +18,7 @@ from hybrid_lab.graph.partition import Region
 from hybrid_lab.insight.reference import (
     Values,
     agrees,
+    changed,
     difference,
     in_float64,
     operands_of,
@@ -59,7 +61,6 @@ class Part:
 
 
 def check_program(
-    engine: Engine,
     executable: Executable,
     inputs: Sequence[Any],
     reference: Sequence[Any],
@@ -84,15 +85,15 @@ def check_program(
                 found[value] = None if array is None else np.array(array)
 
     results = watched.run(inputs, rng, look)
-    checker = _Checker(engine, rng, gradient)
+    checker = _Checker(rng, gradient)
     for node in watched.steps:
         checker.step(node, found, wanted)
     return Part(checker.checks, results, [wanted[value] for value in graph.roots])
 
 
 class _Checker:
-    def __init__(self, engine: Engine, rng: tuple[int, int], gradient: bool):
-        self.engine, self.rng, self.gradient = engine, rng, gradient
+    def __init__(self, rng: tuple[int, int], gradient: bool):
+        self.rng, self.gradient = rng, gradient
         self.checks: list[Check] = []
         self.regions = 0
 
@@ -130,16 +131,17 @@ class _Checker:
             limit = tolerance(got.dtype, self.gradient)
             allowed = max(allowed, limit)
             apart = max(apart, difference(got, wanted[value]))
-            exact = lambda index=index: self.exact(node, found, index)  # noqa: E731
-            good, distance = agrees(got, own[value], limit, exact)
+            again = lambda change, index=index: self.again(node, found, index, change)  # noqa: E731
+            good, distance = agrees(got, own[value], limit, again)
             fine, alone = fine and good, max(alone, distance)
         return Check(shown, runs_on, apart, alone, allowed, fine)
 
-    def exact(self, node: Node, found: Values, index: int) -> Any:
-        """Output number `index` for the same inputs in float64, or None where the kernel does not take them."""
+    def again(self, node: Node, found: Values, index: int, change: int) -> tuple[Any, Any] | None:
+        """Output number `index` in float64 and in its dtype; None where the kernel does not take float64."""
         try:
-            operands = [in_float64(item) for item in operands_of(node, found)]
-            return run_node(node, operands, self.rng)[index]
+            operands = [changed(item, change) for item in operands_of(node, found)]
+            exact = run_node(node, [in_float64(item) for item in operands], self.rng)[index]
+            return exact, run_node(node, operands, self.rng)[index]
         except Exception:  # a kernel that knows its own dtypes only
             return None
 
@@ -150,7 +152,7 @@ class _Checker:
     ) -> list[Check]:
         """A check per operator of a region, by compiling it once more with all its values as outputs."""
         values = [value for node in region.nodes for value in node.outputs if wanted.get(value) is not None]
-        seen = expose(self.engine, region, values, operands, self.rng)
+        seen = expose(engines.find(runs_on), region, values, operands, self.rng)
         if seen is None:
             return []
         found = dict(zip(region.inputs, operands, strict=True)) | seen
@@ -181,7 +183,7 @@ class _Checker:
 
         def wrong(count: int) -> bool:
             last = [value for value in region.nodes[count - 1].outputs if own.get(value) is not None]
-            seen = expose(self.engine, region, last, operands, self.rng) or {}
+            seen = expose(engines.find(whole.runs_on), region, last, operands, self.rng) or {}
             return any(
                 not agrees(seen[value], own[value], tolerance(value.dtype, self.gradient))[0]
                 for value in last

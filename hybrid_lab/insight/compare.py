@@ -14,7 +14,7 @@ from hybrid_lab.insight.calls import Call, Compiled, compile_call, gradients, ou
 from hybrid_lab.insight.checking import Check, Part, check_program
 from hybrid_lab.insight.eager import listen
 from hybrid_lab.insight.origins import first_changed, first_untrue
-from hybrid_lab.insight.reference import agrees, in_float64, tolerance
+from hybrid_lab.insight.reference import agrees, changed, in_float64, tolerance
 from hybrid_lab.insight.table import (
     Column,
     Row,
@@ -206,7 +206,7 @@ def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison
     compiled = compile_call(call, training, recording)
     heads = compiled.heads() if recording else None
     made = CallComparison(
-        call.name, call.types, compiled.mode, compiled.engine.name, compiled.engine.where()
+        call.name, call.types, compiled.mode, compiled.program.engine, compiled.program.where
     )
     (outputs, found), operations = listen(call.block, lambda: run_eager(compiled, heads))
     hybrid_outputs, hybrid_gradients = run_hybrid(compiled, heads)
@@ -233,33 +233,36 @@ def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison
 
 def check_parts(compiled: Compiled, heads: Sequence[Any] | None) -> list[tuple[str, Part]]:
     """Prologue, forward and backward, each checked on what the ones before gave."""
-    rng, engine, made = compiled.rng, compiled.engine, []
+    rng = compiled.rng
+    made: list[tuple[str, Part]] = []
     hoisted: Any = ((), ())
     if compiled.prologue is not None:
         inputs = compiled.prologue_inputs()
-        part = check_program(engine, compiled.prologue, inputs, inputs, rng, False)
+        part = check_program(compiled.prologue, inputs, inputs, rng, False)
         made.append(("prologue", part))
         hoisted = (part.results, part.wanted)
     pair = [compiled.forward_inputs(item) for item in hoisted]
     if not compiled.recording and not compiled.training:
         compiled.forward.pack(pair[0])
-    forward = check_program(engine, compiled.forward, pair[0], pair[1], rng, False)
+    forward = check_program(compiled.forward, pair[0], pair[1], rng, False)
     compiled.forward.unpack()
     made.append(("forward", forward))
     if compiled.backward is not None and heads is not None:
         pair = [compiled.backward_inputs(item, heads) for item in (forward.results, forward.wanted)]
-        made.append(("backward", check_program(engine, compiled.backward, pair[0], pair[1], rng, True)))
+        made.append(("backward", check_program(compiled.backward, pair[0], pair[1], rng, True)))
     return made
 
 
 def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, Any]) -> list[ValueRow]:
     """Outputs and gradients of the real calls."""
-    exact: list[Any] = []
+    runs: dict[int, Any] = {}
 
-    def truth(index: int) -> Any:
-        if not exact:
-            exact.append(_in_float64(compiled))
-        return None if exact[0] is None else exact[0][index]
+    def again(index: int, change: int) -> Any:
+        if change not in runs:
+            arrays = [changed(array, change) for array in compiled.arrays]
+            pair = (_run_again(compiled, list(map(in_float64, arrays))), _run_again(compiled, arrays))
+            runs[change] = None if None in pair else pair
+        return runs[change] and (runs[change][0][index], runs[change][1][index])
 
     rows = []
     names = [f"output {index}" for index in range(len(wanted[0]))]
@@ -271,25 +274,24 @@ def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, A
             rows.append(ValueRow(name, 0.0 if empty else float("inf"), 0.0, bool(empty)))
             continue
         allowed = tolerance(want.dtype, index >= len(wanted[0]))
-        fine, apart = agrees(got, want, allowed, lambda index=index: truth(index))
+        fine, apart = agrees(got, want, allowed, lambda change, index=index: again(index, change))
         rows.append(ValueRow(name, apart, allowed, fine))
     return rows
 
 
-def _in_float64(compiled: Compiled) -> list[Any] | None:
-    """Outputs, then gradients, of the traced graph run eagerly in double precision; None where it cannot be."""
-    graph, arrays = compiled.neutral.graph, [NDArray._wrap(np.array(in_float64(array))) for array in compiled.arrays]
+def _run_again(compiled: Compiled, arrays: Sequence[Any]) -> list[Any] | None:
+    """Outputs, then gradients, of the traced graph run eagerly on these arrays; None where a kernel refuses them."""
+    inputs = [NDArray._wrap(np.array(array)) for array in arrays]
     for index in compiled.special.wrt:
-        arrays[index].attach_grad()
+        inputs[index].attach_grad()
     try:
         with tape.Mode(compiled.recording, compiled.training):
-            outputs = interpret(graph, arrays, compiled.rng, update=False)
+            outputs = interpret(compiled.neutral.graph, inputs, compiled.rng, update=False)
         found = [output.asnumpy() for output in outputs]
         if not compiled.recording:
             return found
-        heads = [in_float64(head) for head in compiled.heads()]
-        sources = [arrays[index] for index in compiled.special.wrt]
-        return [*found, *gradients(outputs, heads, sources)]
+        heads = [head.astype(output.dtype) for head, output in zip(compiled.heads(), found, strict=True)]
+        return [*found, *gradients(outputs, heads, [inputs[index] for index in compiled.special.wrt])]
     except Exception:  # a kernel that knows its own dtypes only
         return None
 

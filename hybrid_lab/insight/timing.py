@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines import Executable
+from hybrid_lab.engines import registry as engines
 from hybrid_lab.engines.numpy.watch import WatchedProgram
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.insight.calls import Compiled
@@ -179,7 +180,7 @@ def measure_steps(
         if name == "prologue":
             once = float(times.sum())
         for index, node in enumerate(watched.steps):
-            rows += _step_rows(compiled, name, node, float(times[index]), len(rows))
+            rows += _step_rows(name, node, float(times[index]), len(rows))
     compiled.forward.unpack()
     matched = _give_eager_times(rows, nodes)
     total = sum(row.seconds for row, _ in rows if not row.inside and row.part != "prologue") or 1.0
@@ -189,7 +190,7 @@ def measure_steps(
 
 
 def _step_rows(
-    compiled: Compiled, part: str, node: Node, seconds: float, number: int
+    part: str, node: Node, seconds: float, number: int
 ) -> list[tuple[StepRow, list[Node]]]:
     """The row of a step with the nodes it runs, and one per operator inside where it is a region."""
     region = region_in(node)
@@ -202,7 +203,7 @@ def _step_rows(
         whole = _row(part, inner, node.op.name, seconds, _moved(node))
         whole.region = number
         return [(whole, [inner])]
-    spent = [_time_alone(compiled, inner) for inner in region.nodes]
+    spent = [_time_alone(node.op.name, inner) for inner in region.nodes]
     total = sum(spent) or 1.0
     made = [(whole, list(region.nodes))]
     for inner, own in zip(region.nodes, spent, strict=True):
@@ -216,11 +217,11 @@ _alone: dict[Any, float] = {}
 """Seconds that an operator takes by itself, by engine, operator, shapes and dtypes."""
 
 
-def _time_alone(compiled: Compiled, node: Node) -> float:
+def _time_alone(runs_on: str, node: Node) -> float:
     given = tuple((v.shape, v.dtype.name) if isinstance(v, Value) else repr(v) for v in node.inputs)
-    key = (compiled.engine.name, node.op, given)
+    key = (runs_on, node.op, given)
     if key not in _alone:
-        made = alone(compiled.engine, node) if node.draw is None and not node.op.view else None
+        made = alone(engines.find(runs_on), node) if node.draw is None and not node.op.view else None
         if made is None:
             return 0.0
         graph, executable = made

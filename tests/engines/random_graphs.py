@@ -1,88 +1,20 @@
-"""Random neutral graphs with inputs, an interpreter that runs them eagerly operator by operator, and a shrinker."""
+"""Random neutral graphs with inputs: branches, broadcasts, views, shared parts, states, masks - and every record."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Input, Value, constant_node, input_node
-from hybrid_lab.ops.namespace import F
-from hybrid_lab.ops.operator import get
-from hybrid_lab.ops.run import run_gradient, run_kernel
-
-RNG = (20240607, 11)
-"""Seed and first draw of every run."""
-
-
-@dataclass
-class Case:
-    """A neutral graph (no shapes, mode-free) and one array per input."""
-
-    graph: Graph
-    arrays: list[np.ndarray]
-
-    def __str__(self) -> str:
-        given = [f"  %{v.node.name}: {a.dtype}{list(a.shape)}" for v, a in zip(self.graph.inputs, self.arrays)]
-        return "\n".join([repr(self.graph), *given])
-
-
-# -- eager interpretation ----------------------------------------------------------------------------------------
-
-
-def run_eagerly(case: Case, train: bool) -> tuple[list[np.ndarray], list[np.ndarray], dict[Value, Any], list[Any]]:
-    """Outputs, new states (in the order of first update), every Value's array, and the tape of (op, node) in order."""
-    values: dict[Value, Any] = dict(zip(case.graph.inputs, case.arrays, strict=True))
-    updated: dict[Value, Any] = {}
-    tape = []
-    for node in case.graph.nodes:
-        if isinstance(node.op, Input):
-            continue
-        op = node.op.bind_mode(train) if node.op.mode_dependent else node.op
-        count = len(op.names()) if not op.variadic else len(node.inputs)
-        operands = [values[item] if isinstance(item, Value) else item for item in node.inputs[:count]]
-        rng = (RNG[0], RNG[1] + node.draw) if node.draw is not None else None
-        results = run_kernel(op, operands, rng=rng)
-        values.update(zip(node.outputs, map(np.asarray, results), strict=False))
-        tape.append((op, node))
-        if op.aux_names:
-            states = [updated.get(item, operand) for item, operand in zip(node.inputs, operands, strict=True)]
-            for name, new in op.aux(F, tuple(states), tuple(results)).items():
-                updated[node.inputs[op.names().index(name)]] = new
-    return [values[value] for value in case.graph.outputs], list(updated.values()), values, tape
-
-
-def gradients_eagerly(
-    case: Case, values: dict[Value, Any], tape: list[Any], heads: Sequence[np.ndarray], wrt: Sequence[int]
-) -> list[np.ndarray]:
-    """Reverse mode over the tape on raw arrays."""
-    found: dict[Value, Any] = {}
-
-    def add(value: Value, gradient: Any) -> None:
-        found[value] = found[value] + gradient if value in found else gradient
-
-    for output, head in zip(case.graph.outputs, heads, strict=True):
-        add(output, head)
-    for op, node in reversed(tape):
-        visible = node.outputs[: op.num_visible]
-        douts = [found.get(value) for value in visible]
-        if not op.differentiable or not node.inputs or all(dout is None for dout in douts):
-            continue
-        count = len(op.names()) if not op.variadic else len(node.inputs)
-        inputs = [values[item] if isinstance(item, Value) else item for item in node.inputs[:count]]
-        outputs = [values[value] for value in node.outputs[: op.num_outputs]]
-        for item, gradient in zip(node.inputs, run_gradient(op, F, inputs, outputs, douts)):
-            if gradient is not None and isinstance(item, Value):
-                add(item, gradient)
-    sources = [case.graph.inputs[index] for index in wrt]
-    return [np.asarray(found.get(value, np.zeros_like(values[value]))) for value in sources]
-
-
-# -- generation --------------------------------------------------------------------------------------------------
+from hybrid_lab.graph.node import Value, constant_node, input_node
+from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.sample import Derived, Sample
+from tests.engines.graph_cases import RNG, Case
+from tests.engines.steadiness import Member, is_steady, members
 
 _SIZES = (1, 2, 3, 4, 5, 7)
 
@@ -91,6 +23,7 @@ class Generator:
     """Grows one graph. Every choice comes from `seed`; values are computed along, to keep them tame."""
 
     def __init__(self, seed: int):
+        self.seed = seed
         self.random = np.random.RandomState(seed)
         self.inputs: list[Value] = []
         self.arrays: list[np.ndarray] = []
@@ -102,7 +35,7 @@ class Generator:
         rank = self.choice((2, 2, 3, 4))
         for _ in range(self.random.randint(1, 4)):
             self.fresh_input(self.shape(rank), "data")
-        steps = self.random.randint(2, 32)
+        steps = self.random.randint(4, 48)
         moves: list[Callable[[], None]] = [
             self.unary,
             self.unary,
@@ -120,12 +53,16 @@ class Generator:
             self.spatial,
             self.dropout,
             self.indexing,
+            *[self.record] * 6,
         ]
+        for member in self.own_members():
+            self.member(member)
         while len(self.numbers) - len(self.inputs) < steps:
             self.choice(moves)()
-        outputs = [self.pool[-1]]
-        for _ in range(self.random.randint(0, 4)):
-            outputs.append(self.choice(self.pool))
+        read = {value for value in self.numbers if value.node.inputs for value in value.node.values_in}
+        unread = [value for value in self.pool if value not in read]
+        outputs = [self.pool[-1], *unread[-int(self.random.randint(2, 9)) :]]
+        outputs += [self.choice(self.pool) for _ in range(self.random.randint(0, 3))]
         return Case(Graph(self.inputs, outputs, draws=self.draws, name="random"), self.arrays)
 
     # -- pieces --------------------------------------------------------------------------------------------
@@ -137,41 +74,50 @@ class Generator:
         return tuple(int(self.choice(_SIZES)) for _ in range(rank))
 
     def fresh_input(self, shape: tuple[int, ...], role: str, low: float = -1.5, high: float = 1.5) -> Value:
-        array = self.random.uniform(low, high, shape).astype(np.float32)
-        value = input_node(f"{role}{len(self.inputs)}", role)
-        self.inputs.append(value)
-        self.arrays.append(array)
-        self.numbers[value] = array
+        value = self.input_of(self.random.uniform(low, high, shape).astype(np.float32), role)
         if role == "data":
             self.pool.append(value)
         return value
 
-    def add(
-        self, name: str, *inputs: Any, draw: bool = False, keep: bool = True, **attributes: Any
-    ) -> tuple[Value, ...]:
-        """Append an operator; results that grow large are scaled down.
+    def add(self, name: str, *inputs: Any, keep: bool = True, **attributes: Any) -> tuple[Value, ...]:
+        """Append an operator; results that others may build on are scaled down where they grow large.
 
-        A saturated tanh or exp would make the comparison one of rounding errors.
+        A saturated tanh or exp would make the comparison one of rounding errors, and so would a value at which the
+        operator jumps: such results nobody reads.
         """
-        op = get(name).bind(**attributes)
+        return self.append(get(name).bind(**attributes), inputs, keep)
+
+    def append(self, op: Operator, inputs: Sequence[Any], keep: bool = True) -> tuple[Value, ...]:
+        """As add, for a bound operator."""
+        bound = op.bind_mode(True) if op.mode_dependent else op
+        operands = [self.numbers[item] if isinstance(item, Value) else item for item in inputs]
+        operands = operands[: len(bound.names())] if not op.variadic else operands
+        computed = [isinstance(item, Value) and bool(item.node.inputs) for item in inputs]
         number = None
-        if draw:
+        if op.random:
             number, self.draws = self.draws, self.draws + 1
         node = make_node(op, inputs, draw=number)
-        operands = [self.numbers[item] if isinstance(item, Value) else item for item in inputs]
-        bound = op.bind_mode(True) if op.mode_dependent else op
         rng = (RNG[0], RNG[1] + number) if number is not None else None
-        results = run_kernel(bound, operands[: len(bound.names())] if not op.variadic else operands, rng=rng)
+        results = run_kernel(bound, operands, rng=rng)
         for value, result in zip(node.outputs, results, strict=False):
             self.numbers[value] = np.asarray(result)
         visible = node.outputs[: op.num_visible]
-        if keep:
+        if keep and is_steady(bound, operands, computed, results, rng):
             for value in visible:
-                largest = float(np.abs(self.numbers[value]).max(initial=0))
-                if largest > 2:
-                    value = self.add("broadcast_mul", value, round(1 / largest, 3), keep=False)[0]
-                self.pool.append(value)
+                self.offer(value)
         return visible
+
+    def offer(self, value: Value) -> None:
+        """Put a value into the pool, as a small float32."""
+        array = self.numbers[value]
+        if array.dtype.name in ("int32", "int64", "uint8", "int8", "bool", "float64"):
+            value = self.add("Cast", value, dtype="float32", keep=False)[0]
+        elif array.dtype != np.float32:
+            return
+        largest = float(np.abs(array).max(initial=0))
+        if largest > 2:
+            value = self.add("broadcast_mul", value, float(f"{1 / largest:.2g}"), keep=False)[0]
+        self.pool.append(value)
 
     def pick(self, rank: int | None = None) -> Value:
         """A value of the pool (of this rank, made by a new input if there is none); recent ones more often."""
@@ -324,22 +270,85 @@ class Generator:
             kind = self.choice(("max", "avg"))
             self.add("Pooling", value, kernel=(2, 2), stride=(stride, stride), pool_type=kind)
 
+    # -- every record --------------------------------------------------------------------------------------
+
+    def own_members(self) -> list[Member]:
+        """The records that this graph has in any case: seed after seed all of them come around."""
+        every = members()
+        return [every[(2 * self.seed + offset) % len(every)] for offset in range(2)]
+
+    def record(self) -> None:
+        self.member(self.choice(members()))
+
+    def member(self, member: Member) -> None:
+        """A record on inputs like those of one of its samples: values of the pool made to fit, and new inputs."""
+        sample: Sample = self.choice(member.samples)
+        op = member.record.bind(**sample.attributes)
+        names, arrays = op.names(), sample.arrays(op.name)
+        derived = any(isinstance(item, Derived) for item in sample.inputs)
+        inputs: list[Any] = []
+        for index, (given, array) in enumerate(zip(sample.inputs, arrays, strict=True)):
+            name = names[index] if index < len(names) else "args"
+            if not isinstance(array, np.ndarray):
+                inputs.append(array)
+            elif name in op.aux_names:
+                inputs.append(self.input_of(array, "aux"))
+            elif isinstance(given, tuple) and not derived and array.ndim and self.random.rand() < 0.7:
+                inputs.append(self.fitted(array.shape, sample.low, sample.high))
+            elif not isinstance(given, tuple) and self.random.rand() < 0.5:
+                inputs.append(self.constant(array))
+            else:
+                inputs.append(self.input_of(array, "param" if index and isinstance(given, tuple) else "data"))
+        self.append(op, inputs)
+
+    def input_of(self, array: np.ndarray, role: str) -> Value:
+        """A new input that holds this array."""
+        value = input_node(f"{role}{len(self.inputs)}", role)
+        self.inputs.append(value)
+        self.arrays.append(array)
+        self.numbers[value] = array
+        return value
+
+    def constant(self, array: np.ndarray) -> Value:
+        value = constant_node(array)
+        self.numbers[value] = array
+        return value
+
+    def fitted(self, shape: tuple[int, ...], low: float, high: float) -> Value:
+        """A value of the pool with another shape, its numbers between `low` and `high`."""
+        value, size = self.pick(), int(np.prod(shape))
+        have = self.numbers[value].size
+        if size == 0:
+            return self.input_of(np.zeros(shape, np.float32), "data")
+        if have >= size:
+            if self.of(value) != (have,):
+                value = self.add("Reshape", value, shape=(-1,), keep=False)[0]
+            if have > size:
+                begin = int(self.random.randint(have - size + 1))
+                value = self.add("slice_axis", value, axis=0, begin=begin, end=begin + size, keep=False)[0]
+            if shape != (size,):
+                value = self.add("Reshape", value, shape=shape, keep=False)[0]
+        else:
+            mean = self.add("Reshape", self.add("mean", value, keep=False)[0], shape=(1,) * len(shape), keep=False)[0]
+            value = self.add("broadcast_add", self.fresh_input(shape, "data"), mean, keep=False)[0]
+        middle, half = (low + high) / 2, (high - low) * 0.45
+        value = self.add("tanh", value, keep=False)[0]
+        value = self.add("broadcast_mul", value, half, keep=False)[0]
+        return self.add("broadcast_add", value, middle, keep=False)[0] if middle else value
+
     def dropout(self) -> None:
-        self.add("Dropout", self.pick(), p=0.4, draw=True)
+        self.add("Dropout", self.pick(), p=0.4)
 
     def indexing(self) -> None:
         value = self.pick()
         shape = self.of(value)
         if len(shape) == 2:
-            indices = constant_node(self.random.randint(0, shape[1], shape[0]).astype(np.float32))
-            self.numbers[indices] = indices.node.op.array
+            indices = self.constant(self.random.randint(0, shape[1], shape[0]).astype(np.float32))
             self.add("pick", value, indices)
-            rows = constant_node(self.random.randint(0, shape[0], (3, 2)).astype(np.float32))
-            self.numbers[rows] = rows.node.op.array
+            rows = self.constant(self.random.randint(0, shape[0], (3, 2)).astype(np.float32))
             self.add("Embedding", rows, value, input_dim=shape[0], output_dim=shape[1])
         elif len(shape) == 1:
-            indices = constant_node(self.random.randint(0, shape[0], 4).astype(np.float32))
-            self.numbers[indices] = indices.node.op.array
+            indices = self.constant(self.random.randint(0, shape[0], 4).astype(np.float32))
             self.add("take", value, indices)
 
 
@@ -354,52 +363,3 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 def random_case(seed: int) -> Case:
     """The graph of this seed."""
     return Generator(seed).case()
-
-
-# -- shrinking ---------------------------------------------------------------------------------------------------
-
-
-def shrink(case: Case, fails: Callable[[Case], bool], train: bool = True) -> Case:
-    """A smaller case that still fails: fewer outputs, operators replaced by inputs that hold their values."""
-    progress = True
-    while progress:
-        progress = False
-        for smaller in _smaller(case, train):
-            if fails(smaller):
-                case, progress = smaller, True
-                break
-    return case
-
-
-def _smaller(case: Case, train: bool) -> Any:
-    outputs = case.graph.outputs
-    if len(outputs) > 1:
-        for index in range(len(outputs)):
-            yield _pruned(
-                Graph(case.graph.inputs, outputs[:index] + outputs[index + 1 :], draws=case.graph.draws), case
-            )
-    values = run_eagerly(case, train)[2]
-    operators = [node for node in case.graph.nodes if not isinstance(node.op, (Input, Constant))]
-    for node in operators:
-        if node.outputs[0] in outputs and len(outputs) == 1:
-            for value in node.values_in:
-                if not value.is_input:
-                    yield _pruned(Graph(case.graph.inputs, [value], draws=case.graph.draws), case)
-            continue
-        fresh = {
-            value: input_node(f"{node.op.name}_{node.serial}_{value.index}")
-            for value in node.outputs
-            if value in values
-        }
-        graph = case.graph.substitute(dict(fresh))
-        made = Graph([*graph.inputs, *fresh.values()], graph.outputs, draws=graph.draws)
-        arrays = dict(zip(made.inputs, [*case.arrays, *(values[value] for value in fresh)], strict=True))
-        yield _pruned(made, Case(made, list(arrays.values())))
-
-
-def _pruned(graph: Graph, case: Case) -> Case:
-    """Without the inputs that nothing reads."""
-    arrays = dict(zip(case.graph.inputs, case.arrays, strict=True))
-    read = {value for node in graph.nodes for value in node.values_in} | set(graph.outputs)
-    inputs = [value for value in graph.inputs if value in read]
-    return Case(Graph(inputs, graph.outputs, draws=graph.draws, name="smallest"), [arrays[value] for value in inputs])
