@@ -1,0 +1,392 @@
+"""Programs of a Block: when they are made and why, what they hold of the parameters, and how one call is recorded."""
+
+import logging
+import threading
+
+import numpy as np
+import pytest
+
+from hybrid_lab import autograd, gluon, nd
+from hybrid_lab.diagnostics import AutogradError
+from hybrid_lab.gluon import cached_graph, nn
+from hybrid_lab.gluon.recompiles import MANY
+from hybrid_lab.log import logger
+
+
+class Scaled(gluon.HybridBlock):
+    """relu(x * w + 1), with a parameter of one number."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.w = self.params.get("w", shape=(1,), init="ones")
+
+    def hybrid_forward(self, F, x, w):
+        return F.relu(F.broadcast_mul(x, w) + 1)
+
+
+def make(kind=Scaled, engine="numpy", **flags):
+    net = kind()
+    net.initialize()
+    net.hybridize(engine=engine, **flags)
+    return net
+
+
+@pytest.fixture
+def messages():
+    """What the logger says, at any level."""
+    found = []
+    handler = logging.Handler()
+    handler.emit = lambda record: found.append((record.levelname, record.getMessage()))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield found
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+# -- recompiles ------------------------------------------------------------------------------------------------------
+
+
+def test_every_compile_has_a_reason_and_the_line_that_called():
+    net = make()
+    net(nd.ones((2, 3)))
+    net(nd.ones((4, 3)))
+    with autograd.record():
+        net(nd.ones((4, 3)))
+    net(nd.ones((2, 3), dtype="float64").astype("float32"))
+    kinds = [(each.kind, each.reason) for each in net._graphs.compilations]
+    assert kinds == [
+        ("first", "first call"),
+        ("shape", "input shape (4, 3) instead of (2, 3)"),
+        ("mode", "training mode, recording for the backward"),
+    ]
+    assert all(each.place.file == __file__ for each in net._graphs.compilations)
+    assert "net(nd.ones((4, 3)))" in net._graphs.compilations[1].place.source_line
+    assert f"called at {__file__}, line {net._graphs.compilations[1].place.line}" in str(net._graphs.compilations[1])
+
+
+def test_the_reason_is_the_difference_to_the_nearest_signature():
+    net = make()
+    net(nd.ones((2, 3)))
+    with autograd.record():
+        net(nd.ones((5, 5)))
+    net(nd.ones((2, 4)))
+    assert net._graphs.compilations[-1].reason == "input shape (2, 4) instead of (2, 3)"
+
+
+def test_reasons_of_calls_with_several_arrays():
+    class Sum(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, others, scale):
+            return (x + others[0]) * scale
+
+    net = make(Sum)
+    x = nd.ones((2, 3))
+    net(x, [x], 2.0)
+    net(x, [nd.ones((1, 3))], 2.0)
+    net(x, [x], 3.0)
+    y = nd.ones((2, 3))
+    y.attach_grad()
+    with autograd.record():
+        net(x, [x], 2.0)
+        net(x, [y], 2.0)
+    reasons = [each.reason for each in net._graphs.compilations]
+    assert reasons[1] == "input 1 shape (1, 3) instead of (2, 3)"
+    assert reasons[2] == "the arguments (tensor, [tensor], 3.0) instead of (tensor, [tensor], 2.0)"
+    assert reasons[4] == "input 1 needs a gradient"
+
+
+def test_many_recompiles_are_a_warning_with_the_remedy(messages):
+    net = make()
+    for size in range(1, MANY + 3):
+        net(nd.ones((size, 3)))
+    warnings = [text for level, text in messages if level == "WARNING"]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(
+        f"{net.name} was compiled again {MANY} times, now because of input shape (9, 3) instead of (8, 3), called at "
+    )
+    assert "test_programs.py, line" in warnings[0] and "last_batch='discard'" in warnings[0]
+    for size in range(MANY + 3, 2 * MANY + 2):
+        net(nd.ones((size, 3)))
+    assert len([text for level, text in messages if level == "WARNING"]) == 2
+    assert net._graphs.history.recompiles == 2 * MANY
+
+
+def test_a_changing_number_is_named(messages):
+    class Times(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, scale):
+            return x * scale
+
+    net = make(Times)
+    for number in range(MANY + 1):
+        net(nd.ones((2,)), float(number))
+    (warning,) = [text for level, text in messages if level == "WARNING"]
+    assert "pass what changes as an array" in warning
+
+
+def test_programs_called_last_stay(monkeypatch):
+    monkeypatch.setattr(cached_graph, "MAX_PROGRAMS", 3)
+    net = make()
+
+    def call(size):
+        net(nd.ones((size, 3)))
+        return len(net._graphs.compilations)
+
+    assert [call(size) for size in (1, 2, 3, 1, 4, 1, 3, 4)] == [1, 2, 3, 3, 4, 4, 4, 4]  # 4 took the place of 2
+    assert call(2) == 5
+    assert net._graphs.compilations[-1].kind == "evicted"
+
+
+def test_another_grad_req_makes_another_program():
+    net = make()
+    x = nd.ones((2, 3))
+
+    def gradient():
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        return net.w.grad().asscalar()
+
+    assert gradient() == 6.0
+    net.w.grad_req = "null"
+    with autograd.record():
+        y = net(x)
+    with pytest.raises(AutogradError, match="not in a computational graph"):
+        y.backward()
+    net.w.grad_req = "write"
+    assert gradient() == 6.0
+    assert [each.kind for each in net._graphs.compilations] == ["first", "parameter", "parameter"]
+
+
+def test_two_threads_compile_once():
+    net = make()
+    barrier, results = threading.Barrier(4), []
+
+    def call():
+        barrier.wait()
+        results.append(net(nd.ones((2, 3))).asnumpy())
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(net._graphs.compilations) == 1 and all((each == 2).all() for each in results)
+
+
+# -- what is held of the parameters ----------------------------------------------------------------------------------
+
+
+def folding():
+    """A net in which prediction computes something from parameters alone."""
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(4, 3, in_channels=2), nn.BatchNorm(in_channels=4), nn.Dense(3, in_units=4 * 4 * 4))
+    net.initialize()
+    return net
+
+
+def images(batch, seed=0):
+    return nd.array(np.random.default_rng(seed).normal(size=(batch, 2, 6, 6)))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
+def test_written_parameters_are_read_anew(engine):
+    pytest.importorskip(engine if engine == "onnxruntime" else "numpy")
+    net, eager = folding(), folding()
+
+    def agree():
+        for path, parameter in eager._collect_params_with_prefix().items():
+            parameter.set_data(net._collect_params_with_prefix()[path].data())
+        for batch in (2, 3):
+            expected = eager(images(batch)).asnumpy()
+            for _ in range(3):  # the second and third call may run packed
+                np.testing.assert_allclose(net(images(batch)).asnumpy(), expected, rtol=1e-4, atol=1e-5)
+
+    net.hybridize(engine=engine)
+    agree()
+    for parameter in net.collect_params().values():
+        parameter.set_data(parameter.data() * 1.5 + 0.1)
+        agree()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
+    for _ in range(2):
+        with autograd.record():
+            loss = (net(images(4, 1)) ** 2).mean()
+        loss.backward()
+        trainer.step(1)
+        agree()
+
+
+def test_packing_waits_for_calm():
+    """Packed at the second call with the same parameters, later the more often that was in vain."""
+    net = make()
+    x = nd.ones((2, 3))
+    net(x)
+    program = net._graphs.compilations[-1].program
+    calls = []
+    program.forward = Recorder(program.forward, calls)
+
+    def calls_until_packed():
+        before, count = calls.count("pack"), 0
+        while calls.count("pack") == before:
+            net(x)
+            count += 1
+        return count
+
+    assert calls_until_packed() == 1
+    net(x)
+    assert calls == ["pack"]
+    counts = []
+    for _ in range(3):
+        net.w.set_data(nd.ones((1,)))
+        counts.append(calls_until_packed())
+    assert counts == [3, 5, 9] and calls.count("unpack") == 3  # the first call with new values only reads them
+
+
+class Recorder:
+    """An executable that notes what it is told."""
+
+    def __init__(self, executable, calls):
+        self.executable, self.calls = executable, calls
+
+    def pack(self, inputs, token=None):
+        assert len(inputs) == 2
+        self.calls.append("pack")
+
+    def unpack(self):
+        self.calls.append("unpack")
+
+    def __getattr__(self, name):
+        return getattr(self.executable, name)
+
+
+def test_few_programs_are_packed():
+    net = make()
+    for size in range(1, 8):
+        for _ in range(3):
+            net(nd.ones((size, 3)))
+    packed = [each.program._packed for each in net._graphs.compilations]
+    assert packed == [False] * 3 + [True] * 4
+
+
+def test_batch_sizes_share_what_depends_on_parameters_alone():
+    net = folding()
+    net.hybridize(engine="numpy")
+    prologues = []
+    for batch in (1, 2, 3):
+        net(images(batch))
+        prologues.append(net._graphs.compilations[-1].program.prologue)
+    assert prologues[0] is not None and prologues[0] is prologues[1] is prologues[2]
+
+
+def test_training_never_packs():
+    net = make()
+    with autograd.record():
+        for _ in range(3):
+            net(nd.ones((2, 3)))
+    assert not net._graphs.compilations[-1].program._packed
+
+
+def test_writes_of_another_library_are_seen():
+    torch = pytest.importorskip("torch")
+    net = folding()
+    net.hybridize(engine="numpy")
+    for _ in range(3):
+        net(images(2))
+    shared = torch.from_dlpack(net[0].weight.data())
+    for factor in (2.0, 0.5):
+        shared *= factor
+        found = net(images(2)).asnumpy()
+        with autograd.predict_mode():
+            eager = net[2](net[1](net[0](images(2)))).asnumpy()
+        np.testing.assert_allclose(found, eager, rtol=1e-4, atol=1e-5)
+
+
+# -- the tape --------------------------------------------------------------------------------------------------------
+
+
+class Two(gluon.HybridBlock):
+    """Two outputs of two inputs."""
+
+    def hybrid_forward(self, F, x, y):
+        return x * y, F.exp(x)
+
+
+def leaf(values, req="write"):
+    array = nd.array(values)
+    array.attach_grad(req)
+    return array
+
+
+def test_one_output_of_several():
+    net = make(Two)
+    x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    with autograd.record():
+        product, power = net(x, y)
+    product.backward(retain_graph=True)
+    assert x.grad.asnumpy().tolist() == [3.0, 4.0] and y.grad.asnumpy().tolist() == [1.0, 2.0]
+    autograd.backward([product, power], [nd.array([1.0, 0.0]), None])
+    np.testing.assert_allclose(x.grad.asnumpy(), [3 + np.e, np.exp(2)], rtol=1e-6)
+    assert y.grad.asnumpy().tolist() == [1.0, 0.0]
+    with pytest.raises(AutogradError, match="used up"):
+        power.backward()
+
+
+def test_one_array_as_both_inputs():
+    net = make(Two)
+    x = leaf([3.0])
+    with autograd.record():
+        product, _ = net(x, x)
+    product.backward()
+    assert x.grad.asnumpy().tolist() == [6.0]
+
+
+def test_gradients_that_add_up_and_that_nobody_wants():
+    net = make(Two)
+    x, y = leaf([1.0], "add"), leaf([2.0], "null")
+    for _ in range(3):
+        with autograd.record():
+            product, _ = net(x, y)
+        product.backward(nd.array([10.0]))
+    assert x.grad.asnumpy().tolist() == [60.0] and y.grad is None
+
+
+def test_a_write_to_what_the_backward_reads_names_it():
+    net = make(Two)
+    x, y = leaf([1.0]), leaf([2.0])
+    with autograd.record():
+        product, power = net(x, y)
+    y[:] = 5.0
+    with pytest.raises(AutogradError, match=f"the gradient of the hybridized block {net.name} needs input 1"):
+        product.backward()
+    with autograd.record():
+        product, power = net(x, y)
+    power[:] = 0.0
+    with pytest.raises(AutogradError, match="needs output 1"):
+        power.backward()
+
+
+def test_a_parameter_written_between_forward_and_backward():
+    net = make()
+    x = leaf([[1.0]])
+    with autograd.record():
+        y = net(x)
+    net.w.set_data(nd.array([2.0]))
+    with pytest.raises(AutogradError, match="written to since"):
+        y.backward()
+
+
+def test_a_dropped_result_frees_what_was_saved():
+    import gc
+    import weakref
+
+    net = make(Two)
+    x, y = leaf([1.0]), leaf([2.0])
+    gc.disable()
+    try:
+        with autograd.record():
+            product, power = net(x, y)
+        node = weakref.ref(product._tape.node)
+        del product, power
+        assert node() is None
+    finally:
+        gc.enable()
