@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, count
 from typing import Any
 
+from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.decompose import composite_names
-from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.graph import Graph, reachable
+from hybrid_lab.graph.lower import is_composite, lower
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.ops.contract import check_gradient_type
 from hybrid_lab.ops.run import run_gradient
@@ -17,15 +20,23 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
     """The joint graph: inputs + one head gradient per differentiable output; outputs + one gradient per Value in `wrt`.
 
     The graph is inferred and its mode bound. The gradient of an input that no output depends on is zeros.
+    Differentiate the result again for gradients of gradients.
     """
+    graph = _without_hidden_reads(graph)
     builder = Builder()
     needed = depends_on(graph, wrt)
     composites = composite_names(graph)
     gradients: dict[Value, Expr] = {}
 
     heads = []
+    taken = {value.node.name for value in graph.inputs}
     for index, output in enumerate(graph.outputs):
-        head = input_node(f"head_grad{index}", "head_grad", shape=output.shape, dtype=output.dtype)
+        name = next(
+            name
+            for name in chain([f"head_grad{index}"], (f"head_grad{index}_{order}" for order in count(2)))
+            if name not in taken
+        )
+        head = input_node(name, "head_grad", shape=output.shape, dtype=output.dtype)
         heads.append(head)
         _accumulate(gradients, output, Expr(builder, head))
 
@@ -59,6 +70,28 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
         graph.draws,
         graph.name,
     )
+
+
+def _without_hidden_reads(graph: Graph) -> Graph:
+    """Operators of which an output reads a hidden output (a mean, a deviation) in their parts.
+
+    That happens in a graph that holds a gradient already. A record's gradient knows of visible outputs only; its
+    lowering says how the hidden ones depend on the inputs. Raises AutogradError where there is none.
+    """
+    read = {value for node in reachable(graph.outputs) for value in node.values_in} | set(graph.outputs)
+    hidden = {
+        node
+        for node in graph.operators
+        for value in node.outputs[node.op.num_visible :]
+        if value in read and value.dtype.kind == "f"
+    }
+    for node in hidden:
+        if not is_composite(node.op):
+            raise AutogradError(
+                f"the gradient of {node.op.name} has no gradient; leave it out of what is differentiated twice"
+                + (f" (block {node.scope})" if node.scope else "")
+            )
+    return graph.map(lambda node, inputs: lower(node, inputs) if node in hidden else None) if hidden else graph
 
 
 def depends_on(graph: Graph, sources: Sequence[Value]) -> set[Value]:

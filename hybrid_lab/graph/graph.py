@@ -70,7 +70,7 @@ class Graph:
         new: dict[Value, Any] = dict(mapping)
         for node in self.nodes:
             outputs = node.outputs
-            if outputs[0] in new and all([value in new for value in outputs]):
+            if outputs[0] in new and all(map(new.__contains__, outputs)):
                 continue
             inputs = tuple([new[item] if type(item) is Value else item for item in node.inputs])
             made = rewrite(node, inputs) if rewrite is not None else None

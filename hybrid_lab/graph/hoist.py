@@ -100,7 +100,7 @@ def _chosen(graph: Graph) -> set[Node]:
 
 
 def _is_alone(view: Node, chosen: set[Node], users: dict[Value, list[Node]], roots: set[Value]) -> bool:
-    """Whether the view is all that is read of a computed value. One of a parameter, or of a value held anyway, is free."""
+    """Whether the view is all that is read of a computed value; one of a parameter or of a held value costs nothing."""
     while view.op.view and isinstance(view.inputs[0], Value):
         source = view.inputs[0]
         if source.node not in chosen or source in roots or len(users[source]) > 1:
