@@ -136,6 +136,12 @@ def test_strided_inputs_are_fine():
     assert np.array_equal(compiled(graph)([x.T])[0], np.exp(x.T))
 
 
+def test_a_value_that_its_kernel_allocated_may_be_read_twice_by_its_last_reader(monkeypatch):
+    monkeypatch.setattr(operator("exp"), "run_keywords", frozenset())
+    graph, arrays = graph_of(lambda F, x: F.Concat(*[F.exp(x)] * 2, dim=0), (2, 3)), uniform((2, 3))
+    assert np.array_equal(compiled(graph)(arrays)[0], evaluate(graph, arrays)[0])
+
+
 def test_random_nodes_draw_from_the_call_and_their_number():
     x = input_node("x", shape=(50,), dtype="float32")
     dropout = operator("Dropout").bind(p=0.5).bind_mode(True)

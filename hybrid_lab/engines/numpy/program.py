@@ -198,7 +198,7 @@ class Writer:
         else:
             targets = [self._target(value) for value in node.outputs]
             self._call(node, targets)
-        for value in node.values_in:
+        for value in dict.fromkeys(node.values_in):
             if self.plan.places[value].kind == "own" and self.plan.last_use[value] == index:
                 self._emit(f"del {self.names[value]}")
 
