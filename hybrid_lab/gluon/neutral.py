@@ -14,6 +14,7 @@ from hybrid_lab.gluon.structure import Spec, describe, flatten, unflatten
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol.control_flow import refuse_leaks
 from hybrid_lab.symbol.symbol import Symbol
 from hybrid_lab.symbol.traced import wrap
 
@@ -98,6 +99,7 @@ def trace_block(
     values = [symbol._values[0] for symbol in outputs]
     variables = [symbol._values[0] for symbol in trace.parameters.values()]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
+    refuse_leaks(graph)
     guard = _guard(trace.observed, types, training)
     known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types if shape is not None)
     for nested, found in trace.nested.values() if keep else ():

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hybrid_lab.ndarray import creation, functions, ndarray, random
+from hybrid_lab.ndarray import composed, control_flow, creation, functions, ndarray, random
+from hybrid_lab.ndarray.composed import histogram, reset_arrays, split_v2
 from hybrid_lab.ndarray.context import Context, cpu, current_context, gpu, num_gpus
 from hybrid_lab.ndarray.creation import (
     arange,
@@ -30,6 +31,8 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.storage import load, load_frombuffer, save
 
 contrib = OperatorNamespace("contrib", "_contrib_", "contrib_")
+contrib.foreach, contrib.while_loop, contrib.cond = control_flow.foreach, control_flow.while_loop, control_flow.cond
+contrib.boolean_mask = composed.boolean_mask
 linalg = OperatorNamespace("linalg", "_linalg_", "linalg_")
 image = OperatorNamespace("image", "_image_", "image_")
 op = OperatorNamespace("op", "")
@@ -52,6 +55,7 @@ __all__ = [
     "full",
     "functions",
     "gpu",
+    "histogram",
     "image",
     "linalg",
     "linspace",
@@ -64,7 +68,9 @@ __all__ = [
     "ones",
     "op",
     "random",
+    "reset_arrays",
     "save",
+    "split_v2",
     "waitall",
     "zeros",
 ]

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.graph.control_flow import Cond, Foreach
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import closed
 from hybrid_lab.graph.node import Constant, Input, Value
+from hybrid_lab.ndarray import control_flow
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
@@ -39,7 +41,39 @@ def interpret(
             names = node.op.names()
             inputs = [item.copy() if names[index] in node.op.aux_names else item for index, item in enumerate(inputs)]
         draw = (rng[0], rng[1] + node.draw) if rng is not None and node.draw is not None else None
+        if node.op.subgraphs:
+            values.update(zip(node.outputs, _run_control_flow(node.op, inputs, draw, update), strict=False))
+            continue
         result = invoke(node.op, inputs, rng=draw)
         outputs = result if isinstance(result, (list, tuple)) else (result,)
         values.update(zip(node.outputs, outputs, strict=False))
     return [values[value] for value in graph.outputs]
+
+
+def _run_control_flow(op: Any, inputs: list[NDArray], draw: tuple[int, int] | None, update: bool) -> list[NDArray]:
+    """The visible outputs of a loop or branch: its graphs, interpreted step by step."""
+    graphs = [graph for _, graph in op.subgraphs]
+    if isinstance(op, Cond):
+        number, captures = inputs[0], inputs[1:]
+        then, other = (lambda graph=graph: interpret(graph, captures, update=update) for graph in graphs)
+        return control_flow.cond(number, then, other, draw=draw)
+    first, last = op.num_data, op.num_data + op.num_states
+    captures = inputs[last:]
+
+    def step(given: list[NDArray]) -> tuple[list[NDArray], list[NDArray]]:
+        made = interpret(graphs[-1], [*given, *captures], update=update)
+        return made[: op.num_out], made[op.num_out :]
+
+    if isinstance(op, Foreach):
+        outputs, states = control_flow.foreach(
+            lambda entries, states: step([*entries, *states]), inputs[:first], inputs[first:last], draw=draw
+        )
+    else:
+        outputs, states = control_flow.while_loop(
+            lambda *states: interpret(graphs[0], [*states, *captures], update=update)[0],
+            lambda *states: step(list(states)),
+            inputs[:last],
+            op.max_iterations,
+            draw=draw,
+        )
+    return [*outputs, *states]

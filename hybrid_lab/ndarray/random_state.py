@@ -13,9 +13,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError
+from hybrid_lab.ops.philox import substream
 
 _MASK = (1 << 64) - 1
 _INITIALIZER_STREAM = 0x9E3779B97F4A7C15  # the golden ratio's bits: far from every seed a person types
+
+
+class _Inner(threading.local):
+    """Per thread: (seed, next draw) of the streams inside control flow, the innermost last."""
+
+    def __init__(self) -> None:
+        self.streams: list[tuple[int, int]] = []
 
 
 class RandomState:
@@ -23,6 +31,7 @@ class RandomState:
 
     def __init__(self, seed: int = 0):
         self._lock = threading.Lock()
+        self._inner = _Inner()
         self._seed, self._draws, self._initializer_draws = seed, 0, 0
 
     def seed(self, seed: int, ctx: Any = "all") -> None:
@@ -35,6 +44,11 @@ class RandomState:
 
     def next_draws(self, count: int = 1) -> tuple[int, int]:
         """Use up `count` draws; returns (seed, number of the first)."""
+        inner = self._inner.streams
+        if inner:
+            seed, base = inner[-1]
+            inner[-1] = seed, base + count
+            return seed, base
         with self._lock:
             base = self._draws
             self._draws = base + count
@@ -48,13 +62,29 @@ class RandomState:
             return self._seed ^ _INITIALIZER_STREAM, number
 
     @contextmanager
+    def substream(self, draw: tuple[int, int] | None = None) -> Iterator[None]:
+        """Inside, this thread's draws are numbered anew, in a stream that takes one draw of the stream around it.
+
+        draw : (seed, number) of that draw where a graph has numbered it already
+        """
+        streams = self._inner.streams
+        depth = len(streams)
+        streams.append((substream(*(draw if draw is not None else self.next_draws(1))), 0))
+        try:
+            yield
+        finally:
+            del streams[depth:]
+
+    @contextmanager
     def preserved(self) -> Iterator[None]:
         """Put the operators' draw counter back at the end: what runs inside shifts nobody's numbers."""
+        streams = list(self._inner.streams)
         with self._lock:
             before = self._seed, self._draws
         try:
             yield
         finally:
+            self._inner.streams[:] = streams
             with self._lock:
                 if self._seed == before[0]:
                     self._draws = before[1]

@@ -54,6 +54,9 @@ class Operator:
     """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
     triton: ClassVar[str | None] = None
 
+    subgraphs: Any = ()
+    """Pairs (label, graph): what an operator of control flow runs inside."""
+
     num_outputs: Any = 1
     """How many outputs, hidden ones included; an int, or a property where attributes decide."""
 

@@ -113,3 +113,11 @@ def normal(seed: int, draw: int, count: int, dtype: np.dtype | str = "float32") 
     np.multiply(radius, np.cos(angle), out=made[:, 0])
     np.multiply(radius, np.sin(angle), out=made[:, 1])
     return made.reshape(-1)[:count].astype(dtype)
+
+
+def substream(seed: int, draw: int) -> int:
+    """The seed of a stream of its own inside one draw: splitmix64 of both (Steele, Lea, Flood, OOPSLA 2014)."""
+    mixed = (seed + (draw + 1) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+    return mixed ^ (mixed >> 31)

@@ -5,12 +5,14 @@ hybrid_forward.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
-from hybrid_lab.ndarray import creation, function
+from hybrid_lab.ndarray import control_flow as eager
+from hybrid_lab.ndarray import composed, creation, function
 from hybrid_lab.ndarray import invoke as invoke_module
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol import control_flow, tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
 
@@ -49,8 +51,24 @@ def refuse_function(name: str, inputs: Sequence[Any]) -> None:
         )
 
 
+def refuse_numbers(name: str, inputs: Sequence[Any]) -> None:
+    """Hooked into ndarray.composed. Raises HybridizeError HL133: the function reads the numbers of a tensor."""
+    first = next((item for item in inputs if isinstance(item, Symbol)), None)
+    if first is not None:
+        raise tracing.refuse(
+            "HL133",
+            tensor=first,
+            call=f"nd.{name}",
+            message=f"nd.{name} reads numbers that do not exist while a graph is made.",
+            rewrite="F.where(mask, x, F.zeros_like(x))      or      call it in a plain Block",
+        )
+
+
 def install() -> None:
     """Register the hooks."""
     function.refuse_symbols = refuse_function
+    composed.refuse_symbols = refuse_numbers
     invoke_module.symbol_dispatch = dispatch_traced
     creation.symbol_creation = create_traced
+    functions = (control_flow.foreach, control_flow.while_loop, control_flow.cond)
+    eager.symbolic = SimpleNamespace(**{each.__name__: control_flow.recorded(each) for each in functions})

@@ -445,7 +445,7 @@ def compose(op: Operator, inputs: Sequence[Any], name: str | None, hint: str | N
         name=node_name,
         scope=trace.scope if trace else "",
         location=capture(),
-        draw=(trace.next_draw() if trace else _free_draw()) if op.random else None,
+        draw=(trace.next_draw() if trace else free_draw()) if op.random else None,
     )
     return make_symbol(node)
 
@@ -465,11 +465,12 @@ def make_symbol(node: Node) -> Symbol:
 _draws = 0
 
 
-def _free_draw() -> int:
-    """Draw numbers of Symbols composed by hand, outside any Block."""
+def free_draw(count: int = 1) -> int:
+    """The first of `count` draw numbers for Symbols composed by hand, outside any Block."""
     global _draws
-    _draws += 1
-    return _draws - 1
+    first = _draws
+    _draws += count
+    return first
 
 
 def _operand(op: Operator, input_name: str, item: Any, node_name: str) -> Any:

@@ -1,0 +1,110 @@
+"""Body: a graph that an operator runs inside, as the bodies of loops and the branches of cond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
+from hybrid_lab.graph.bind_mode import bind_mode
+from hybrid_lab.graph.differentiate import differentiate
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import PartialShapes, infer, located
+from hybrid_lab.graph.node import Input, Value
+from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.ops.contract import read_dtypes, read_shapes
+
+#: (arrays, (seed, first draw)) -> outputs in fresh memory.
+Run = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]
+
+compile_graph: Callable[[Graph], Run] | None = None
+"""Compiles an inferred graph whose mode is bound; registered by the NumPy engine."""
+
+
+class Body:
+    """A neutral graph with the programs compiled for it, one per shapes and dtypes of its inputs.
+
+    graph : draws are numbered from 0; it has no effects: updated states are outputs
+    """
+
+    __slots__ = ("_compiled", "graph")
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self._compiled: dict[Any, Run] = {}
+
+    # -- rules -------------------------------------------------------------------------------------------------
+
+    def shapes(self, given: Sequence[Any]) -> list[tuple[int, ...]]:
+        """Complete input shapes -> output shapes. Raises ShapeError with the line inside the body."""
+        found: dict[Value, Any] = dict(zip(self.graph.inputs, given, strict=True))
+        for node in self.graph.nodes:
+            if isinstance(node.op, Input):
+                continue
+            inputs = [found[item] if isinstance(item, Value) else () for item in node.inputs]
+            try:
+                found.update(zip(node.outputs, read_shapes(node.op, node.op.infer_shape(*inputs)), strict=True))
+            except ShapeError as error:
+                raise located(error, node) from None
+        return [found[value] for value in self.graph.outputs]
+
+    def types(self, given: Sequence[Any]) -> list[np.dtype]:
+        """Input dtypes -> output dtypes. Raises DTypeError with the line inside the body."""
+        found: dict[Value, Any] = dict(zip(self.graph.inputs, given, strict=True))
+        for node in self.graph.nodes:
+            if isinstance(node.op, Input):
+                continue
+            inputs = [found[item] if isinstance(item, Value) else None for item in node.inputs]
+            try:
+                found.update(zip(node.outputs, read_dtypes(node.op, node.op.infer_type(*inputs)), strict=True))
+            except DTypeError as error:
+                raise located(error, node) from None
+        return [found[value] for value in self.graph.outputs]
+
+    def complete(self, given: Sequence[Any]) -> list[Any]:
+        """Input shapes, unknown ones filled in as far as they follow."""
+        known = {value: shape for value, shape in zip(self.graph.inputs, given, strict=True) if shape is not None}
+        found = PartialShapes(self.graph, known).shapes
+        return [found.get(value) for value in self.graph.inputs]
+
+    # -- forms -------------------------------------------------------------------------------------------------
+
+    def bound(self, train: bool) -> Graph:
+        """The graph for one mode; updates of states are its effects."""
+        return bind_mode(self.graph, train)
+
+    def inferred(self, shapes: Sequence[Any], dtypes: Sequence[Any]) -> Graph:
+        """The graph with types on every node."""
+        inputs = self.graph.inputs
+        return infer(self.graph, dict(zip(inputs, shapes, strict=True)), dict(zip(inputs, dtypes, strict=True)))
+
+    # -- programs ----------------------------------------------------------------------------------------------
+
+    def program(self, arrays: Sequence[np.ndarray]) -> Run:
+        """Runs the graph on arrays of these shapes and dtypes."""
+        key = tuple([(array.shape, array.dtype) for array in arrays])
+        found = self._compiled.get(key)
+        if found is None:
+            graph = self.inferred([array.shape for array in arrays], [array.dtype for array in arrays])
+            found = self._compiled[key] = _compiled(simplify(graph))
+        return found
+
+    def backward(self, arrays: Sequence[np.ndarray], heads: tuple[int, ...], wrt: tuple[int, ...]) -> Run:
+        """Takes the inputs and a gradient for each of the outputs `heads`; gives the gradients of the inputs `wrt`."""
+        key = (heads, wrt, *[(array.shape, array.dtype) for array in arrays])
+        found = self._compiled.get(key)
+        if found is None:
+            graph = self.inferred([array.shape for array in arrays], [array.dtype for array in arrays])
+            part = Graph(graph.inputs, [graph.outputs[index] for index in heads], (), graph.draws, graph.name)
+            joint = simplify(differentiate(part, [part.inputs[index] for index in wrt]))
+            gradients = joint.outputs[len(heads) :]
+            found = self._compiled[key] = _compiled(Graph(joint.inputs, gradients, (), joint.draws, graph.name))
+        return found
+
+
+def _compiled(graph: Graph) -> Run:
+    if compile_graph is None:
+        raise HybridLabError("no engine is loaded that compiles the bodies of loops; import hybrid_lab")
+    return compile_graph(graph)

@@ -1,0 +1,563 @@
+"""Loops and branches as single nodes: Foreach, WhileLoop and Cond, operators that hold graphs.
+
+What a body reads from outside - parameters, tensors of the code around it - are inputs of the node ("captures"), so
+that every pass sees them. A node takes one draw number; inside, draws are numbered anew in a stream of their own
+(`philox.substream`), step after step, so that however often a loop turns, it never shifts anybody's random numbers.
+
+The backward of a loop goes through the steps in reverse, and computes each step's forward a second time from the
+states it began with, which the forward keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.graph.body import Body
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.ops import philox
+from hybrid_lab.ops.memory import into
+from hybrid_lab.ops.operator import Operator
+
+#: The dtype of a key, the hidden output that holds a call's seed: Philox' 64 bits as a signed number.
+_KEY = np.dtype("int64")
+
+
+class Composed(Operator):
+    """Base of operators that are made from graphs instead of attributes; an instance is equal to itself only."""
+
+    fields: ClassVar[dict[str, Any]] = {}
+    run_keywords: ClassVar[frozenset[str]] = frozenset({"out", "rng", "need"})
+    differentiable: ClassVar[bool] = True
+    grad_wants: ClassVar[bool] = True
+
+    def __init__(self, **members: Any):
+        for key, value in {"attributes": {}, "inferred": {}, **members}.items():
+            object.__setattr__(self, key, value)
+
+    def infer_shape(self, *shapes: Any) -> Any:
+        raise NotImplementedError
+
+    def __reduce__(self) -> Any:
+        return object.__reduce__(self)
+
+
+class ControlFlow(Composed):
+    """Base of the three.
+
+    bodies : the graphs, which all read the inputs from number `first` on
+    carried : inputs that are auxiliary states which the bodies update; each body's last outputs are their new values
+    """
+
+    bodies: tuple[Body, ...]
+    labels: ClassVar[tuple[str, ...]] = ()
+    first: ClassVar[int] = 0
+    carried: tuple[int, ...] = ()
+    mode_dependent: ClassVar[bool] = True
+    num_visible: int = 0
+    num_hidden: int = 0
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        """Visible ones, the new values of carried states, and what the backward reads."""
+        return self.num_visible + len(self.carried) + self.num_hidden
+
+    @property
+    def random(self) -> bool:  # type: ignore[override]
+        return any(body.graph.draws for body in self.bodies)
+
+    @property
+    def draws(self) -> int:
+        """Random numbers of one step."""
+        return sum(body.graph.draws for body in self.bodies)
+
+    @property
+    def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
+        """The graphs inside with what they are, for printers and writers."""
+        return tuple((label, body.graph) for label, body in zip(self.labels, self.bodies, strict=True))
+
+    def names(self) -> tuple[str, ...]:
+        own = tuple(f"arg{index}" for index in range(self.first))
+        return own + tuple(f"arg{index + self.first}" for index in range(len(self.bodies[0].graph.inputs)))
+
+    @property
+    def aux_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The inputs that some operator inside uses as auxiliary state."""
+        names = self.names()
+        found = [names[index] for index in self.carried]
+        for body in self.bodies:
+            places = {value: index for index, value in enumerate(body.graph.inputs)}
+            for node in body.graph.nodes if not found else ():
+                for name, item in zip(node.op.names(), node.inputs, strict=False) if node.op.aux_names else ():
+                    if name in node.op.aux_names and item in places:
+                        found.append(names[places[item] + self.first])
+        return tuple(dict.fromkeys(found))
+
+    def aux(self, F: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[str, Any]:
+        names = self.names()
+        return {names[place]: new for place, new in zip(self.carried, outputs[self.num_visible :], strict=False)}
+
+    def rebuilt(self, bodies: Sequence[Graph], carried: tuple[int, ...]) -> ControlFlow:
+        """The same operator over other bodies."""
+        members = {key: value for key, value in vars(self).items() if not key.startswith("_")}
+        for key in ("attributes", "inferred"):
+            members.pop(key)
+        return type(self)(**{**members, "bodies": tuple(map(Body, bodies)), "carried": carried})
+
+    def bind_mode(self, train: bool) -> Operator:
+        """Bind the bodies; updates of states become outputs of them."""
+        if self.carried:
+            return self  # bound already
+        found: dict[bool, Operator] = self.__dict__.setdefault("_bound_modes", {})
+        if train not in found:
+            bound = [body.bound(train) for body in self.bodies]
+            updates = [{graph.inputs.index(target): new for target, new in graph.effects} for graph in bound]
+            places = tuple(sorted({place for update in updates for place in update}))
+            graphs = [
+                Graph(
+                    graph.inputs,
+                    [*graph.outputs, *(update.get(place, graph.inputs[place]) for place in places)]
+                    if self.updates(index)
+                    else graph.outputs,
+                    (),
+                    graph.draws,
+                    graph.name,
+                )
+                for index, (graph, update) in enumerate(zip(bound, updates, strict=True))
+            ]
+            found[train] = self.rebuilt(graphs, tuple(place + self.first for place in places))
+        return found[train]
+
+    def updates(self, index: int) -> bool:
+        """Whether body number `index` gives new values of states; a loop's condition only looks."""
+        return True
+
+    # -- gradients ---------------------------------------------------------------------------------------------
+
+    def grad(self, F: Any, *values: Any, wanted: Any = None) -> tuple[Any, ...]:
+        count = len(self.names())
+        inputs, outputs, douts = (
+            values[:count],
+            values[count : count + self.num_outputs],
+            values[count + self.num_outputs :],
+        )
+        chosen = tuple(index for index in range(self.first, count) if wanted is None or wanted[index])
+        if not chosen:
+            return (None,) * count
+        hidden = outputs[self.num_visible + len(self.carried) :]
+        heads = tuple(index for index, dout in enumerate(douts) if dout is not None)
+        op = Backward(forward=self, heads=heads, wanted=chosen)
+        found = F._apply(op, (*inputs, *hidden, *(douts[index] for index in heads)))
+        found = found if isinstance(found, (tuple, list)) else (found,)
+        by_input = dict(zip(chosen, found, strict=True))
+        return tuple(by_input.get(index) for index in range(count))
+
+    def run_backward(
+        self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
+    ) -> dict[int, Any]:
+        """Gradients of the wanted inputs; a missing one is zero."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        parts = [f"{label}: {len(graph.operators)} operators" for label, graph in self.subgraphs]
+        return f"{self.name}({', '.join(parts)})"
+
+
+class Backward(Composed):
+    """The gradient of a control-flow operator: its inputs, its hidden outputs, and the gradients `heads` of its outputs
+    -> the gradients of its inputs number `wanted`.
+    """
+
+    name: ClassVar[str] = "_control_flow_grad"
+    run_keywords: ClassVar[frozenset[str]] = frozenset({"out"})
+    differentiable: ClassVar[bool] = False
+    grad_wants: ClassVar[bool] = False
+    forward: ControlFlow
+    heads: tuple[int, ...]
+    wanted: tuple[int, ...]
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        return len(self.wanted)
+
+    @property
+    def num_visible(self) -> int:  # type: ignore[override]
+        return len(self.wanted)
+
+    def names(self) -> tuple[str, ...]:
+        count = len(self.forward.names()) + self.forward.num_hidden + len(self.heads)
+        return tuple(f"arg{index}" for index in range(count))
+
+    def infer_shape(self, *shapes: Any) -> Any:
+        return [shapes[index] for index in self.wanted]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return [dtypes[index] for index in self.wanted]
+
+    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+        count = len(self.forward.names())
+        first = count + self.forward.num_hidden
+        heads = dict(zip(self.heads, inputs[first:], strict=True))
+        found = self.forward.run_backward(inputs[:count], inputs[count:first], heads, self.wanted)
+        outs = [None] * len(self.wanted) if out is None else list(out) if type(out) is tuple else [out]
+        made = []
+        for index, target in zip(self.wanted, outs, strict=True):
+            gradient = found.get(index)
+            made.append(into(np.zeros_like(inputs[index]) if gradient is None else gradient, target))
+        return tuple(made)
+
+    def __repr__(self) -> str:
+        return f"gradient of {self.forward!r}"
+
+
+class Foreach(ControlFlow):
+    """Runs its body once per entry of the first axis of data.
+
+    inputs : num_data arrays (n, ...), num_states states, captures. The body takes one entry of each data, the states,
+    the captures; it returns num_out outputs, which are stacked to (n, ...), and the new states
+    returns : the stacked outputs, the last states. An entry of (n,) has the shape (1,).
+    """
+
+    name: ClassVar[str] = "_foreach"
+    labels: ClassVar[tuple[str, ...]] = ("body",)
+    num_data: int
+    num_states: int
+    num_out: int
+
+    @property
+    def num_visible(self) -> int:  # type: ignore[override]
+        return self.num_out + self.num_states
+
+    @property
+    def num_hidden(self) -> int:  # type: ignore[override]
+        return self.num_states + 1
+
+    def _shapes(self, shapes: Sequence[Any]) -> tuple[int, list[Any]]:
+        """The number of steps, and the shapes inside."""
+        data = shapes[: self.num_data]
+        for shape in data:
+            if not shape:
+                raise ShapeError("foreach: data is a number; it needs a first axis to go along")
+            if shape[0] != data[0][0]:
+                raise ShapeError(f"foreach: data have {' and '.join(str(item[0]) for item in data)} entries")
+        return data[0][0], [*(shape[1:] or (1,) for shape in data), *shapes[self.num_data :]]
+
+    def infer_shape(self, *shapes: Any) -> Any:
+        steps, inside = self._shapes(shapes)
+        outputs = self.bodies[0].shapes(inside)
+        states = inside[self.num_data : self.num_data + self.num_states]
+        made = outputs[self.num_out : self.num_visible]
+        _same("foreach", "state", states, made, ShapeError)
+        carried = [shapes[index] for index in self.carried]
+        stacked = [(steps, *shape) for shape in outputs[: self.num_out]]
+        return [*stacked, *made, *carried, *((steps, *shape) for shape in states), (1,)]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        outputs = self.bodies[0].types(dtypes)
+        states = dtypes[self.num_data : self.num_data + self.num_states]
+        _same("foreach", "state", states, outputs[self.num_out : self.num_visible], DTypeError)
+        return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, _KEY]
+
+    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+        data = shapes[: self.num_data]
+        steps = next((shape[0] for shape in data if shape), None)
+        inside = self.bodies[0].complete([*(shape and shape[1:] for shape in data), *shapes[self.num_data :]])
+        outer = [None if shape is None else (steps, *shape) for shape in inside[: self.num_data]]
+        return (*outer, *inside[self.num_data :])
+
+    def numpy(self, *inputs: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
+        data = [_entries(item) for item in inputs[: self.num_data]]
+        steps = len(data[0])
+        arrays = [*(_entry(item) for item in data), *inputs[self.num_data :]]
+        kept = _Kept(self, inputs, steps, out, need)
+        run = self.bodies[0].program(arrays)
+        seed = _seed(rng)
+        for step in range(steps):
+            for index, item in enumerate(data):
+                arrays[index] = item[step]
+            kept.note(step, arrays[self.num_data :])
+            outputs = run(arrays, (seed, step * self.draws))
+            kept.write(step, outputs[: self.num_out])
+            arrays[self.num_data : self.num_data + self.num_states] = outputs[self.num_out : self.num_visible]
+            for place, new in zip(self.carried, outputs[self.num_visible :], strict=True):
+                arrays[place] = new
+        states = arrays[self.num_data : self.num_data + self.num_states]
+        return kept.finish(states, [arrays[place] for place in self.carried], (_as_key(seed),))
+
+    def run_backward(
+        self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
+    ) -> dict[int, Any]:
+        data = inputs[: self.num_data]
+        return _loop_backward(
+            self, inputs, hidden[:-1], hidden[-1], heads, wanted, len(data[0]), self.num_data, self.bodies[0], 0
+        )
+
+
+class WhileLoop(ControlFlow):
+    """Runs its body while its condition holds, max_iterations times at most.
+
+    inputs : num_states loop variables, captures. The condition takes them and returns one number; the body returns
+    num_out outputs and the new variables
+    returns : the outputs, stacked to (max_iterations, ...) with zeros behind the last step, and the last variables
+    """
+
+    name: ClassVar[str] = "_while_loop"
+    labels: ClassVar[tuple[str, ...]] = ("condition", "body")
+    num_data: ClassVar[int] = 0
+    num_states: int
+    num_out: int
+    max_iterations: int
+
+    @property
+    def num_visible(self) -> int:  # type: ignore[override]
+        return self.num_out + self.num_states
+
+    @property
+    def num_hidden(self) -> int:  # type: ignore[override]
+        return self.num_states + 2
+
+    def updates(self, index: int) -> bool:
+        return index == 1
+
+    def infer_shape(self, *shapes: Any) -> Any:
+        (condition,) = self.bodies[0].shapes(shapes)
+        if int(np.prod(condition)) != 1:
+            raise ShapeError(f"while_loop: the condition has shape {condition}; one number is needed")
+        outputs = self.bodies[1].shapes(shapes)
+        made = outputs[self.num_out : self.num_visible]
+        _same("while_loop", "loop variable", shapes[: self.num_states], made, ShapeError)
+        stacked = [(self.max_iterations, *shape) for shape in outputs[: self.num_out]]
+        kept = [(self.max_iterations, *shape) for shape in shapes[: self.num_states]]
+        return [*stacked, *made, *(shapes[index] for index in self.carried), *kept, (1,), (1,)]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        outputs = self.bodies[1].types(dtypes)
+        states = dtypes[: self.num_states]
+        _same("while_loop", "loop variable", states, outputs[self.num_out : self.num_visible], DTypeError)
+        return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, _KEY, _KEY]
+
+    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+        return tuple(self.bodies[0].complete(self.bodies[1].complete(shapes)))
+
+    def numpy(self, *inputs: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
+        arrays = list(inputs)
+        kept = _Kept(self, inputs, self.max_iterations, out, need)
+        seed, first = _seed(rng), self.bodies[0].graph.draws
+        check, run = self.bodies[0].program(arrays), self.bodies[1].program(arrays)
+        step = 0
+        while step < self.max_iterations and check(arrays, (seed, step * self.draws))[0].item():
+            kept.note(step, arrays)
+            outputs = run(arrays, (seed, step * self.draws + first))
+            kept.write(step, outputs[: self.num_out])
+            arrays[: self.num_states] = outputs[self.num_out : self.num_visible]
+            for place, new in zip(self.carried, outputs[self.num_visible :], strict=True):
+                arrays[place] = new
+            step += 1
+        kept.clear(step)
+        carried = [arrays[place] for place in self.carried]
+        return kept.finish(arrays[: self.num_states], carried, (np.array([step], _KEY), _as_key(seed)))
+
+    def run_backward(
+        self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
+    ) -> dict[int, Any]:
+        *history, steps, key = hidden
+        first = self.bodies[0].graph.draws
+        return _loop_backward(self, inputs, history, key, heads, wanted, int(steps[0]), 0, self.bodies[1], first)
+
+
+class Cond(ControlFlow):
+    """One of two branches, decided by a number.
+
+    inputs : the number, captures; both branches take the captures and return values of the same shapes and dtypes
+    returns : what the chosen branch returned
+    """
+
+    name: ClassVar[str] = "_cond"
+    labels: ClassVar[tuple[str, ...]] = ("then", "else")
+    first: ClassVar[int] = 1
+    num_out: int
+
+    @property
+    def num_visible(self) -> int:  # type: ignore[override]
+        return self.num_out
+
+    num_hidden: ClassVar[int] = 1  # type: ignore[misc]
+
+    @property
+    def draws(self) -> int:
+        return max(body.graph.draws for body in self.bodies)
+
+    def infer_shape(self, number: Any, *captures: Any) -> Any:
+        if int(np.prod(number)) != 1:
+            raise ShapeError(f"cond: the condition has shape {number}; one number is needed")
+        found = [body.shapes(captures)[: self.num_out] for body in self.bodies]
+        _same("cond", "output", *found, ShapeError, "the then branch", "the else branch")
+        return [*found[0], *(captures[index - 1] for index in self.carried), (1,)]
+
+    def infer_type(self, number: Any, *captures: Any) -> Any:
+        found = [body.types(captures)[: self.num_out] for body in self.bodies]
+        _same("cond", "output", *found, DTypeError, "the then branch", "the else branch")
+        return [*found[0], *(captures[index - 1] for index in self.carried), _KEY]
+
+    def complete(self, number: Any, *captures: Any) -> tuple[Any, ...]:
+        return (number, *self.bodies[1].complete(self.bodies[0].complete(captures)))
+
+    def _taken(self, number: Any) -> Body:
+        return self.bodies[0 if number.item() else 1]
+
+    def numpy(self, number: Any, *captures: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
+        seed = _seed(rng)
+        outputs = [*self._taken(number).program(captures)(captures, (seed, 0)), _as_key(seed)]
+        outs = (None,) * len(outputs) if out is None else out
+        return tuple(into(value, target) for value, target in zip(outputs, outs, strict=True))
+
+    def run_backward(
+        self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
+    ) -> dict[int, Any]:
+        number, *captures = inputs
+        given = tuple(index for index, head in heads.items() if head.dtype.kind == "f")
+        wrt = tuple(index - 1 for index in wanted if inputs[index].dtype.kind == "f")
+        run = self._taken(number).backward(captures, given, wrt)
+        found = run([*captures, *(np.ascontiguousarray(heads[index]) for index in given)], (_from_key(hidden[0]), 0))
+        return {index + 1: gradient for index, gradient in zip(wrt, found, strict=True)}
+
+
+# -- what loops share ----------------------------------------------------------------------------------------------
+
+
+class _Kept:
+    """The outputs of a loop while it runs: the stacked ones, and for a backward the states each step began with."""
+
+    def __init__(self, op: Any, inputs: Sequence[Any], steps: int, out: Any, need: Any):
+        self.op = op
+        shapes = op.infer_shape(*(item.shape for item in inputs))
+        types = op.infer_type(*(item.dtype for item in inputs))
+        outs = [None] * len(shapes) if out is None else list(out) if type(out) is tuple else [out]
+        self.need = need if need is not None else (True,) * len(shapes)
+        start = op.num_visible + len(op.carried)
+        self.outs, self.start = outs, start
+        self.stacked = [_place(*each) for each in zip(outs, shapes, types, self.need, strict=True)][: op.num_out]
+        self.history = [
+            _place(*each) if each[3] else None for each in zip(outs, shapes, types, self.need, strict=True)
+        ][start : start + op.num_states]
+
+    def note(self, step: int, states: Sequence[Any]) -> None:
+        """The states at the beginning of a step."""
+        for target, state in zip(self.history, states, strict=False):
+            if target is not None:
+                target[step] = state
+
+    def write(self, step: int, outputs: Sequence[Any]) -> None:
+        """The outputs of a step."""
+        for target, value in zip(self.stacked, outputs, strict=True):
+            target[step] = value
+
+    def clear(self, step: int) -> None:
+        """Zeros behind the last step."""
+        for target in self.stacked:
+            target[step:] = 0
+
+    def finish(self, states: Sequence[Any], carried: Sequence[Any], extra: Sequence[Any]) -> tuple[Any, ...]:
+        """All outputs, in `out` where it was given."""
+        values = [*self.stacked, *states, *carried, *self.history, *extra]
+        results = []
+        for value, target, wanted in zip(values, self.outs, self.need, strict=True):
+            if not wanted or value is None:
+                results.append(None)
+            elif target is None:
+                # A state that no step changed is an input; nobody else's memory is handed on.
+                results.append(np.array(value))
+            else:
+                results.append(value if value is target else into(value, target))
+        return tuple(results)
+
+
+def _place(out: Any, shape: Any, dtype: Any, need: bool) -> np.ndarray:
+    return np.empty(shape, dtype) if out is None else out
+
+
+def _loop_backward(
+    op: Any,
+    inputs: Sequence[Any],
+    history: Sequence[Any],
+    key: Any,
+    heads: dict[int, Any],
+    wanted: Sequence[int],
+    steps: int,
+    num_data: int,
+    body: Body,
+    first_draw: int,
+) -> dict[int, Any]:
+    """Gradients of the inputs of a loop: each step's backward, from the last to the first."""
+    num_states = op.num_states
+    states = range(num_data, num_data + num_states)
+    moving = [index for index in states if inputs[index].dtype.kind == "f"]
+    floats = [index for index, item in enumerate(inputs) if item.dtype.kind == "f"]
+    wrt = tuple(index for index in floats if index in moving or index in wanted)
+    outs = [index for index in range(op.num_out) if index in heads and heads[index].dtype.kind == "f"]
+    given = (*outs, *(op.num_out + index - num_data for index in moving))
+    dstates = {}
+    for index in moving:
+        head = heads.get(op.num_out + index - num_data)
+        dstates[index] = np.zeros_like(inputs[index]) if head is None else np.array(head, order="C")
+    total: dict[int, Any] = {
+        index: np.zeros_like(inputs[index]) for index in wrt if index < num_data or index >= num_data + num_states
+    }
+    data = [_entries(item) for item in inputs[:num_data]]
+    arrays = [*(_entry(item) for item in data), *inputs[num_data:]]
+    seed = _from_key(key)
+    run = body.backward(arrays, given, wrt) if steps and given else None
+    for step in reversed(range(steps if run is not None else 0)):
+        arrays[:num_data] = [item[step] for item in data]
+        arrays[num_data : num_data + num_states] = [item[step] for item in history]
+        douts = [np.ascontiguousarray(heads[index][step]) for index in outs]
+        found = run([*arrays, *douts, *dstates.values()], (seed, step * op.draws + first_draw))  # type: ignore[misc]
+        for index, gradient in zip(wrt, found, strict=True):
+            if index < num_data:
+                _entries(total[index])[step] = gradient
+            elif index in dstates:
+                dstates[index] = gradient
+            else:
+                total[index] += gradient
+    return {**total, **dstates}
+
+
+def _entries(data: np.ndarray) -> np.ndarray:
+    """Data of a loop: an entry of numbers has the shape (1,), as `x[i]` has."""
+    return data.reshape(-1, 1) if data.ndim == 1 else data
+
+
+def _entry(data: np.ndarray) -> np.ndarray:
+    """One entry of an array along its first axis, or a stand-in of its shape where there is none."""
+    return data[0] if len(data) else np.empty(data.shape[1:], data.dtype)
+
+
+def _same(
+    what: str,
+    kind: str,
+    wanted: Sequence[Any],
+    made: Sequence[Any],
+    error: type[Exception],
+    before: str = "before a step",
+    after: str = "after it",
+) -> None:
+    word = "shape" if error is ShapeError else "dtype"
+    for index, (one, other) in enumerate(zip(wanted, made, strict=True)):
+        if one != other:
+            raise error(f"{what}: {kind} {index} has {word} {one} {before} and {other} {after}; they must be equal")
+
+
+def _seed(rng: tuple[int, int] | None) -> int:
+    """The seed of the stream inside a call that has this draw."""
+    return philox.substream(*(rng if rng is not None else (0, 0)))
+
+
+def _as_key(seed: int) -> np.ndarray:
+    return np.array([seed], np.uint64).view(_KEY)
+
+
+def _from_key(key: np.ndarray) -> int:
+    return int(np.ascontiguousarray(key).view(np.uint64)[0])

@@ -1,0 +1,266 @@
+"""`sym.contrib.foreach`, `while_loop` and `cond`: the body runs once on Symbols and becomes a graph inside one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.hybridize_error import hybridize_error
+from hybrid_lab.diagnostics.location import capture
+from hybrid_lab.graph.body import Body
+from hybrid_lab.graph.control_flow import Cond, ControlFlow, Foreach, WhileLoop
+from hybrid_lab.graph.graph import Graph, reachable
+from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.ndarray import control_flow as eager
+from hybrid_lab.ndarray.nested import flatten, regroup
+from hybrid_lab.ops.operator import get
+from hybrid_lab.symbol import names, tracing
+from hybrid_lab.symbol.symbol import Symbol, _operand, compose, free_draw, make_symbol
+from hybrid_lab.symbol.traced import wrap
+
+#: The role of a body's own inputs: such a variable means nothing outside of its body.
+INSIDE = "inside"
+
+
+def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "foreach") -> tuple[Any, Any]:
+    """Run `body(entry, states)` for every entry of data along its first axis; see nd.contrib.foreach."""
+    items, form = flatten(data, "foreach: data")
+    states, state_form = flatten(init_states, "foreach: init_states")
+    if not items:
+        raise ShapeError("foreach: there is no data to go along")
+    sketch = _Sketch(name)
+    entries = sketch.inputs("data", items, entry=True)
+    inner = sketch.inputs("state", states)
+    with sketch.drawing():
+        outputs, new = body(regroup(iter(entries), form), regroup(iter(inner), state_form))
+    leaves, output_form = flatten(outputs, "foreach: the outputs of the body")
+    new_states, _ = flatten(new, "foreach: the new states")
+    if len(new_states) != len(states):
+        raise ShapeError(f"foreach: there are {len(states)} states, and a step returned {len(new_states)}")
+    sketch.ends([*leaves, *new_states])
+    (graph,), captures = sketch.cut()
+    op = Foreach(bodies=(Body(graph),), num_data=len(items), num_states=len(states), num_out=len(leaves))
+    made = sketch.node(op, [*items, *states], captures)
+    return regroup(iter(made[: len(leaves)]), output_form), regroup(iter(made[len(leaves) :]), state_form)
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    func: Callable[..., Any],
+    loop_vars: Any,
+    max_iterations: int | None = None,
+    name: str = "while_loop",
+) -> tuple[Any, Any]:
+    """Run `func(*loop_vars)` while `cond(*loop_vars)` is true; see nd.contrib.while_loop."""
+    if max_iterations is None:
+        raise ValueError("while_loop: max_iterations must be given; it is the length of the stacked outputs")
+    variables, form = flatten(loop_vars, "while_loop: loop_vars")
+    if not variables:
+        raise ValueError("while_loop: loop_vars holds no tensor")
+    sketch = _Sketch(name)
+    inner = sketch.inputs("var", variables)
+    with sketch.drawing():
+        sketch.ends([cond(*eager.arguments(inner, form))])
+    with sketch.drawing():
+        outputs, new = func(*eager.arguments(inner, form))
+    leaves, output_form = flatten([] if outputs is None else outputs, "while_loop: the outputs of func")
+    new_variables, _ = flatten(new, "while_loop: the new loop_vars")
+    if len(new_variables) != len(variables):
+        raise ShapeError(f"while_loop: there are {len(variables)} loop_vars, and func returned {len(new_variables)}")
+    sketch.ends([*leaves, *new_variables])
+    graphs, captures = sketch.cut()
+    op = WhileLoop(
+        bodies=tuple(map(Body, graphs)),
+        num_states=len(variables),
+        num_out=len(leaves),
+        max_iterations=int(max_iterations),
+    )
+    made = sketch.node(op, variables, captures)
+    return regroup(iter(made[: len(leaves)]), output_form), regroup(iter(made[len(leaves) :]), form)
+
+
+def cond(pred: Any, then_func: Callable[[], Any], else_func: Callable[[], Any], name: str = "cond") -> Any:
+    """`then_func()` where pred is true, else `else_func()`; see nd.contrib.cond."""
+    sketch = _Sketch(name)
+    forms = []
+    for func in (then_func, else_func):
+        with sketch.drawing():
+            leaves, form = flatten(func(), "cond: the result of a branch")
+        sketch.ends(leaves)
+        forms.append(form)
+    if forms[0] != forms[1]:
+        raise ShapeError("cond: the two branches return different numbers or arrangements of tensors")
+    graphs, captures = sketch.cut()
+    op = Cond(bodies=tuple(map(Body, graphs)), num_out=len(leaves))
+    return regroup(iter(sketch.node(op, [pred], captures)), forms[0])
+
+
+class _Sketch:
+    """The bodies of one call while they are traced: their own inputs, where they end, which draws they take.
+
+    What was made before the sketch began lies outside: a body that reads it captures it.
+    """
+
+    def __init__(self, name: str):
+        self.name = names.current().get(None, name)
+        self.trace = tracing.current()
+        self.first = input_node("").node.serial
+        self.own: list[Value] = []
+        self.outputs: list[list[Value]] = []
+        self.spans: list[tuple[int, int]] = []
+
+    def inputs(self, kind: str, given: Sequence[Any], entry: bool = False) -> list[Symbol]:
+        """What the bodies see for these Symbols: fresh variables of the same types, or of one entry of them."""
+        made = []
+        for index, item in enumerate(given):
+            value = input_node(f"{self.name}_{kind}{index}", INSIDE)
+            self.own.append(value)
+            known = self.trace.types.get(_value(item)) if self.trace is not None else None
+            if known is not None and self.trace is not None:
+                shape, dtype = known
+                self.trace.types[value] = ((tuple(shape[1:]) or (1,)) if entry else shape, dtype)
+            made.append(wrap(self.trace, (value,)) if self.trace is not None else Symbol((value,)))
+        return made
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Trace one body: its draws are numbered from 0."""
+        trace = self.trace
+        if trace is None:
+            start = free_draw(0)
+            yield
+            self.spans.append((start, free_draw(0)))
+            return
+        outside, trace.draws = trace.draws, 0
+        try:
+            yield
+            self.spans.append((0, trace.draws))
+        finally:
+            trace.draws = outside
+
+    def ends(self, outputs: Sequence[Any]) -> None:
+        """The body that was traced last returns these. Each becomes a value of its own, computed inside."""
+        found: list[Value] = []
+        for item in outputs:
+            value = _value(item)
+            if value.node.serial < self.first or value.is_input or value in found:
+                value = _value(compose(get("identity").bind(), [item], None, hint="identity"))
+            found.append(value)
+        self.outputs.append(found)
+
+    def cut(self) -> tuple[list[Graph], list[Value]]:
+        """The bodies as graphs over their own inputs and what they capture; all take the same inputs."""
+        captures: dict[Value, None] = {}
+        inside = []
+        for outputs in self.outputs:
+            stop = {value for node in reachable(outputs) if self._is_outside(node) for value in node.outputs}
+            nodes = reachable(outputs, stop)
+            captures.update(dict.fromkeys(value for node in nodes for value in node.values_in if value in stop))
+            inside.append(nodes)
+        graphs = [
+            self._graph(nodes, outputs, list(captures), span)
+            for nodes, outputs, span in zip(inside, self.outputs, self.spans, strict=True)
+        ]
+        return graphs, list(captures)
+
+    def _is_outside(self, node: Node) -> bool:
+        """Whether a body that reads the node captures it: what was there before, parameters, embedded arrays."""
+        if isinstance(node.op, Input) and node.op.role == INSIDE and node.serial > self.first:
+            if node.outputs[0] not in self.own:
+                raise leaked(node)
+            return False
+        return node.serial < self.first or isinstance(node.op, (Input, Constant))
+
+    def _graph(
+        self, nodes: Sequence[Node], outputs: list[Value], captures: list[Value], span: tuple[int, int]
+    ) -> Graph:
+        new: dict[Value, Value] = {}
+        inputs = []
+        taken: set[str] = set()
+        for value in [*self.own, *captures]:
+            inputs.append(_variable(value, taken))
+            new[value] = inputs[-1]
+        for node in nodes:
+            if all(value in new for value in node.outputs):
+                continue
+            operands = tuple(new[item] if isinstance(item, Value) else item for item in node.inputs)
+            made = node.replace(inputs=operands, draw=None if node.draw is None else node.draw - span[0])
+            new.update(zip(node.outputs, made.outputs, strict=True))
+        return Graph(inputs, [new[value] for value in outputs], draws=span[1] - span[0], name=self.name)
+
+    def node(self, op: ControlFlow, inputs: Sequence[Any], captures: Sequence[Value]) -> list[Symbol]:
+        """The finished node; its visible outputs, one Symbol each."""
+        trace = self.trace
+        made = Node(
+            op,
+            [*(_operand(op, "data", item, self.name) for item in inputs), *captures],
+            name=self.name,
+            scope=trace.scope if trace else "",
+            location=capture(),
+            draw=trace.next_draw() if trace else free_draw(),
+        )
+        whole = make_symbol(made)
+        if len(whole._values) == 1:
+            return [whole]
+        return [whole[index] for index in range(len(whole._values))]
+
+
+def _value(item: Any) -> Value:
+    if not isinstance(item, Symbol):
+        raise tracing.refuse("HL164", tensor="an output of a body")
+    if len(item._values) != 1:
+        raise ShapeError(f"{item!r} has {len(item._values)} outputs; pick one with [i]")
+    return item._values[0]
+
+
+def _variable(value: Value, taken: set[str]) -> Value:
+    """The variable that stands for a value inside a body, under a name of its own."""
+    source = value.node.op
+    if not isinstance(source, Input) or source.role == INSIDE:
+        name = value.node.name if len(value.node.outputs) == 1 else f"{value.node.name}_output{value.index}"
+        return input_node(_fresh(name or "value", taken), "data", shape=value.shape, dtype=value.dtype)
+    name = _fresh(value.node.name, taken)
+    return input_node(name, source.role, shape=value.shape, dtype=value.dtype, attrs=value.node.attrs)
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    made, count = name, 0
+    while made in taken:
+        count += 1
+        made = f"{name}_{count}"
+    taken.add(made)
+    return made
+
+
+def refuse_leaks(graph: Graph) -> None:
+    """Raise HybridizeError HL173 where a finished graph reads what exists inside a body only."""
+    for node in graph.nodes:
+        if isinstance(node.op, Input) and node.op.role == INSIDE:
+            raise leaked(node)
+
+
+def leaked(node: Node) -> Exception:
+    """The error for a tensor that was carried out of its body through a variable of Python."""
+    return hybridize_error(
+        "HL173",
+        None,
+        tensor=node.name,
+        message="A tensor of another body is used here.",
+        reason="What a body of foreach, while_loop or cond computes exists inside of that body only.",
+        rewrite="return it as an output or as a state of the body",
+    )
+
+
+def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`nd.contrib.<function>` on traced arrays: part of the graph in 2.x-style code, refused in hybrid_forward."""
+
+    def call(*args: Any) -> Any:
+        trace = tracing.current()
+        if trace is not None and not trace.arrays:
+            name = f"contrib.{function.__name__}"
+            raise tracing.refuse("HL163", call=f"nd.{name}", operator=name)
+        return function(*args)
+
+    return call
