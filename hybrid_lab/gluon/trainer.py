@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,10 @@ _VERSION = 1
 
 _Step = tuple[tuple[int, ...], tuple[NDArray, ...], tuple[NDArray, ...]]
 """Numbers of the parameters, their gradients, their values."""
+
+
+trainers: weakref.WeakSet[Trainer] = weakref.WeakSet()
+"""Every Trainer that is alive: `explain` tells how they update the parameters of a model."""
 
 
 class StaleGradientError(HybridLabError, UserWarning):
@@ -72,6 +77,7 @@ class Trainer:
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
         self._held: dict[int, tuple[int, _Step]] = {}
         self._kvstore = kvstore
+        trainers.add(self)
 
     def _common_contexts(self) -> list[Any]:
         contexts: list[Any] | None = None
@@ -112,6 +118,13 @@ class Trainer:
     def set_learning_rate(self, lr: float) -> None:
         """Set the learning rate. Raises ScheduledRateError where the optimizer has an lr_scheduler."""
         self._optimizer.set_learning_rate(lr)
+
+    @property
+    def updates(self) -> list[str]:
+        """How the last step updated the parameters, in words: by one program, or one by one and why; one entry for each
+        context.
+        """
+        return [repr(updater.fused) for updater in self._updaters]
 
     # -- steps -------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from hybrid_lab.gluon.cached_graph import Compilation
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.structure import describe
+from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.insight.states import block_state, class_name, walk
 from hybrid_lab.ndarray import tape
@@ -28,7 +29,7 @@ _LISTED = 12
 class ProgramRow:
     """One compiled program.
 
-    reason : why it was compiled; forward, backward : the engines' reports as text; fallbacks : operators that run
+    reason : why it was compiled; place : the line that called, or ""; forward, backward : the engines' reports as text; fallbacks : operators that run
     elsewhere than on the engine, equal ones together, with `fallback_count` their number
     """
 
@@ -42,6 +43,7 @@ class ProgramRow:
     backward: str
     fallbacks: list[str]
     fallback_count: int
+    place: str = ""
 
 
 @dataclass
@@ -57,7 +59,7 @@ class GraphRow:
 
 @dataclass
 class BlockRow:
-    """One Block. path : attribute names joined by dots, "" for the top."""
+    """One Block. path : attribute names joined by dots, "" for the top; recompiled : how often, in all."""
 
     path: str
     name: str
@@ -68,6 +70,7 @@ class BlockRow:
     output: str
     graphs: list[GraphRow] = field(default_factory=list)
     programs: list[ProgramRow] = field(default_factory=list)
+    recompiled: int = 0
 
 
 @dataclass
@@ -75,12 +78,14 @@ class Explanation:
     """What runs where and why; `print` it, show it in a notebook, or take `data()`.
 
     copies : between host and device, in this process so far; error : why the call on the inputs could not be traced
+    updates : how each Trainer of these parameters makes its steps
     """
 
     name: str
     blocks: list[BlockRow]
     copies: dict[str, int]
     error: str = ""
+    updates: list[str] = field(default_factory=list)
 
     @property
     def fallbacks(self) -> list[str]:
@@ -89,7 +94,7 @@ class Explanation:
 
     @property
     def recompiles(self) -> list[str]:
-        """Why each compile after a Block's first one happened."""
+        """Why each compile after a Block's first one happened, those that are still known."""
         return [f"{block.name}: {program.reason}" for block in self.blocks for program in block.programs[1:]]
 
     def graph(self, path: str = "") -> str:
@@ -115,6 +120,7 @@ class Explanation:
             lines.append("  ".join(part for part in parts if part).rstrip())
             indent = "  " * _depth(row) + "      "
             lines += [indent + line for line in _details(row)]
+        lines += [f"  update by {text}" for text in self.updates]
         lines.append("  copies so far: " + _copies(self.copies))
         if self.error:
             lines += ["", self.error]
@@ -129,7 +135,7 @@ class Explanation:
             "graph": sum(len(row.graphs) for row in self.blocks),
             "program": sum(len(row.programs) for row in self.blocks),
             "fallback": sum(program.fallback_count for row in self.blocks for program in row.programs),
-            "recompile": len(self.recompiles),
+            "recompile": sum(row.recompiled for row in self.blocks),
         }
         text = ", ".join(_count(count, word) for word, count in counts.items())
         failed = sum(row.state == "failed" for row in self.blocks if row.shared_with is None)
@@ -171,7 +177,8 @@ def _details(row: BlockRow) -> list[str]:
             if number == _LISTED:
                 lines.append(f"... {last - _LISTED} more programs ...")
             continue
-        head = f"{program.mode} {program.inputs}: {program.where}, {program.seconds:.2f} s ({program.reason})"
+        place = f", called at {program.place}" if program.place else ""
+        head = f"{program.mode} {program.inputs}: {program.where}, {program.seconds:.2f} s ({program.reason}{place})"
         lines.append(head)
         for title, report in (("forward", program.forward), ("backward", program.backward)):
             if report and (number < _DETAILED or number == last):
@@ -219,8 +226,19 @@ def explain(net: Block, *inputs: Any) -> Explanation:
         if before is None and isinstance(block, HybridBlock):
             row.graphs = [_graph_row(neutral) for neutral in block._graphs.graphs()]
             row.programs = [_program_row(compilation) for compilation in tuple(block._graphs.compilations)]
+            row.recompiled = block._graphs.history.recompiles
         rows.append(row)
-    return Explanation(net.name, rows, copies.snapshot(), error)
+    return Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
+
+
+def _updates(net: Block) -> list[str]:
+    own = {id(parameter) for parameter in net.collect_params().values()}
+    return [
+        text
+        for trainer in tuple(trainers)
+        if any(id(parameter) in own for parameter in trainer._params)
+        for text in trainer.updates
+    ]
 
 
 def _graph_row(neutral: NeutralGraph) -> GraphRow:
@@ -250,4 +268,5 @@ def _program_row(compilation: Compilation) -> ProgramRow:
         backward=str(program.backward.report) if program.backward is not None else "",
         fallbacks=[str(item) for item in fallbacks],
         fallback_count=sum(item.count for item in fallbacks),
+        place=compilation.place.describe() if compilation.place is not None else "",
     )

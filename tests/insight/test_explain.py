@@ -73,6 +73,32 @@ def test_why_each_recompile():
     assert "training mode" in reasons[1] and "recording" in reasons[1]
     text = str(mx.explain(net))
     assert "backward:" in text and "first call" in text
+    assert "(input shape (3, 4) instead of (2, 4), called at " in text and "test_explain.py, line" in text
+
+
+def test_every_recompile_is_counted():
+    net = make()
+    for rows in range(1, 80):
+        net(x(rows))
+    explanation = mx.explain(net)
+    assert "78 recompiles" in explanation.headline and len(explanation.blocks[0].programs) == 64
+
+
+def test_how_the_parameters_are_updated():
+    net = make()
+    net(x())
+    trainers = [gluon.Trainer(net.collect_params(), name) for name in ("sgd", "adamax")]
+    for trainer in trainers:
+        with autograd.record():
+            loss = net(x()).sum()
+        loss.backward()
+        trainer.step(2)
+    updates = sorted(mx.explain(net).updates)
+    assert updates == [
+        "Adamax: one weight after the other, because there is no update operator for it",
+        "SGD: 2 weights, 20 values, in one pass of sgd_update, 2 blocks",
+    ]
+    assert f"update by {updates[0]}" in str(mx.explain(net))
 
 
 def test_many_recompiles_are_not_a_flood():
@@ -156,7 +182,7 @@ def test_data_is_plain():
     explanation = mx.explain(make(Top), x())
     data = json.loads(json.dumps(explanation.data(), allow_nan=False))
     assert data["blocks"][1]["programs"][0]["mode"] == "prediction"
-    assert set(data) == {"name", "blocks", "copies", "error"}
+    assert set(data) == {"name", "blocks", "copies", "error", "updates"}
 
 
 def test_a_graph_as_a_program():
