@@ -11,7 +11,7 @@ from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.decompose import composite_names
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.lower import is_composite, lower
-from hybrid_lab.graph.node import Value, input_node
+from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ops.contract import check_gradient_type
 from hybrid_lab.ops.run import run_gradient
 
@@ -41,11 +41,15 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
         _accumulate(gradients, output, Expr(builder, head))
 
     for node in reversed(graph.nodes):
-        if not node.inputs or not node.op.differentiable or not any(value in needed for value in node.values_in):
+        if not any(value in needed for value in node.values_in):
             continue
         visible = node.outputs[: node.op.num_visible]
         douts = [gradients.get(value) for value in visible]
         if all(dout is None for dout in douts):
+            continue
+        if not node.op.differentiable:
+            if node.op.name.endswith("_grad"):
+                raise _no_second(node)
             continue
         # The gradient of a composite is one too: what it is made of belongs together.
         origin = node.replace(composite=f"{composites[node]}_backward") if node in composites else node
@@ -87,11 +91,14 @@ def _without_hidden_reads(graph: Graph) -> Graph:
     }
     for node in hidden:
         if not is_composite(node.op):
-            raise AutogradError(
-                f"the gradient of {node.op.name} has no gradient; leave it out of what is differentiated twice"
-                + (f" (block {node.scope})" if node.scope else "")
-            )
+            raise _no_second(node)
     return graph.map(lambda node, inputs: lower(node, inputs) if node in hidden else None) if hidden else graph
+
+
+def _no_second(node: Node) -> AutogradError:
+    name = node.op.name.strip("_").removesuffix("_grad")
+    where = f" (block {node.scope})" if node.scope else ""
+    return AutogradError(f"the gradient of {name} has no gradient; leave it out of what is differentiated twice{where}")
 
 
 def depends_on(graph: Graph, sources: Sequence[Value]) -> set[Value]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.graph import Graph, Input
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.ops import get
 from tests.graph.building import evaluate, graph_of, names, program
 
 
@@ -106,3 +109,13 @@ def test_a_gradient_penalty_is_specialized_like_any_graph():
     given = {"input": [x, w, ones], "output": results, "saved": results[1:], "head": [np.ones((4, 3), np.float32)]}
     (dw,) = evaluate(parts.backward, [given[kind][index] for kind, index in parts.sources])
     assert dw.shape == w.shape and np.abs(dw).max() > 0
+
+
+def test_an_operator_whose_gradient_has_none_is_an_error():
+    record = get("RNN")
+    sample = next(item for item in record.samples if item.gradient)
+    arrays = sample.arrays(record.name)
+    graph = graph_of(lambda F, *inputs: F.RNN(*inputs, **sample.attributes), *(array.shape for array in arrays))
+    graph = Graph(graph.inputs, graph.outputs[0].node.outputs[:1])
+    with pytest.raises(AutogradError, match="the gradient of rnn has no gradient"):
+        gradients(gradients(bind_mode(graph, True)))
