@@ -26,6 +26,7 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
     builder = Builder()
     needed = depends_on(graph, wrt)
     composites = composite_names(graph)
+    backward = depends_on(graph, [value for value in graph.inputs if value.node.op.role == "head_grad"])  # type: ignore[attr-defined]
     gradients: dict[Value, Expr] = {}
 
     heads = []
@@ -48,7 +49,7 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
         if all(dout is None for dout in douts):
             continue
         if not node.op.differentiable:
-            if node.op.name.endswith("_grad"):
+            if node.op.name.endswith("_grad") and node.outputs[0] in backward:
                 raise _no_second(node)
             continue
         # The gradient of a composite is one too: what it is made of belongs together.
