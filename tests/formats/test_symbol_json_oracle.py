@@ -19,12 +19,15 @@ ROOT = Path(__file__).parents[2]
 ORACLE = ROOT / ".oracle" / "bin" / "python"
 pytestmark = pytest.mark.skipif(not ORACLE.exists(), reason="the real MXNet is not installed in .oracle")
 
+#: What MXNet has with oneDNN or on a GPU only; some of it ends the process.
+ELSEWHERE = {("_contrib_BatchNormWithReLU", 0), ("_contrib_BatchNormWithReLU", 1), ("Deconvolution", 8)}
 CASES = [
     (record, index)
     for record in records()
     if record.mxnet is not None and record.name != "null"
     for index, sample in enumerate(record.samples)
-    if sample.dtype != "float16"  # which MXNet computes on a GPU only, or rounds otherwise
+    if (record.name, index) not in ELSEWHERE
+    and sample.dtype != "float16"  # which MXNet computes on a GPU only, or rounds otherwise
 ]
 
 

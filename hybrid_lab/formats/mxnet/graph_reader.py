@@ -116,7 +116,7 @@ class GraphReader:
             op = record.bind(**visible)
         except (AttributeSpecError, RecursionError, MemoryError) as error:
             raise self.error(f"node {name!r}: {str(error)[:400] or type(error).__name__}") from None
-        for key, value in op.attributes.items():
+        for key, value in op.changed.items():
             self._check_size(name, key, value)
         if "_open" in op.attributes and 0 in op.attributes["shape"] and EMPTY not in attributes:
             return op.variant(_open=True)
