@@ -107,7 +107,8 @@ class Program:
         self.context = leaves[0].context if leaves else CPU
         self.tracked = recording and bool(leaves) and tape.link(leaves[0]) is not None
         one = leaves[0]._view if neutral.in_spec == ONE_TENSOR else None
-        self.shape, self.dtype = (None, None) if one is None else (one.shape, one.dtype)
+        self.shape: Any = None if one is None else one.shape
+        self.dtype: Any = None if one is None else one.dtype
         self.checked = changes.count
         self._shared = Shared() if shared is None else shared
         self._parameters = neutral.parameters

@@ -167,12 +167,13 @@ class FusedUpdate:
     ) -> _Arrays | None:
         """The arrays of this step; None, with `refusal` saying why, where they cannot be fused."""
         optimizer = self.optimizer
-        own, op = _own_rules(type(optimizer)), optimizer.operator()
+        kind: Any = type(optimizer)
+        own, op = _own_rules(kind), optimizer.operator()
         if op is None:
             self.refusal = "there is no update operator for it"
             return None
         if own:
-            self.refusal = f"{type(optimizer).__name__} has its own {own}()"
+            self.refusal = f"{kind.__name__} has its own {own}()"
             return None
         found = [states[index] for index in indices]
         held = self._held
@@ -193,7 +194,7 @@ class FusedUpdate:
         optimizer = self.optimizer
         counts, begin = optimizer._index_update_count, optimizer.begin_num_update
         done = [counts.get(index, begin) for index in indices]
-        owners = [optimizer.param_dict.get(index) for index in indices]
+        owners: list[Any] = [optimizer.param_dict.get(index) for index in indices]
         if done.count(done[0]) == len(done) and all(owners):
             count = done[0] + 1
             counts.update(dict.fromkeys(indices, count))
@@ -218,7 +219,7 @@ class FusedUpdate:
             given.append({name: number for name, number in numbers.items() if name != "wd" or number})
         names = [tuple(numbers) for numbers in given]
         if held.partition != (partition, names):
-            kind = type(self.optimizer)
+            kind: Any = type(self.optimizer)
             held.groups = [
                 _Group(_program(kind, held.op, row[3], each), each) for row, each in zip(kinds, names, strict=True)
             ]
