@@ -29,6 +29,8 @@ from hybrid_lab.ops import (
     resize,
     rnn,
     roi,
+    scan,
+    scatter,
     select,
     sequence,
     slicing,

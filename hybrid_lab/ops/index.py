@@ -213,7 +213,7 @@ class TakeGrad(Operator, name="_take_grad"):
         return g.Transpose(total, perm=[order.index(index) for index in range(len(shape))])
 
 
-class Pick(Operator, name="pick"):
+class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
     """One element per vector along `axis`, by number: y[i] = data[i, index[i]].
 
     data : any; index : data's shape without `axis` (or with it as 1), whole numbers; mode : clip or wrap

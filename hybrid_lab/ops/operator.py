@@ -137,7 +137,7 @@ class Operator:
         if found is None:
             found = object.__new__(cls)
             for name, value in values.items():
-                object.__setattr__(found, name, value)
+                object.__setattr__(found, f"{name}_" if _is_rule(name) else name, value)
             object.__setattr__(found, "attributes", values)
             object.__setattr__(found, "inferred", {})
             found.check()
@@ -291,6 +291,11 @@ def _rebuild(name: str, attributes: dict[str, Any]) -> Operator:
     return get(name)._intern(attributes)
 
 
+def _is_rule(name: str) -> bool:
+    """Whether a method of Operator has this name: an attribute of MXNet's called so is declared as `lower_`."""
+    return callable(getattr(Operator, name, None))
+
+
 def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
     """The annotated attributes of a record, bases first, ClassVars and our own bookkeeping left out."""
     seen: dict[str, tuple[Any, Any, bool]] = {}
@@ -306,6 +311,7 @@ def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
     for name, (annotation, default, required) in seen.items():
         if not required and name in cls.__dict__:
             default = cls.__dict__[name]
+        name = name[:-1] if name.endswith("_") and _is_rule(name[:-1]) else name
         try:
             field = Field(name, annotation, default, required)
         except TypeError as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
@@ -424,3 +424,69 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
         if self.squeeze_axis:
             parts = tuple(g.Squeeze(part, g.const([self.axis % len(g.shape(data))], "int64")) for part in parts)
         return parts
+
+
+class SplitV2(Operator, name="_split_v2"):
+    """data cut along `axis` into `sections` equal parts, or in front of the places in `indices`, of which the first is
+    0; squeeze_axis drops that axis where the parts are 1 thick. `split_v2` takes the places without the 0.
+    """
+
+    indices: Shape
+    axis: int = 1
+    squeeze_axis: bool = False
+    sections: int = 0
+    samples = [
+        sample((2, 6), indices=(), sections=3),
+        sample((6, 2), indices=(0, 2, 3), axis=0),
+        sample((2, 3, 4), indices=(), sections=3, squeeze_axis=True),
+        sample((2, 5), indices=(0,), axis=-1),
+    ]
+
+    def check(self) -> None:
+        rising = all(first <= second for first, second in zip(self.indices, self.indices[1:], strict=False))
+        if not self.sections and (self.indices[:1] != (0,) or not rising):
+            raise AttributeSpecError(f"split_v2: the places {self.indices} must rise from 0")
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        return self.sections or len(self.indices)
+
+    def places(self, size: int) -> list[int]:
+        """Where the parts start, and the end."""
+        if self.sections:
+            if size % self.sections:
+                raise ShapeError(f"split_v2: an axis of {size} cannot be cut into {self.sections} equal parts")
+            return [index * (size // self.sections) for index in range(self.sections + 1)]
+        return [min(place, size) for place in (*self.indices, size)]
+
+    def infer_shape(self, data: tuple[int, ...]) -> Any:
+        axis = axis_of("split_v2", self.axis, len(data))
+        places = self.places(data[axis])
+        sizes = [stop - start for start, stop in zip(places, places[1:], strict=False)]
+        if self.squeeze_axis and any(size != 1 for size in sizes):
+            raise ShapeError(f"split_v2: squeeze_axis needs parts 1 thick; {data} gives {sizes} along axis {self.axis}")
+        parts = [(*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :]) for size in sizes]
+        return parts if len(parts) > 1 else parts[0]
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        parts = np.split(data, self.places(data.shape[self.axis])[1:-1], axis=self.axis)
+        parts = [part.squeeze(self.axis) for part in parts] if self.squeeze_axis else parts
+        targets = out if isinstance(out, tuple) else (out,) * len(parts)
+        made = tuple(into(part.copy(), target) for part, target in zip(parts, targets, strict=True))
+        return made if len(made) > 1 else made[0]
+
+    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+        outputs, douts = rest[: self.num_outputs], rest[self.num_outputs :]
+        parts = [F.zeros_like(y) if dy is None else dy for y, dy in zip(outputs, douts, strict=True)]
+        return F.stack(*parts, axis=self.axis) if self.squeeze_axis else F.Concat(*parts, dim=self.axis)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        axis = self.axis % len(g.shape(data))
+        places = self.places(g.shape(data)[axis])
+        sizes = [stop - start for start, stop in zip(places, places[1:], strict=False)]
+        if 0 in sizes:
+            raise Unmappable("split_v2 into empty parts")
+        if len(sizes) == 1:
+            return g.Squeeze(data, g.const([axis], "int64")) if self.squeeze_axis else g.Identity(data)
+        parts = g.Split(data, g.const(sizes, "int64"), axis=axis, outputs=len(sizes))
+        return tuple(g.Squeeze(part, g.const([axis], "int64")) for part in parts) if self.squeeze_axis else parts

@@ -10,10 +10,12 @@ import numpy as np
 from hybrid_lab.symbol.surface import arange as arange
 from hybrid_lab.symbol.surface import array as array
 from hybrid_lab.symbol.surface import full as full
+from hybrid_lab.symbol.surface import histogram as histogram
 from hybrid_lab.symbol.surface import load as load
 from hybrid_lab.symbol.surface import load_json as fromjson
 from hybrid_lab.symbol.surface import load_json as load_json
 from hybrid_lab.symbol.surface import ones as ones
+from hybrid_lab.symbol.surface import split_v2 as split_v2
 from hybrid_lab.symbol.surface import zeros as zeros
 from hybrid_lab.symbol.symbol import Group as Group
 from hybrid_lab.symbol.symbol import Symbol as Symbol

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ndarray.composed import split_v2_operator
 from hybrid_lab.ops.operator import find, get
 from hybrid_lab.ops.surface import make_function
+from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch
 
 
@@ -35,6 +37,37 @@ image = OperatorNamespace("_image_", "image_")
 
 def _shape(shape: Any) -> tuple[int, ...]:
     return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+
+
+def split_v2(
+    ary: Symbol,
+    indices_or_sections: Any,
+    axis: int = 0,
+    squeeze_axis: bool = False,
+    name: str | None = None,
+) -> Symbol:
+    """`ary` cut along `axis`, one output per part; see nd.split_v2."""
+    return compose(split_v2_operator(indices_or_sections, axis, squeeze_axis), [ary], name)
+
+
+def histogram(a: Symbol, bins: Any = 10, range: Any = None, name: str | None = None) -> Symbol:
+    """Counts and edges; see nd.histogram. `range` must be given with a number of bins."""
+    if isinstance(bins, Symbol):
+        return compose(get("_histogram").bind(), [a, bins], name)
+    return compose(get("_histogram").bind(bin_cnt=bins, range=range), [a], name)
+
+
+def boolean_mask(data: Symbol, index: Symbol, axis: int = 0) -> Symbol:
+    """Refused, HybridizeError HL133: how many entries there are depends on numbers."""
+    raise tracing.refuse(
+        "HL133",
+        tensor=data,
+        message="the result of boolean_mask has no shape while a graph is made: it depends on numbers.",
+        rewrite="F.where(mask, x, F.zeros_like(x))      or      nd.contrib.boolean_mask(x, mask) in a plain Block",
+    )
+
+
+contrib.boolean_mask = boolean_mask  # type: ignore[attr-defined]
 
 
 def zeros(shape: Any, dtype: Any = "float32", ctx: Any = None, name: str | None = None) -> Symbol:

@@ -78,7 +78,7 @@ def test_out_is_filled_and_returned(case: Case):
 @each_sample()
 def test_out_need_not_be_contiguous(case: Case):
     expected = case.outputs()
-    memory = tuple(np.zeros((2, *y.shape[::-1]), y.dtype)[1].T for y in expected)
+    memory = tuple(np.zeros((2, *y.shape[::-1]), y.dtype)[1, ...].T for y in expected)
     run_kernel(case.op, case.inputs(), out=memory, rng=RNG)
     for target, wanted in zip(memory, expected):
         np.testing.assert_array_equal(target, wanted)

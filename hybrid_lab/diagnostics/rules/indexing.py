@@ -71,11 +71,11 @@ class TensorIndex(Rule):
     Bad:
         return x[x > 0]
     Instead:
-        return F.contrib.boolean_mask(x, F.max(x, axis=1) > 0)
+        return F.where(x > 0, x, F.zeros_like(x))
     """
 
     message = "{tensor} cannot be indexed with a tensor (`{index}`) while a graph is made."
-    rewrite = "F.contrib.boolean_mask({x}, mask)      or      F.take({x}, indices), F.gather_nd({x}, indices)"
+    rewrite = "F.where(mask, {x}, 0.0)      or      F.take({x}, indices), F.gather_nd({x}, indices)"
     defaults = {"index": "mask"}
 
     def at(self, node: ast.Subscript, checking: Checking) -> Iterator[Mark]:

@@ -19,12 +19,14 @@ from hybrid_lab.graph.node import Node, Value, constant_node, input_node
 from hybrid_lab.ops.attributes import DTYPES
 from hybrid_lab.ops.operator import Operator, find, registered_names
 
+from . import control_flow
 from .graph_writer import CONSTANT, DRAW, EMPTY, IMMEDIATES, SCOPE
 from .operator_names import HIDDEN_KEYS, IGNORED_ATTRIBUTES, POSITIVE_ATTRIBUTES, SCALAR_NAMES
 
 ATTRIBUTE_LIMIT = 4096
 """Longest attribute text of an operator that is parsed."""
 _HIDDEN = re.compile(r"__\w+__")
+_OWN = (DRAW, SCOPE, IMMEDIATES, EMPTY, control_flow.DRAWS)
 _LAYOUTS = {"NCHW", "NCW", "NCDHW", "None"}
 
 
@@ -38,8 +40,11 @@ class GraphReader:
         *,
         path: str | PathLike[str] | None = None,
         member: str | None = None,
+        depth: int = 0,
     ) -> None:
         self.document = document
+        self.depth = depth
+        self._decisions: dict[Operator, Graph] = {}
         self.constants = constants or {}
         self.path = path
         self.member = member
@@ -83,8 +88,6 @@ class GraphReader:
         kind, name, inputs = node.get("op"), node.get("name"), node.get("inputs", [])
         if not isinstance(kind, str) or not isinstance(name, str) or not isinstance(inputs, list):
             raise self.error(f"node {index} needs the texts op and name and the list inputs")
-        if node.get("subgraphs"):
-            raise self.error(f"node {name!r} ({kind}) has subgraphs: control flow is not read from MXNet's files")
         attributes: dict[str, str] = {}
         for key in ("param", "attr", "attrs"):  # of MXNet 0.8, up to 1.1, and later
             part = node.get(key, {})
@@ -95,7 +98,29 @@ class GraphReader:
             if inputs or not name:
                 raise self.error(f"node {index} is a variable {'with inputs' if inputs else 'without a name'}")
             return None, name, attributes, inputs
+        if "subgraphs" in node:
+            made = self._control_flow(name, kind, attributes, node["subgraphs"], len(inputs))
+            return made.op, name, attributes, [inputs[place] for place in made.inputs]
         return self._bind(name, kind, attributes), name, attributes, inputs
+
+    def _control_flow(
+        self, name: str, kind: str, attributes: Mapping[str, str], subgraphs: Any, count: int
+    ) -> control_flow.Read:
+        if kind not in control_flow.KINDS or not isinstance(subgraphs, list):
+            raise self.error(f"node {name!r} ({kind}) has subgraphs: no such control flow is known")
+        if self.depth >= control_flow.MAX_DEPTH:
+            raise self.error(f"node {name!r}: subgraphs lie more than {control_flow.MAX_DEPTH} deep")
+        readers = [
+            GraphReader(part, self.constants, path=self.path, member=self.member, depth=self.depth + 1)
+            for part in subgraphs
+        ]
+        try:
+            made = control_flow.read(kind, attributes, [reader.graph(name) for reader in readers], count)
+        except ValueError as error:
+            raise self.error(f"node {name!r} ({kind}): {error}") from None
+        if made.decides is not None:
+            self._decisions[made.op] = made.decides
+        return made
 
     def _bind(self, name: str, kind: str, attributes: Mapping[str, str]) -> Operator:
         record = find(SCALAR_NAMES[kind][0] if kind in SCALAR_NAMES else kind)
@@ -204,6 +229,9 @@ class GraphReader:
     def _operator(self, index: int, read: Any, values: list[Node], draws: int) -> tuple[Node, list[Value]]:
         op, name, attributes, entries = read
         inputs: list[Any] = [self._value(entry, values, index, f"node {name!r}") for entry in entries]
+        if op in self._decisions:
+            count = len(self._decisions[op].inputs)
+            inputs = [control_flow.decided(self._decisions[op], inputs[:count]), *inputs[count:]]
         kind = self.document["nodes"][index]["op"]
         if kind in SCALAR_NAMES:
             if len(inputs) != 1:
@@ -215,11 +243,12 @@ class GraphReader:
         if op.scalars and IMMEDIATES not in attributes:
             inputs = self._scalars(name, op, inputs, attributes)
         inputs, missing = self._complete(name, op, inputs)
-        draw = self._draw(name, attributes.get(DRAW), draws) if op.random else None
+        takes_draw = op.random or bool(op.subgraphs)
+        draw = self._draw(name, attributes.get(DRAW), draws) if takes_draw else None
         kept = {
             key: value
             for key, value in attributes.items()
-            if _HIDDEN.fullmatch(key) and key not in (DRAW, SCOPE, IMMEDIATES, EMPTY) and key not in IGNORED_ATTRIBUTES
+            if _HIDDEN.fullmatch(key) and key not in _OWN and key not in IGNORED_ATTRIBUTES
         }
         node = Node(op, inputs, name=name, scope=attributes.get(SCOPE, ""), draw=draw, attrs=kept or None)
         return node, missing

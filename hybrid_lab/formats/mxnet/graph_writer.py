@@ -15,6 +15,7 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ops.attributes import DTYPES, format_value
 from hybrid_lab.ops.pointwise import is_scalar
 
+from . import control_flow
 from .equal_shapes import shape_classes
 from .operator_names import ALWAYS_WRITTEN, EQUAL_SHAPE_FORMS, EQUIVALENTS, OUTPUT_COUNTS, REWRITTEN, SCALAR_FORMS
 
@@ -99,6 +100,8 @@ class GraphWriter:
 
     def _operator(self, node: Node) -> dict[str, Any]:
         op = node.op
+        if op.subgraphs:
+            return self._control_flow(node)
         attributes = {key: op.attributes[key] for key in ALWAYS_WRITTEN.get(op.name, ())} | op.written
         for key, value in attributes.items():
             if (op.name, key) in REWRITTEN:
@@ -136,6 +139,17 @@ class GraphWriter:
                 aux = index < len(names) and names[index] in op.aux_names
                 inputs.append(self._entry(item, int(aux)))
         return _node(name, node.name or self._fresh(op.name.strip("_").lower()), written, inputs)
+
+    def _control_flow(self, node: Node) -> dict[str, Any]:
+        def document(graph: Graph) -> dict[str, Any]:
+            return GraphWriter(graph, self.portable, self.constants).document()
+
+        made = control_flow.write(node, self.portable, document)
+        names = node.op.names()
+        entries = [self._entry(node.inputs[index], int(names[index] in node.op.aux_names)) for index in made.inputs]
+        written = {key: format_value(value) for key, value in made.attributes.items()} | self._hidden(node)
+        name = node.name or self._fresh(node.op.name.strip("_"))
+        return {**_node(made.name, name, written, entries), "subgraphs": made.subgraphs}
 
     def _hidden(self, node: Node) -> dict[str, str]:
         attrs = {str(key): str(value) for key, value in (node.attrs or {}).items()}

@@ -1,0 +1,68 @@
+"""Functions of `nd` that MXNet has in Python: split_v2, histogram, reset_arrays, contrib.boolean_mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.ndarray.invoke import invoke
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.shapes import axis_of
+
+refuse_symbols: Callable[[str, Sequence[Any]], None] = lambda name, inputs: None  # noqa: E731
+"""Raises where an input is a Symbol and the function reads numbers; symbol/ registers it."""
+
+
+def split_v2_operator(indices_or_sections: int | Sequence[int], axis: int, squeeze_axis: bool) -> Operator:
+    """The operator behind `split_v2`."""
+    if isinstance(indices_or_sections, (int, np.integer)):
+        cut: dict[str, Any] = {"indices": (), "sections": int(indices_or_sections)}
+    else:
+        cut = {"indices": (0, *indices_or_sections)}
+    return get("_split_v2").bind(axis=axis, squeeze_axis=squeeze_axis, **cut)
+
+
+def split_v2(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False) -> Any:
+    """`ary` cut along `axis`, a list of arrays (one array where there is one part).
+
+    indices_or_sections : a number of equal parts, or the places in front of which to cut: (2, 3) gives ary[:2],
+    ary[2:3] and ary[3:]; squeeze_axis drops the axis where the parts are 1 thick
+    """
+    return invoke(split_v2_operator(indices_or_sections, axis, squeeze_axis), (ary,))
+
+
+def histogram(a: Any, bins: Any = 10, range: tuple[float, float] | None = None) -> list[NDArray]:
+    """Counts (int64) and edges. bins : their number, equal bins over `range` (default: from the smallest element to
+    the largest), or an NDArray of rising edges. The last bin holds its upper edge too.
+    """
+    if isinstance(bins, NDArray):
+        return invoke(get("_histogram").bind(), (a, bins))
+    if range is None:
+        refuse_symbols("histogram", (a,))
+        if not a.size:
+            raise ShapeError("histogram: an empty array has no range; pass range=(low, high)")
+        range = (float(a.min().asscalar()), float(a.max().asscalar()))
+    return invoke(get("_histogram").bind(bin_cnt=int(bins), range=tuple(range)), (a,))
+
+
+def reset_arrays(*data: Any, num_arrays: int | None = None) -> None:
+    """Write zeros into all arrays."""
+    for array in data[0] if len(data) == 1 and isinstance(data[0], (list, tuple)) else data:
+        array[:] = 0
+
+
+def boolean_mask(data: Any, index: Any, axis: int = 0) -> Any:
+    """The entries of `data` along `axis` where `index`, a vector, is not 0. Eager: how many there are depends on
+    numbers, so that a graph refuses it.
+    """
+    refuse_symbols("contrib.boolean_mask", (data, index))
+    if not isinstance(data, NDArray) or not isinstance(index, NDArray):
+        raise DTypeError("boolean_mask: data and index must be NDArrays")
+    if index.shape != (data.shape[axis_of("boolean_mask", axis, data.ndim)],):
+        raise ShapeError(f"boolean_mask: index has shape {index.shape}; data {data.shape} has another axis {axis}")
+    chosen = NDArray._wrap(np.flatnonzero(index._data), data.ctx)
+    return invoke(get("take").bind(axis=axis), (data, chosen))

@@ -1,0 +1,192 @@
+"""Sums along an axis and counts: cumsum, histogram; and the diagonal of arrays."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
+from hybrid_lab.ops.attributes import DType
+from hybrid_lab.ops.memory import into
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.shapes import axis_of
+
+
+class CumSum(Operator, name="cumsum", aliases=("_np_cumsum",)):
+    """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data.
+
+    a : numbers; returns : as a, or (size,) for axis=None
+    """
+
+    kinds = "fiu"
+    axis: int | None = None
+    dtype: DType | None = None
+    samples = [
+        sample((3, 4)),
+        sample((3, 4), axis=0),
+        sample((2, 3, 4), axis=-1),
+        sample((2, 3), dtype="int32", low=-5, high=5, gradient=False, axis=1),
+        sample((2, 3), gradient=False, attrs={"axis": 1, "dtype": "float64"}),
+    ]
+
+    def infer_shape(self, a: tuple[int, ...]) -> tuple[int, ...]:
+        if self.axis is None:
+            return (prod(a),)
+        axis_of("cumsum", self.axis, len(a))
+        return a
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return np.dtype(self.dtype) if self.dtype is not None else dtypes[0]
+
+    def numpy(self, a: Any, out: Any = None) -> Any:
+        dtype = self.infer_type(a.dtype)
+        if dtype == np.float16:
+            return into(np.cumsum(a, axis=self.axis, dtype=np.float32).astype(dtype), out)
+        return np.cumsum(a, axis=self.axis, dtype=dtype, out=out)
+
+    def grad(self, F: Any, a: Any, y: Any, dy: Any) -> Any:
+        axis = 0 if self.axis is None else self.axis
+        behind = F.reverse(F.cumsum(F.reverse(dy, axis=axis), axis=axis), axis=axis)
+        return F._cast_like(F.reshape_like(behind, a), a)
+
+    def onnx(self, g: Any, a: Any) -> Any:
+        axis = 0 if self.axis is None else self.axis
+        a = g.Reshape(a, g.const([-1], "int64")) if self.axis is None else a
+        return g.CumSum(g.cast(a, self.dtype) if self.dtype else a, g.const(axis, "int64"))
+
+
+class Histogram(Operator, name="_histogram"):
+    """How many elements of data fall between neighbouring edges, the last edge included; and the edges.
+
+    data : any shape; bins : (n + 1,) rising edges, or with bin_cnt=n equal bins over `range`; elements outside do not
+    count. returns : (n,) int64 and (n + 1,) in the dtype of data. No gradient.
+    """
+
+    kinds = "fiu"
+    bin_cnt: int | None = None
+    range: tuple[float, ...] | None = None
+    num_outputs = 2
+    samples = [
+        sample((3, 4), gradient=False, low=-2.0, high=2.0, attrs={"bin_cnt": 5, "range": (-1.5, 1.5)}),
+        sample((20,), np.array([-1.0, -0.25, 0.3, 1.0], "float32"), gradient=False),
+        sample(np.array([0.0, 1.0, 2.0, 3.0, 3.0], "float32"), gradient=False, attrs={"bin_cnt": 3, "range": (0, 3)}),
+    ]
+
+    def names(self) -> tuple[str, ...]:
+        return ("data", "bins") if self.bin_cnt is None else ("data",)
+
+    def check(self) -> None:
+        if self.bin_cnt is not None and (self.bin_cnt < 1 or self.range is None or len(self.range) != 2):
+            raise AttributeSpecError(
+                f"histogram: bin_cnt={self.bin_cnt}, range={self.range}; a positive number and (low, high) are needed"
+            )
+
+    def infer_shape(self, data: tuple[int, ...], bins: tuple[int, ...] | None = None) -> Any:
+        if bins is not None and (len(bins) != 1 or bins[0] < 2):
+            raise ShapeError(f"histogram: bins has shape {bins}; two or more edges are needed")
+        count = self.bin_cnt if bins is None else bins[0] - 1
+        return [(count,), (count + 1,)]  # type: ignore[operator]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        if dtypes[0].kind == "b":
+            raise DTypeError("_histogram: data is bool, numbers are needed")
+        return [np.dtype("int64"), super().infer_type(*dtypes)]
+
+    def numpy(self, data: Any, bins: Any = None, out: Any = None) -> Any:
+        if bins is None:
+            low, high = self.range  # type: ignore[misc]
+            edges = np.linspace(low, high, self.bin_cnt + 1).astype(data.dtype)  # type: ignore[operator]
+            counts = np.histogram(data, bins=self.bin_cnt, range=(low, high))[0]  # type: ignore[arg-type]
+        else:
+            edges = bins.astype(data.dtype)
+            counts = np.histogram(data, bins=bins)[0]
+        return tuple(map(into, (counts.astype(np.int64), edges), out or (None, None)))
+
+
+class Diag(Operator, name="diag"):
+    """A vector as the diagonal k of a square matrix; or the diagonal k of data's axes axis1 and axis2, as last axis."""
+
+    k: int = 0
+    axis1: int = 0
+    axis2: int = 1
+    samples = [
+        sample((3,)),
+        sample((3,), k=-1),
+        sample((3, 4)),
+        sample((3, 4), k=1),
+        sample((4, 3), k=-2),
+        sample((2, 3, 4)),
+        sample((2, 3, 4), axis1=1, axis2=-1, k=1),
+    ]
+
+    def axes(self, data: tuple[int, ...]) -> tuple[int, int]:
+        """axis1 and axis2, counted from the front. Raises ShapeError."""
+        first, second = (axis_of("diag", axis, len(data)) for axis in (self.axis1, self.axis2))
+        if first == second:
+            raise ShapeError(f"diag: axis1={self.axis1} and axis2={self.axis2} are one axis of {data}")
+        return first, second
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        if len(data) == 1:
+            return (data[0] + abs(self.k),) * 2
+        if not data:
+            raise ShapeError("diag: data has no dimensions")
+        first, second = self.axes(data)
+        rows, columns = data[first] - max(-self.k, 0), data[second] - max(self.k, 0)
+        if min(rows, columns) < 1:
+            raise ShapeError(f"diag: {data} has no diagonal k={self.k}")
+        return (*(size for axis, size in enumerate(data) if axis not in (first, second)), min(rows, columns))
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        if data.ndim == 1:
+            return into(np.diag(data, self.k), out)
+        return into(np.diagonal(data, self.k, *self.axes(data.shape)).copy(), out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return F._diag_grad(dy, data, k=self.k, axis1=self.axis1, axis2=self.axis2)
+
+    def onnx(self, g: Any, data: Any) -> Any:
+        shape = g.shape(data)
+        places = np.arange(prod(shape)).reshape(shape)
+        if len(shape) == 1:
+            wanted = np.diag(places + 1, self.k) - 1
+            picked = g.Gather(data, g.const(np.maximum(wanted, 0), "int64"), axis=0)
+            return g.Where(g.const(wanted >= 0, "bool"), picked, g.const(0, g.dtype(data)))
+        flat = g.Reshape(data, g.const([-1], "int64"))
+        return g.Gather(flat, g.const(np.diagonal(places, self.k, *self.axes(shape)), "int64"), axis=0)
+
+
+class DiagGrad(Operator, name="_diag_grad"):
+    """The gradient of diag: dy on the diagonal, or the diagonal of dy. like : diag's data, read for its shape."""
+
+    k: int = 0
+    axis1: int = 0
+    axis2: int = 1
+    mxnet = None
+    shape_only = ("like",)
+    samples = [
+        sample((4, 4), (3,), k=-1),
+        sample((3,), (3, 4), k=1),
+        sample((4, 2), (2, 4, 3), axis1=0, axis2=2),
+    ]
+
+    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        return like
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[0]
+
+    def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
+        if len(like.shape) == 1:
+            return into(np.diagonal(dy, self.k).copy(), out)
+        result = np.zeros(like.shape, dy.dtype)
+        axes = Diag.bind(k=self.k, axis1=self.axis1, axis2=self.axis2).axes(like.shape)  # type: ignore[attr-defined]
+        places = np.diagonal(np.arange(result.size).reshape(like.shape), self.k, *axes)
+        result.reshape(-1)[places] = dy
+        return into(result, out)
+
+    def grad(self, F: Any, dy: Any, like: Any, y: Any, d: Any) -> tuple[Any, Any]:
+        return F.diag(d, k=self.k, axis1=self.axis1, axis2=self.axis2), None
