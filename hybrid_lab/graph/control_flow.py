@@ -161,9 +161,13 @@ class ControlFlow(Composed):
         """Gradients of the wanted inputs; a missing one is zero."""
         raise NotImplementedError
 
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The numbers that a printed graph shows."""
+        return {key: vars(self)[key] for key in ("num_out", "num_states", "max_iterations") if key in vars(self)}
+
     def __repr__(self) -> str:
-        parts = [f"{label}: {len(graph.operators)} operators" for label, graph in self.subgraphs]
-        return f"{self.name}({', '.join(parts)})"
+        return f"{self.name}({', '.join(f'{key}={value}' for key, value in self.changed.items())})"
 
 
 class Backward(Composed):

@@ -205,6 +205,8 @@ def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:
         labels[node] = f"%{len(lines)}"
         draw = "" if node.draw is None else f" draw {node.draw - first}"
         lines.append(f"%{len(lines)} = {node.op!r} of ({', '.join(inputs)}){draw}")
+        for label, inside in node.op.subgraphs:
+            lines += [f"  {label}: {line}" for line in listing(inside, len(inside.inputs), [])]
     outputs = [labels[value.node] + (f":{value.index}" if value.index else "") for value in graph.outputs]
     return [*lines, f"return {', '.join(outputs)}"]
 
