@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,7 +16,10 @@ from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.structure import describe
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.printer import format_type
+from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.insight.passes import Passes
 from hybrid_lab.insight.states import block_state, class_name, walk
+from hybrid_lab.insight.table import short_line, wrapped
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import copies
 
@@ -29,8 +33,11 @@ _LISTED = 12
 class ProgramRow:
     """One compiled program.
 
-    reason : why it was compiled; place : the line that called, or ""; forward, backward : the engines' reports as text; fallbacks : operators that run
-    elsewhere than on the engine, equal ones together, with `fallback_count` their number
+    engine, choice : what was to run it and how that came about; where : what does
+    reason : why it was compiled; place : the line that called, or ""
+    forward, backward : the engines' reports as text; plan : what lies where in memory
+    arena_bytes, ideal_bytes : planned memory, and the most that is alive at once; bytes_moved : read and written a call
+    fallbacks : operators that run elsewhere than on the engine, equal ones together, `fallback_count` their number
     """
 
     inputs: str
@@ -44,6 +51,11 @@ class ProgramRow:
     fallbacks: list[str]
     fallback_count: int
     place: str = ""
+    choice: str = ""
+    plan: str = ""
+    arena_bytes: int = 0
+    ideal_bytes: int = 0
+    bytes_moved: int = 0
 
 
 @dataclass
@@ -87,6 +99,9 @@ class Explanation:
     error: str = ""
     updates: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._recipes: dict[tuple[str, int], Callable[[], Passes]] = {}
+
     @property
     def fallbacks(self) -> list[str]:
         """Operators that run elsewhere than on the chosen engine, all Blocks together."""
@@ -104,6 +119,21 @@ class Explanation:
                 return row.graphs[0].text
         return ""
 
+    def passes(self, path: str = "", number: int = -1) -> Passes:
+        """What the passes made of a program of the Block at `path`: the graphs before and after each.
+
+        number : which of its programs that are still known; the latest by default. Raises HybridLabError without one.
+        """
+        rows = next((row.programs for row in self.blocks if row.path == path), [])
+        if not -len(rows) <= number < len(rows):
+            raise HybridLabError(f"{path or self.name} has {_count(len(rows), 'program')}; call it hybridized first")
+        return self._recipes[path, number % len(rows)]()
+
+    def plan(self, path: str = "", number: int = -1) -> str:
+        """The memory plan of a program of the Block at `path`; "" where it has none."""
+        rows = next((row.programs for row in self.blocks if row.path == path), [])
+        return rows[number].plan if -len(rows) <= number < len(rows) else ""
+
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers."""
         return asdict(self)
@@ -116,11 +146,11 @@ class Explanation:
             if row.shared_with is not None:
                 lines.append(f"  {label:<{width}}  the same Block as {row.shared_with or self.name}")
                 continue
-            parts = [f"  {label:<{width}}  {row.state:<8}", row.output, row.why]
-            lines.append("  ".join(part for part in parts if part).rstrip())
+            parts = [f"{label:<{width}}  {row.state:<8}", row.output, row.why]
+            lines += wrapped("  ".join(part for part in parts if part).rstrip(), "  ")
             indent = "  " * _depth(row) + "      "
-            lines += [indent + line for line in _details(row)]
-        lines += [f"  update by {text}" for text in self.updates]
+            lines += [part for line in _details(row) for part in wrapped(line, indent)]
+        lines += [part for text in self.updates for part in wrapped(f"update by {text}", "  ")]
         lines.append("  copies so far: " + _copies(self.copies))
         if self.error:
             lines += ["", self.error]
@@ -171,20 +201,46 @@ def _details(row: BlockRow) -> list[str]:
     for graph in row.graphs if row.state in ("active", "file") else ():
         guard = f", only for {graph.guard}" if graph.guard else ""
         lines.append(f"graph {graph.structure}: {_count(graph.operators, 'operator')}, from the {graph.source}{guard}")
-    last = len(row.programs) - 1
+    last, choice = len(row.programs) - 1, ""
     for number, program in enumerate(row.programs):
         if _LISTED <= number < last:
             if number == _LISTED:
                 lines.append(f"... {last - _LISTED} more programs ...")
             continue
-        place = f", called at {program.place}" if program.place else ""
+        place = f", called at {_short(program.place)}" if program.place else ""
         head = f"{program.mode} {program.inputs}: {program.where}, {program.seconds:.2f} s ({program.reason}{place})"
         lines.append(head)
+        if number >= _DETAILED and number != last:
+            continue
+        if program.choice != choice:
+            choice = program.choice
+            lines.append(f"  engine: {choice}")
         for title, report in (("forward", program.forward), ("backward", program.backward)):
-            if report and (number < _DETAILED or number == last):
-                first, *rest = report.split("\n")
-                lines += [f"  {title}: {first}", *(f"    {line}" for line in rest)]
+            if report:
+                skipped = ("  fallback: ", "  choice: ")
+                first, *rest = [line for line in report.split("\n") if not line.startswith(skipped)]
+                lines += [f"  {title}: {first}", *(f"    {line.strip()}" for line in rest)]
+        lines += [f"  fallback: {text}" for text in _together(program.fallbacks)]
     return lines
+
+
+def _short(place: str) -> str:
+    """`net.py, line 12`: without the folder and the function."""
+    return short_line(place.partition(", in ")[0])
+
+
+def _together(fallbacks: Sequence[str]) -> list[str]:
+    """Fallbacks with one engine and reason in one line: the operators, then the reason."""
+    found: dict[str, dict[str, int]] = {}
+    for text in fallbacks:
+        what, _, reason = text.partition("   #")[0].partition(" on ")
+        times, _, name = what.rpartition(" x ")
+        operators = found.setdefault(reason, {})
+        operators[name] = operators.get(name, 0) + int(times or 1)
+    return [
+        ", ".join(f"{times} x {name}" if times > 1 else name for name, times in operators.items()) + f" on {reason}"
+        for reason, operators in found.items()
+    ]
 
 
 def _count(number: int, word: str) -> str:
@@ -218,17 +274,21 @@ def explain(net: Block, *inputs: Any) -> Explanation:
                 net(*inputs)
         except HybridizeError as caught:
             error = str(caught)
-    rows = []
+    rows, recipes = [], {}
     for path, _, block, before in walk(net):
         state = block_state(block)
         output = ", ".join(format_type(shape, dtype) for shape, dtype in block._last_outputs)
         row = BlockRow(path, block.name, class_name(block), state.state, state.why, before, output)
         if before is None and isinstance(block, HybridBlock):
             row.graphs = [_graph_row(neutral) for neutral in block._graphs.graphs()]
-            row.programs = [_program_row(compilation) for compilation in tuple(block._graphs.compilations)]
+            made = [_program_row(compilation, block) for compilation in tuple(block._graphs.compilations)]
+            row.programs = [program for program, _ in made]
+            recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(made)})
             row.recompiled = block._graphs.history.recompiles
         rows.append(row)
-    return Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
+    made = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
+    made._recipes = recipes
+    return made
 
 
 def _updates(net: Block) -> list[str]:
@@ -251,13 +311,16 @@ def _graph_row(neutral: NeutralGraph) -> GraphRow:
     return GraphRow(describe(neutral.in_spec), count, neutral.source, " and ".join(parts), repr(neutral.graph))
 
 
-def _program_row(compilation: Compilation) -> ProgramRow:
+def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramRow, Callable[[], Passes]]:
+    """The row of a program, and what runs its passes again."""
     program = compilation.program
-    data = program.special.forward.inputs[: program.neutral.num_data]
-    reports = [program.forward.report] + ([program.backward.report] if program.backward is not None else [])
+    special, neutral = program.special, program.neutral
+    data = special.forward.inputs[: neutral.num_data]
+    executables = [item for item in (program.forward, program.backward) if item is not None]
+    reports = [executable.report for executable in executables]
     fallbacks = [item for report in reports for item in report.fallbacks]
     recorded = ", recorded" if program.backward is not None else ""
-    return ProgramRow(
+    row = ProgramRow(
         inputs=", ".join(format_type(value.shape, value.dtype) for value in data),
         mode=("training" if program.training else "prediction") + recorded,
         engine=program.engine,
@@ -269,4 +332,22 @@ def _program_row(compilation: Compilation) -> ProgramRow:
         fallbacks=[str(item) for item in fallbacks],
         fallback_count=sum(item.count for item in fallbacks),
         place=compilation.place.describe() if compilation.place is not None else "",
+        choice=_choice(program.engine, block._flags.get("engine"), reports[0]),
+        plan="\n\n".join(report.plan for report in reports if report.plan),
+        arena_bytes=max(report.arena_bytes for report in reports),
+        ideal_bytes=max(report.ideal_bytes for report in reports),
+        bytes_moved=sum(report.bytes_moved for report in reports),
     )
+    shapes, dtypes = [value.shape for value in special.inputs], [value.dtype for value in special.inputs]
+    arguments = (neutral.graph, shapes, dtypes, program.training, special.wrt, neutral.num_data)
+    return row, lambda: Passes(specialize(*arguments, keep=True).stages)
+
+
+def _choice(engine: str, asked: str | None, report: Any) -> str:
+    """Why this engine."""
+    if asked:
+        return f"{engine}, as hybridize(engine={asked!r}) asked"
+    if report.choice:
+        others = "; ".join(f"{name} {note}" for name, note in report.candidates.items())
+        return report.choice + (f" ({others})" if others else "")
+    return f"{engine}, the default here"

@@ -185,6 +185,44 @@ def test_data_is_plain():
     assert set(data) == {"name", "blocks", "copies", "error", "updates"}
 
 
+def test_the_engine_with_its_reason_and_the_memory():
+    explanation = mx.explain(make(), x())
+    (program,) = explanation.blocks[0].programs
+    assert program.choice == "numpy, as hybridize(engine='numpy') asked" and program.choice in str(explanation)
+    assert program.bytes_moved > 0 and program.arena_bytes >= program.ideal_bytes
+    assert "FullyConnected" in explanation.plan() and "output 0" in explanation.plan()
+    assert explanation.plan("fc") == ""
+
+
+def test_the_passes_with_the_graphs_before_and_after():
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(2, 3), nn.BatchNorm())
+    net.initialize()
+    net.hybridize(engine="numpy")
+    passes = mx.explain(net, mx.nd.ones((1, 3, 5, 5))).passes()
+    names = [stage.name for stage in passes]
+    assert names[:2] == ["infer", "bind_mode"] and "fold_norm" in names and names[-1] == "hoist"
+    stage = passes["fold_norm"]
+    assert "BatchNorm(" in str(stage.before) and "BatchNorm(" not in str(stage.after)
+    assert "- BatchNorm" in str(passes) and len(str(passes).splitlines()) == len(passes) + 1
+    assert json.loads(json.dumps(passes.data()))[0]["name"] == "infer"
+    assert "<details>" in passes._repr_html_() and "<script" not in passes._repr_html_()
+    with pytest.raises(KeyError, match="there is no pass 'fuze'; there are infer"):
+        passes["fuze"]
+    with pytest.raises(mx.diagnostics.HybridLabError, match="0 programs; call it hybridized first"):
+        mx.explain(net).passes("0")
+
+
+def test_fallbacks_of_one_reason_are_one_line():
+    pytest.importorskip("onnxruntime")
+    net = nn.HybridSequential()
+    net.add(nn.Dense(4, activation="relu"), nn.Dense(4))
+    net.initialize()
+    net.hybridize(engine="onnxruntime")
+    lines = [line.strip() for line in str(mx.explain(net, x())).splitlines() if "fallback: " in line]
+    assert lines == ["fallback: 2 x FullyConnected, Activation on numpy: too little work for a session of its own"]
+
+
 def test_a_graph_as_a_program():
     explanation = mx.explain(make(), x())
     assert "FullyConnected" in explanation.graph() and "FullyConnected" in explanation.graph("fc")
