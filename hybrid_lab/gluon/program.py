@@ -22,7 +22,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.engine import Executable
+    from hybrid_lab.engines.engine import Executable, Kept, Training
     from hybrid_lab.gluon.hybrid import HybridBlock
     from hybrid_lab.gluon.neutral import NeutralGraph
     from hybrid_lab.graph.graph import Graph
@@ -133,8 +133,14 @@ class Program:
             options["strict"] = True
         self.special = special
         self.engine, self._where = engine.name, engine.where()
-        self.forward = engine.compile(special.forward, **options)
-        self.backward = None if special.backward is None else engine.compile(special.backward, **options)
+        self.together: Training | None = None
+        self.backward: Executable | None = None
+        if special.backward is None:
+            self.forward = engine.compile(special.forward, **options)
+        else:
+            count = len(self.neutral.graph.outputs)
+            made = engine.compile_training(special.forward, special.backward, special.sources, count, **options)
+            self.together, self.forward, self.backward = made, made.forward, made.backward
         self.prologue: Prologue | None = None
         if special.prologue is not None:
             first = len(special.inputs) - len(self._arrays)
@@ -145,9 +151,10 @@ class Program:
         """Look up once what every call needs."""
         special, graph = self.special, self.neutral.graph
         self._num_data, self._num_outputs = num_data, len(graph.outputs)
-        self._num_kept, self._draws = len(special.forward.outputs), graph.draws
+        self._draws = graph.draws
         self._plain = self.neutral.out_spec == LEAF
         self._run = self.forward.run
+        self._begin = None if self.together is None else self.together.begin
         places = {value: index for index, value in enumerate(special.forward.inputs)}
         self._effects = [special.forward_sources[places[target]][1] for target, _ in special.forward.effects]
 
@@ -165,7 +172,7 @@ class Program:
         self._kept_leaves = [index for index in kept if index < num_data]
         self._kept_arrays = [self._arrays[index - num_data] for index in kept if index >= num_data]
         self._kept_outputs = [index for kind, index in special.sources if kind == "output"]
-        self._kept_saved = [self._num_outputs + index for kind, index in special.sources if kind == "saved"]
+        self._kept_saved = [index for kind, index in special.sources if kind == "saved"]
         self.heads = [index for kind, index in special.sources if kind == "head"]
         self.wrt_all = special.wrt == tuple(range(num_data + len(self._arrays)))
         self.short = self._shortest()
@@ -216,8 +223,13 @@ class Program:
                 self._pack(versions, [*raw, *held[1]])
             raw += held[1]
         rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
-        results = self._run(raw, rng)
-        for index, new in zip(self._effects, results[self._num_kept :], strict=False):
+        begin = self._begin
+        kept = None
+        if begin is None:
+            results = self._run(raw, rng)
+        else:
+            results, kept = begin(raw, rng)
+        for index, new in zip(self._effects, results[self._num_outputs :], strict=False):
             # A state may be an input of the call as well as a parameter.
             (leaves[index] if index < self._num_data else self._arrays[index - self._num_data])._assign(new)
         context = self.context
@@ -225,14 +237,14 @@ class Program:
             outputs = [_wrap(results[0], context)]
         else:
             outputs = [_wrap(result, context) for result in results[: self._num_outputs]]
-        if self.backward is not None:
-            self._record(leaves, outputs, results, rng)
+        if kept is not None:
+            self._record(leaves, outputs, kept, rng)
         if self._plain:
             return outputs[0]
         return unflatten(self.neutral.out_spec, iter(outputs))
 
     def _record(
-        self, leaves: Sequence[NDArray], outputs: list[NDArray], results: list[np.ndarray], rng: tuple[int, int]
+        self, leaves: Sequence[NDArray], outputs: list[NDArray], kept: Kept, rng: tuple[int, int]
     ) -> None:
         """Put the call on the tape, with everything that its backward reads."""
         links: list[tape.Link] = []
@@ -252,10 +264,10 @@ class Program:
             values.append(outputs[index]._view)
             buffers.append(outputs[index]._buffer)
         for index in self._kept_saved:
-            values.append(results[index])
+            values.append(kept.saved[index])
         if not any(links):
             return
-        node = tape.Node(CompiledEntry(self, leaves, values, buffers, rng), tuple(links), len(outputs))
+        node = tape.Node(CompiledEntry(self, leaves, values, buffers, kept, rng), tuple(links), len(outputs))
         for index, output in enumerate(outputs):
             output._tape = tape.Output(node, index)
 
@@ -326,10 +338,11 @@ class CompiledEntry(tape.Entry):
 
     values : the arrays that the backward reads, but for output gradients, in its order
     buffers : those behind the first of them - inputs, parameters and outputs, which others may write to
+    kept : what the forward holds for the backward; used up by the last backward
     versions : of these buffers, when they were recorded
     """
 
-    __slots__ = ("buffers", "leaves", "name", "program", "rng", "values", "versions")
+    __slots__ = ("buffers", "kept", "leaves", "name", "program", "rng", "values", "versions")
 
     def __init__(
         self,
@@ -337,16 +350,24 @@ class CompiledEntry(tape.Entry):
         leaves: Sequence[NDArray],
         values: list[np.ndarray],
         buffers: list[Buffer],
+        kept: Kept,
         rng: tuple[int, int],
     ):
         self.program, self.leaves, self.values, self.buffers, self.rng = program, leaves, values, buffers, rng
+        self.kept: Kept | None = kept
         self.name = program.entry_name
         self.versions = [buffer.version for buffer in buffers]
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Run the compiled backward; an output without a gradient gets zeros."""
+        return self._run(douts, needed, False)
+
+    def finish(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return self._run(douts, needed, True)
+
+    def _run(self, douts: list[Any], needed: tuple[bool, ...], last: bool) -> Sequence[Any]:
         program = self.program
-        assert program.backward is not None
+        assert program.together is not None and self.kept is not None
         for buffer, version in zip(self.buffers, self.versions, strict=True):
             if buffer.version != version:
                 self._refuse()
@@ -356,7 +377,7 @@ class CompiledEntry(tape.Entry):
             if dout is None:
                 dout = np.zeros(*program.output_types[index])
             operands.append(np.asarray(dout, order="C"))
-        results = program.backward.run(operands, self.rng)
+        results = program.together.finish(self.kept, operands, self.rng, last)
         if program.wrt_all:
             return results
         gradients: list[Any] = [None] * len(needed)
@@ -388,4 +409,4 @@ class CompiledEntry(tape.Entry):
         return tape.replay(run, [*self.leaves, *program._arrays], douts, needed)
 
     def release(self) -> None:
-        self.leaves, self.values, self.buffers, self.versions = (), [], [], []
+        self.leaves, self.values, self.buffers, self.versions, self.kept = (), [], [], [], None

@@ -98,6 +98,10 @@ class Entry:
         """
         raise NotImplementedError
 
+    def finish(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        """As `backward`, for the last time: what was saved may be used up on the way."""
+        return self.backward(douts, needed)
+
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """The same on NDArrays, through recorded calls, for create_graph=True."""
         raise AutogradError(
@@ -334,7 +338,8 @@ def run_backward(
         for node in reversed(nodes):
             douts = found.at(node)
             if douts is not None:
-                _step_back(found, node, douts, tuple([held is not None for held in node.links]), create_graph)
+                needed = tuple([held is not None for held in node.links])
+                _step_back(found, node, douts, needed, create_graph, not retain_graph)
                 found.drop(node)
             if not retain_graph:
                 _use_up(node)
@@ -357,7 +362,8 @@ def run_backward(
     for node in reversed(nodes):
         douts = found.at(node)
         if douts is not None and node in useful:
-            _step_back(found, node, douts, tuple([leads(held) for held in node.links]), create_graph)
+            needed = tuple([leads(held) for held in node.links])
+            _step_back(found, node, douts, needed, create_graph, not retain_graph)
         if node not in asked:
             found.drop(node)
         if not retain_graph:
@@ -366,12 +372,13 @@ def run_backward(
 
 
 def _step_back(
-    found: _Gradients, node: Node, douts: list[Any], needed: tuple[bool, ...], create_graph: bool
+    found: _Gradients, node: Node, douts: list[Any], needed: tuple[bool, ...], create_graph: bool, last: bool
 ) -> None:
     """The gradients of one node's inputs from those of its outputs."""
     entry = node.entry
     assert entry is not None
-    results = entry.backward_recorded(douts, needed) if create_graph else entry.backward(douts, needed)
+    run = entry.backward_recorded if create_graph else entry.finish if last else entry.backward
+    results = run(douts, needed)
     arrived = found.arrived
     for held, want, result in zip(node.links, needed, results, strict=True):
         if not want or result is None:
@@ -416,7 +423,8 @@ def _through_one_step(held: Output, dout: Any, retain_graph: bool) -> dict[Leaf,
     douts = [None] * node.outputs
     douts[held.index] = dout
     arrived: dict[Leaf, Any] = {}
-    for link, result in zip(links, entry.backward(douts, tuple(map(bool, links))), strict=True):
+    run = entry.backward if retain_graph else entry.finish
+    for link, result in zip(links, run(douts, tuple(map(bool, links))), strict=True):
         if type(link) is Leaf:
             present = arrived.get(link)
             arrived[link] = result if present is None else present if result is None else present + result
