@@ -61,12 +61,13 @@ class Kept:
     saved : the saved values, in the order of the ("saved", i) sources; they may lie in memory that goes back to the
         engine with this object, so nobody else may hold on to them
     lease : memory of the engine that is this call's until its backward has run or this object is dropped, or None
+    spent : a backward has begun to overwrite it
     """
 
-    __slots__ = ("_give", "lease", "saved")
+    __slots__ = ("_give", "lease", "saved", "spent")
 
     def __init__(self, saved: Sequence[np.ndarray], lease: Any = None, give: Callable[[Any], None] | None = None):
-        self.saved, self.lease, self._give = saved, lease, give
+        self.saved, self.lease, self._give, self.spent = saved, lease, give, False
 
     def __del__(self) -> None:
         lease, self.lease = self.lease, None

@@ -22,11 +22,13 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
     The graph is inferred and its mode bound. The gradient of an input that no output depends on is zeros.
     Differentiate the result again for gradients of gradients.
     """
-    graph = _without_hidden_reads(graph)
+    backward = _backward(graph)
+    if backward:
+        graph = _without_hidden_reads(graph, backward)
+        backward = _backward(graph)
     builder = Builder()
     needed = depends_on(graph, wrt)
     composites = composite_names(graph)
-    backward = depends_on(graph, [value for value in graph.inputs if value.node.op.role == "head_grad"])  # type: ignore[attr-defined]
     gradients: dict[Value, Expr] = {}
 
     heads = []
@@ -77,13 +79,20 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
     )
 
 
-def _without_hidden_reads(graph: Graph) -> Graph:
-    """Operators of which an output reads a hidden output (a mean, a deviation) in their parts.
+def _backward(graph: Graph) -> set[Value]:
+    """What depends on head gradients, in a graph that was differentiated before."""
+    heads = [value for value in graph.inputs if value.node.op.role == "head_grad"]  # type: ignore[attr-defined]
+    return depends_on(graph, heads) if heads else set()
 
-    That happens in a graph that holds a gradient already. A record's gradient knows of visible outputs only; its
-    lowering says how the hidden ones depend on the inputs. Raises AutogradError where there is none.
+
+def _without_hidden_reads(graph: Graph, backward: set[Value]) -> Graph:
+    """Operators of which a gradient reads a hidden output (a mean, a deviation) in their parts.
+
+    A record's gradient knows of visible outputs only; its lowering says how the hidden ones depend on the inputs.
+    Raises AutogradError where there is none.
     """
-    read = {value for node in reachable(graph.outputs) for value in node.values_in} | set(graph.outputs)
+    readers = [node for node in reachable(graph.outputs) if node.outputs[0] in backward]
+    read = {value for node in readers for value in node.values_in}
     hidden = {
         node
         for node in graph.operators

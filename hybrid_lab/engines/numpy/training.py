@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Executable, Kept, Training
 from hybrid_lab.engines.numpy.arena import KEEP_BYTES, Frame, Frames, Lease
 from hybrid_lab.engines.numpy.engine import Later, describe
@@ -47,10 +48,13 @@ class JointTraining(Training):
     def finish(
         self, kept: Kept, operands: Sequence[np.ndarray], rng: tuple[int, int], last: bool = True
     ) -> list[np.ndarray]:
+        if kept.spent:
+            name = self.forward.graph.name or "the graph"
+            raise EngineError(f"{name}: a backward that failed has overwritten what was kept; run the forward again")
         lease = kept.lease
         if not last or lease is None:
             return self.backward.run(operands, rng)
-        kept.lease, kept.saved = None, ()
+        kept.lease, kept.saved, kept.spent = None, (), True
         results = self._finish(operands, rng, lease)
         self._frames.give(lease)
         return results
@@ -81,7 +85,7 @@ class _Begin(Writer):
     def _memory(self) -> tuple[list[str], list[str]]:
         frames = self.frames
         self.bound["keep"], self.bound["release"] = Kept, frames.give
-        if not (self.plan.arena_bytes or self.uses_scratch):
+        if not (self.plan.arena_bytes or self.fixed or self.uses_scratch):
             return ["lease = None"], []
         self.bound["acquire"], self.bound["idle"] = frames.take, frames.idle
         take = ["try:", "    lease = idle.pop()", "except IndexError:", "    lease = acquire()"]
