@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from hybrid_lab.ndarray import control_flow as eager
 from hybrid_lab.ndarray import composed, creation, function
+from hybrid_lab.ndarray import control_flow as eager
 from hybrid_lab.ndarray import invoke as invoke_module
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.symbol import control_flow, tracing
