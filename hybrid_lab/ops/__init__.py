@@ -13,6 +13,7 @@ from hybrid_lab.ops import (
     elementwise,
     finite,
     formulas,
+    fused_gradient,
     group_norm,
     index,
     linalg,

@@ -300,8 +300,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         if self.act_type == "rrelu":
             return dy * y  # the last output, the factors
         if self.act_type == "gelu":
-            cumulative = (F.erf(data * math.sqrt(0.5)) + 1.0) * 0.5
-            return dy * (cumulative + data * F.exp(data * data * -0.5) * (1.0 / math.sqrt(2.0 * math.pi)))
+            return F._gelu_grad(dy, data)
         above = F.broadcast_greater(data, 0.0)
         if self.act_type in ("elu", "selu"):
             slope, scale = (_SELU_ALPHA, _SELU_LAMBDA) if self.act_type == "selu" else (self.slope, 1.0)

@@ -182,21 +182,18 @@ class BatchNorm(Operator, name="BatchNorm"):
         wanted = wanted or (True,) * 5
         # float16 data may stand beside float32 parameters and statistics: the gradients are computed in their dtype.
         given, data, dy = data, F._cast_like(data, mean), F._cast_like(dy, mean)
-        inverse_like = F._channel_like(inverse, data, axis=self.axis)
-        scale = inverse_like if self.fix_gamma else inverse_like * F._channel_like(gamma, data, axis=self.axis)
-        dbeta = F.sum(dy, axis=self.axis, exclude=True)
+        if self.from_batch:
+            shared = {"fix_gamma": self.fix_gamma, "axis": self.axis}
+            ddata, dgamma, dbeta = F._batch_norm_grad(dy, data, gamma, mean, inverse, **shared)
+            return F._cast_like(ddata, given), F.zeros_like(gamma) if self.fix_gamma else dgamma, dbeta, None, None
         ddata = dgamma = None
-        if self.from_batch or (wanted[1] and not self.fix_gamma):
+        if wanted[1] and not self.fix_gamma:
             centred = data - F._channel_like(mean, data, axis=self.axis)
             dgamma = F.sum(dy * centred, axis=self.axis, exclude=True) * inverse
         if wanted[0]:
-            ddata = dy * scale
-            if self.from_batch:
-                count = F._size_ratio(data, mean)
-                slope = F._channel_like(dgamma * inverse / count, data, axis=self.axis) * scale
-                shift = F._channel_like(dbeta / count, data, axis=self.axis) * scale
-                ddata = ddata - centred * slope - shift
-            ddata = F._cast_like(ddata, given)
+            scale = F._channel_like(inverse if self.fix_gamma else inverse * gamma, data, axis=self.axis)
+            ddata = F._cast_like(dy * scale, given)
+        dbeta = F.sum(dy, axis=self.axis, exclude=True)
         return ddata, F.zeros_like(gamma) if self.fix_gamma else dgamma, dbeta, None, None
 
     def lower(self, F: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
@@ -341,12 +338,7 @@ class LayerNorm(Operator, name="LayerNorm"):
     ) -> Any:
         if dy is None:
             return None, None, None
-        normalized = (data - mean) / deviation
-        scaled = dy * self._vector(F, gamma, data)
-        first = F.mean(scaled, axis=self.axis, keepdims=True)
-        second = F.mean(scaled * normalized, axis=self.axis, keepdims=True)
-        ddata = (scaled - first - normalized * second) / deviation
-        return ddata, F.sum(dy * normalized, axis=self.axis, exclude=True), F.sum(dy, axis=self.axis, exclude=True)
+        return F._layer_norm_grad(dy, data, gamma, mean, deviation, axis=self.axis)
 
     def lower(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         mean = F.mean(data, axis=self.axis, keepdims=True)

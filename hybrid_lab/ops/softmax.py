@@ -88,8 +88,7 @@ class Softmax(_SoftmaxLike, name="softmax"):
         return shifted
 
     def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
-        product = dy * y
-        return self._scaled(product - y * F.sum(product, axis=self.axis, keepdims=True), self._sign)
+        return self._scaled(F._softmax_grad(dy, y, axis=self.axis), self._sign)
 
     def lower(self, F: Any, x: Any) -> Any:
         x = self._scaled(x, self._sign)
@@ -120,7 +119,7 @@ class LogSoftmax(_SoftmaxLike, name="log_softmax"):
         return shifted
 
     def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
-        return self._scaled(dy - F.exp(y) * F.sum(dy, axis=self.axis, keepdims=True))
+        return self._scaled(F._log_softmax_grad(dy, y, axis=self.axis))
 
     def lower(self, F: Any, x: Any) -> Any:
         x = self._scaled(x)

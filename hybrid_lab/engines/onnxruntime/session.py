@@ -101,9 +101,10 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
         return Session(model, frozenset(), weights)
     key = (model.skeleton, tuple(weights), token)
     with _lock:
-        known = [session for session in (made() for made in _shared.get(key, ())) if session is not None]
+        alive = [session for session in (made() for made in _shared.get(key, ())) if session is not None]
         # The same memory as well: a token alone cannot tell arrays that took the place of others.
-        known = [session for session in known if all(map(np.may_share_memory, session.weights.values(), weights.values()))]
+        arrays = list(weights.values())
+        known = [session for session in alive if all(map(np.may_share_memory, session.weights.values(), arrays))]
         fed: frozenset[str] = frozenset()
         for session in known:
             differing = session.differing(model)

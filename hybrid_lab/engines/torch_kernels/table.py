@@ -467,6 +467,10 @@ def _window(node: Node, data: tuple[int, ...]) -> tuple[Any, ...]:
 def _pooling(torch: Any, node: Node) -> Kernel:
     op = node.op
     kernel, stride, pad, ceil = _window(node, shape_of(node, 0))
+    if op.pool_type == "max" and op.global_pool:
+        return lambda x: torch.amax(x, (2, 3), True)
+    if op.pool_type == "max" and not any(pad) and not ceil:
+        return _sweep(torch, node)
     if op.pool_type == "max":
         return lambda x: torch.max_pool2d(x, kernel, stride, pad, 1, ceil)
     _needs(op.pool_type != "lp", "pool_type='lp'")
@@ -479,15 +483,53 @@ def _pooling(torch: Any, node: Node) -> Kernel:
     return lambda x: average(x, kernel, stride, pad, ceil, counted, divisor)
 
 
+def _sweep(torch: Any, node: Node) -> Kernel:
+    """The maximum over windows, one axis after the other: on whole slices, which torch's own loop is slower than."""
+    windows = node.op.windows(shape_of(node, 0)[2:])
+    cuts = []
+    for axis in (0, 1):
+        size, step, count = windows.kernel[axis], windows.stride[axis], windows.output[axis]
+        parts = [slice(at, at + (count - 1) * step + 1, step) for at in range(size)]
+        cuts.append([(..., part, slice(None)) if axis == 0 else (..., part) for part in parts])
+
+    def pool(x: Any) -> Any:
+        for places in cuts:
+            made = torch.maximum(x[places[0]], x[places[1]]) if len(places) > 1 else x[places[0]].clone()
+            for place in places[2:]:
+                torch.maximum(made, x[place], out=made)
+            x = made
+        return x
+
+    return pool
+
+
 @rule("_max_pool_grad")
 def _max_pool_grad(torch: Any, node: Node) -> Kernel:
     kernel, stride, pad, ceil = _window(node, shape_of(node, 1))
+    windows = node.op.windows(shape_of(node, 1)[2:])
+    if not any(pad) and not ceil and windows.disjoint and math.prod(kernel) <= 9:
+        return _disjoint_max_pool_grad(windows)
     forward = torch.ops.aten.max_pool2d_with_indices
     backward = torch.ops.aten.max_pool2d_with_indices_backward
 
     def gradient(dy: Any, x: Any, y: Any) -> Any:
         _, places = forward(x, kernel, stride, pad, (1, 1), ceil)
         return backward(dy, x, kernel, stride, pad, (1, 1), ceil, places)
+
+    return gradient
+
+
+def _disjoint_max_pool_grad(windows: Any) -> Kernel:
+    """Where windows do not overlap: each place of a window takes what is left of dy where it holds the maximum."""
+    places = [(..., *where) for where in windows.places()]
+
+    def gradient(dy: Any, x: Any, y: Any) -> Any:
+        made, rest = x.new_zeros(x.shape), dy.clone()
+        for place in places:
+            share = rest * (x[place] == y)
+            rest.sub_(share)
+            made[place] = share
+        return made
 
     return gradient
 
@@ -535,6 +577,38 @@ def _layer_norm(torch: Any, node: Node) -> Kernel:
         return y, mean, inverse.reciprocal_()
 
     return normalize
+
+
+@rule("_batch_norm_grad")
+def _batch_norm_grad(torch: Any, node: Node) -> Kernel:
+    fixed = node.op.fix_gamma
+    _needs(node.op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
+    backward, all_three = torch.ops.aten.native_batch_norm_backward, [True] * 3
+    return lambda dy, x, gamma, mean, inverse: backward(
+        dy, x, None if fixed else gamma, None, None, mean, inverse, True, 0.0, all_three
+    )
+
+
+@rule("_layer_norm_grad")
+def _layer_norm_grad(torch: Any, node: Node) -> Kernel:
+    shape = shape_of(node, 0)
+    _needs(node.op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
+    backward, all_three = torch.ops.aten.native_layer_norm_backward, [True] * 3
+    return lambda dy, x, gamma, mean, deviation: backward(
+        dy, x, shape[-1:], mean, deviation.reciprocal(), gamma, gamma, all_three
+    )
+
+
+@rule("_softmax_grad", "_log_softmax_grad")
+def _softmax_grad(torch: Any, node: Node) -> Kernel:
+    aten, axis, dtype = torch.ops.aten, node.op.axis, getattr(torch, node.outputs[0].dtype.name)
+    backward = aten._softmax_backward_data if node.op.name == "_softmax_grad" else aten._log_softmax_backward_data
+    return lambda dy, y: backward(dy, y, axis, dtype)
+
+
+@rule("_gelu_grad")
+def _gelu_grad(torch: Any, node: Node) -> Kernel:
+    return torch.ops.aten.gelu_backward
 
 
 # -- indices -------------------------------------------------------------------------------------------------------
