@@ -86,6 +86,7 @@ class Shared:
 class Program:
     """One compiled call: the forward executable, and the backward one where the call is recorded.
 
+    together : forward and backward of a recorded call, where something is kept from one to the other
     shape, dtype, context, tracked : of a single input array, by which the next call finds its program at once
     short : a function for the call with a single array, where nothing but the forward is to be done
     checked : `buffer.changes.count` when `still_valid` last looked
@@ -140,7 +141,9 @@ class Program:
         else:
             count = len(self.neutral.graph.outputs)
             made = engine.compile_training(special.forward, special.backward, special.sources, count, **options)
-            self.together, self.forward, self.backward = made, made.forward, made.backward
+            self.forward, self.backward = made.forward, made.backward
+            if any(kind == "saved" for kind, _ in special.sources):
+                self.together = made
         self.prologue: Prologue | None = None
         if special.prologue is not None:
             first = len(special.inputs) - len(self._arrays)
@@ -223,8 +226,7 @@ class Program:
                 self._pack(versions, [*raw, *held[1]])
             raw += held[1]
         rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
-        begin = self._begin
-        kept = None
+        begin, kept = self._begin, None
         if begin is None:
             results = self._run(raw, rng)
         else:
@@ -237,14 +239,14 @@ class Program:
             outputs = [_wrap(results[0], context)]
         else:
             outputs = [_wrap(result, context) for result in results[: self._num_outputs]]
-        if kept is not None:
+        if self.backward is not None:
             self._record(leaves, outputs, kept, rng)
         if self._plain:
             return outputs[0]
         return unflatten(self.neutral.out_spec, iter(outputs))
 
     def _record(
-        self, leaves: Sequence[NDArray], outputs: list[NDArray], kept: Kept, rng: tuple[int, int]
+        self, leaves: Sequence[NDArray], outputs: list[NDArray], kept: Kept | None, rng: tuple[int, int]
     ) -> None:
         """Put the call on the tape, with everything that its backward reads."""
         links: list[tape.Link] = []
@@ -263,8 +265,8 @@ class Program:
             # Not the output itself: it holds this entry, and what nobody holds any more is to go at once.
             values.append(outputs[index]._view)
             buffers.append(outputs[index]._buffer)
-        for index in self._kept_saved:
-            values.append(kept.saved[index])
+        if kept is not None:
+            values += [kept.saved[index] for index in self._kept_saved]
         if not any(links):
             return
         node = tape.Node(CompiledEntry(self, leaves, values, buffers, kept, rng), tuple(links), len(outputs))
@@ -338,7 +340,7 @@ class CompiledEntry(tape.Entry):
 
     values : the arrays that the backward reads, but for output gradients, in its order
     buffers : those behind the first of them - inputs, parameters and outputs, which others may write to
-    kept : what the forward holds for the backward; used up by the last backward
+    kept : what the forward holds for the backward, used up by the last one; None where there is nothing
     versions : of these buffers, when they were recorded
     """
 
@@ -350,11 +352,11 @@ class CompiledEntry(tape.Entry):
         leaves: Sequence[NDArray],
         values: list[np.ndarray],
         buffers: list[Buffer],
-        kept: Kept,
+        kept: Kept | None,
         rng: tuple[int, int],
     ):
         self.program, self.leaves, self.values, self.buffers, self.rng = program, leaves, values, buffers, rng
-        self.kept: Kept | None = kept
+        self.kept = kept
         self.name = program.entry_name
         self.versions = [buffer.version for buffer in buffers]
 
@@ -367,7 +369,7 @@ class CompiledEntry(tape.Entry):
 
     def _run(self, douts: list[Any], needed: tuple[bool, ...], last: bool) -> Sequence[Any]:
         program = self.program
-        assert program.together is not None and self.kept is not None
+        assert program.backward is not None
         for buffer, version in zip(self.buffers, self.versions, strict=True):
             if buffer.version != version:
                 self._refuse()
@@ -377,7 +379,10 @@ class CompiledEntry(tape.Entry):
             if dout is None:
                 dout = np.zeros(*program.output_types[index])
             operands.append(np.asarray(dout, order="C"))
-        results = program.together.finish(self.kept, operands, self.rng, last)
+        if program.together is None or self.kept is None:
+            results = program.backward.run(operands, self.rng)
+        else:
+            results = program.together.finish(self.kept, operands, self.rng, last)
         if program.wrt_all:
             return results
         gradients: list[Any] = [None] * len(needed)
