@@ -302,6 +302,40 @@ def linalg_gemm2(A: NDArray, B: NDArray | None = ..., transpose_a: bool = False,
     """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n)."""
 def FullyConnected(data: NDArray, weight: NDArray | None = ..., bias: NDArray | None = ..., num_hidden: int | None = None, no_bias: bool = False, flatten: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """data @ weight^T + bias."""
+def linalg_gemm(A: NDArray, B: NDArray | None = ..., C: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, beta: float = 1.0, axis: int = -2, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """alpha * op(A) op(B) + beta * C for matrices or batches of them, op a transposition."""
+def linalg_syrk(A: NDArray, transpose: bool = False, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """alpha * A A^T, or with transpose alpha * A^T A. A : (..., m, n); returns : (..., m, m), or (..., n, n)."""
+def linalg_trmm(A: NDArray, B: NDArray | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """alpha * op(A) B, or with rightside alpha * B op(A), A triangular: only the side that `lower` names is read."""
+def khatri_rao(*data: NDArray | Sequence[NDArray], out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The Khatri-Rao product: column i is the Kronecker product of the columns i of the inputs."""
+def linalg_extractdiag(A: NDArray, offset: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A diagonal of square matrices, `offset` above the main one. A : (..., n, n); returns : (..., n - |offset|)."""
+def linalg_makediag(A: NDArray, offset: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Square matrices with the given diagonal, `offset` above the main one, and zeros elsewhere. A : (..., n)."""
+def linalg_extracttrian(A: NDArray, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A triangle of square matrices: the lower one row by row, the upper one column by column. offset 0 : the lower one with the diagonal, or with lower=False the upper one; above 0 the upper one from that diagonal on, below 0 the lower one. A : (..., n, n); returns : (..., k)"""
+def linalg_maketrian(A: NDArray, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
+def linalg_trsm(A: NDArray, B: NDArray | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """X of op(A) X = alpha * B, or with rightside of X op(A) = alpha * B, A triangular: only the side that `lower` names is read. A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B"""
+def linalg_potrf(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Cholesky's factorization: the lower triangular L of A = L L^T. A : (..., n, n), symmetric and positive definite; returns : as A. The gradient is symmetric."""
+def linalg_potri(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse of L L^T from the lower triangular factor. A : L, (..., n, n); returns : as A."""
+def linalg_inverse(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse of square matrices. A : (..., n, n); returns : as A."""
+def linalg_det(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Determinants. A : (..., n, n); returns : (...), or (1,) for one matrix. A singular matrix has no gradient."""
+def linalg_slogdet(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """Sign and logarithm of the absolute determinant. A : (..., n, n); returns : two of (...), or (1,)."""
+def linalg_sumlogdiag(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The sum of the logarithms of the diagonal. A : (..., n, n); returns : (...), or (1,) for one matrix."""
+def linalg_syevd(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """Eigenvectors and eigenvalues of symmetric matrices: A = U^T diag(L) U. A : (..., n, n); returns : U, its rows are the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric."""
+def linalg_gelqf(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """The factors of A = L Q with Q Q^T = 1 and L lower triangular. A : (..., m, n), m <= n; returns : Q as A, and L of (..., m, m)"""
 def transpose(data: NDArray, axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """data with its axes in the order `axes`; () reverses them."""
 def SwapAxis(data: NDArray, dim1: int = 0, dim2: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -309,8 +309,40 @@ class Overloads:
         """1 where lhs < rhs, else 0."""
     def lesser_equal(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where lhs <= rhs, else 0."""
+    def linalg_det(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Determinants. A : (..., n, n); returns : (...), or (1,) for one matrix. A singular matrix has no gradient."""
+    def linalg_extractdiag(self, offset: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """A diagonal of square matrices, `offset` above the main one. A : (..., n, n); returns : (..., n - |offset|)."""
+    def linalg_extracttrian(self, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """A triangle of square matrices: the lower one row by row, the upper one column by column. offset 0 : the lower one with the diagonal, or with lower=False the upper one; above 0 the upper one from that diagonal on, below 0 the lower one. A : (..., n, n); returns : (..., k)"""
+    def linalg_gelqf(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+        """The factors of A = L Q with Q Q^T = 1 and L lower triangular. A : (..., m, n), m <= n; returns : Q as A, and L of (..., m, m)"""
+    def linalg_gemm(self, B: NDArray | None = ..., C: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, beta: float = 1.0, axis: int = -2, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """alpha * op(A) op(B) + beta * C for matrices or batches of them, op a transposition."""
     def linalg_gemm2(self, B: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, axis: int = -2, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n)."""
+    def linalg_inverse(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The inverse of square matrices. A : (..., n, n); returns : as A."""
+    def linalg_makediag(self, offset: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Square matrices with the given diagonal, `offset` above the main one, and zeros elsewhere. A : (..., n)."""
+    def linalg_maketrian(self, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
+    def linalg_potrf(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Cholesky's factorization: the lower triangular L of A = L L^T. A : (..., n, n), symmetric and positive definite; returns : as A. The gradient is symmetric."""
+    def linalg_potri(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The inverse of L L^T from the lower triangular factor. A : L, (..., n, n); returns : as A."""
+    def linalg_slogdet(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+        """Sign and logarithm of the absolute determinant. A : (..., n, n); returns : two of (...), or (1,)."""
+    def linalg_sumlogdiag(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The sum of the logarithms of the diagonal. A : (..., n, n); returns : (...), or (1,) for one matrix."""
+    def linalg_syevd(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+        """Eigenvectors and eigenvalues of symmetric matrices: A = U^T diag(L) U. A : (..., n, n); returns : U, its rows are the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric."""
+    def linalg_syrk(self, transpose: bool = False, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """alpha * A A^T, or with transpose alpha * A^T A. A : (..., m, n); returns : (..., m, m), or (..., n, n)."""
+    def linalg_trmm(self, B: NDArray | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """alpha * op(A) B, or with rightside alpha * B op(A), A triangular: only the side that `lower` names is read."""
+    def linalg_trsm(self, B: NDArray | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """X of op(A) X = alpha * B, or with rightside of X op(A) = alpha * B, A triangular: only the side that `lower` names is read. A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B"""
     def log(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The natural logarithm."""
     def log10(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -290,6 +290,40 @@ def linalg_gemm2(A: Symbol, B: Symbol | None = ..., transpose_a: bool = False, t
     """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n)."""
 def FullyConnected(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., num_hidden: int | None = None, no_bias: bool = False, flatten: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data @ weight^T + bias."""
+def linalg_gemm(A: Symbol, B: Symbol | None = ..., C: Symbol | None = ..., transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, beta: float = 1.0, axis: int = -2, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """alpha * op(A) op(B) + beta * C for matrices or batches of them, op a transposition."""
+def linalg_syrk(A: Symbol, transpose: bool = False, alpha: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """alpha * A A^T, or with transpose alpha * A^T A. A : (..., m, n); returns : (..., m, m), or (..., n, n)."""
+def linalg_trmm(A: Symbol, B: Symbol | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """alpha * op(A) B, or with rightside alpha * B op(A), A triangular: only the side that `lower` names is read."""
+def khatri_rao(*data: Symbol | Sequence[Symbol], out: None = ..., name: str | None = ...) -> Symbol:
+    """The Khatri-Rao product: column i is the Kronecker product of the columns i of the inputs."""
+def linalg_extractdiag(A: Symbol, offset: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A diagonal of square matrices, `offset` above the main one. A : (..., n, n); returns : (..., n - |offset|)."""
+def linalg_makediag(A: Symbol, offset: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Square matrices with the given diagonal, `offset` above the main one, and zeros elsewhere. A : (..., n)."""
+def linalg_extracttrian(A: Symbol, offset: int = 0, lower: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A triangle of square matrices: the lower one row by row, the upper one column by column. offset 0 : the lower one with the diagonal, or with lower=False the upper one; above 0 the upper one from that diagonal on, below 0 the lower one. A : (..., n, n); returns : (..., k)"""
+def linalg_maketrian(A: Symbol, offset: int = 0, lower: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
+def linalg_trsm(A: Symbol, B: Symbol | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """X of op(A) X = alpha * B, or with rightside of X op(A) = alpha * B, A triangular: only the side that `lower` names is read. A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B"""
+def linalg_potrf(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Cholesky's factorization: the lower triangular L of A = L L^T. A : (..., n, n), symmetric and positive definite; returns : as A. The gradient is symmetric."""
+def linalg_potri(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inverse of L L^T from the lower triangular factor. A : L, (..., n, n); returns : as A."""
+def linalg_inverse(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inverse of square matrices. A : (..., n, n); returns : as A."""
+def linalg_det(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Determinants. A : (..., n, n); returns : (...), or (1,) for one matrix. A singular matrix has no gradient."""
+def linalg_slogdet(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Sign and logarithm of the absolute determinant. A : (..., n, n); returns : two of (...), or (1,)."""
+def linalg_sumlogdiag(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The sum of the logarithms of the diagonal. A : (..., n, n); returns : (...), or (1,) for one matrix."""
+def linalg_syevd(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Eigenvectors and eigenvalues of symmetric matrices: A = U^T diag(L) U. A : (..., n, n); returns : U, its rows are the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric."""
+def linalg_gelqf(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The factors of A = L Q with Q Q^T = 1 and L lower triangular. A : (..., m, n), m <= n; returns : Q as A, and L of (..., m, m)"""
 def transpose(data: Symbol, axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
     """data with its axes in the order `axes`; () reverses them."""
 def SwapAxis(data: Symbol, dim1: int = 0, dim2: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
