@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 import numpy as np
 import pytest
 
-from hybrid_lab import engines
+from hybrid_lab import autograd, engines, nd
+from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import SeparateTraining, Training
 from hybrid_lab.engines.numpy.training import JointTraining
+from hybrid_lab.gluon import nn
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.joint_plan import JointPlan
 from hybrid_lab.graph.specialize import Specialized, specialize
@@ -203,4 +206,84 @@ def test_planned_memory_of_a_training_step_is_near_the_least_possible(function, 
     assert not overlaps([*case.plan.forward.blocks, *case.plan.backward.blocks])
     apart = case.separate.forward.report.arena_bytes + case.separate.backward.report.arena_bytes
     assert case.plan.arena_bytes <= apart + case.plan.kept_bytes
+    assert same(case.step(), case.step(case.separate))
+
+
+# -- through a hybridized block --------------------------------------------------------------------------------------
+
+
+def dense_block() -> tuple[nn.HybridSequential, nd.NDArray]:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(6, activation="tanh", in_units=4), nn.BatchNorm(), nn.Dense(2))
+    net.initialize(init="uniform")
+    x = nd.array(uniform((5, 4))[0])
+    net(x)
+    return net, x
+
+
+def gradients_of(net: nn.HybridSequential) -> list[np.ndarray]:
+    return [parameter.grad().asnumpy() for parameter in net.collect_params().values() if parameter.grad_req != "null"]
+
+
+def test_retain_graph_of_a_hybridized_block():
+    net, x = dense_block()
+    with autograd.record():
+        y = net(x)
+    y.backward()
+    expected = gradients_of(net)
+    net.hybridize(engine="numpy")
+    with autograd.record():
+        y = net(x)
+    for _ in range(3):
+        y.backward(retain_graph=True)
+        found = gradients_of(net)
+        for one, two in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)
+    y.backward()
+    assert same(gradients_of(net), found)
+
+
+def test_a_block_called_several_times_before_one_backward():
+    net, _ = dense_block()
+    inputs = [nd.array(uniform((5, 4), seed=seed)[0]) for seed in range(4)]
+
+    def total():
+        with autograd.record():
+            loss = sum((net(x) ** 2).sum() for x in inputs)
+        loss.backward()
+        return gradients_of(net)
+
+    expected = total()
+    net.hybridize(engine="numpy")
+    for _ in range(2):
+        for one, two in zip(total(), expected, strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+def test_threads_train_side_by_side():
+    case = small()
+    expected = case.step(case.separate)
+    wrong: list[int] = []
+
+    def work() -> None:
+        for turn in range(50):
+            if not same(case.step(last=turn % 3 != 0), expected):
+                wrong.append(turn)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_backward_that_fails_does_not_leave_wrong_numbers_behind():
+    case = small()
+    results, kept = case.training.begin(case.arrays, RNG)
+    operands = case.operands(kept, results)
+    with pytest.raises(ValueError):
+        case.training.finish(kept, [np.ones((9, 9), np.float32) for _ in operands], RNG)
+    with pytest.raises(EngineError, match="run the forward again"):
+        case.training.finish(kept, operands, RNG)
     assert same(case.step(), case.step(case.separate))

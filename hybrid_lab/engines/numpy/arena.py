@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -80,10 +81,11 @@ class Scratch:
     What does not fit is allocated, and `peak` remembers how much would have been enough.
     """
 
-    __slots__ = ("memory", "peak", "top")
+    __slots__ = ("_first", "memory", "peak", "top")
 
     def __init__(self, memory: np.ndarray):
         self.memory, self.peak, self.top = memory, 0, 0
+        self._first: dict[Any, tuple[np.ndarray, int]] = {}  # what lay at the beginning before, with its end
 
     def fresh(self) -> Scratch:
         """Everything handed out before may be overwritten from now on."""
@@ -91,21 +93,30 @@ class Scratch:
         return self
 
     def __call__(self, shape: Any, dtype: Any = np.float32) -> np.ndarray:
+        start, key = self.top, (shape, dtype)
+        if not start and type(shape) is tuple:
+            known = self._first.get(key)
+            if known is not None:
+                self.top = known[1]
+                return known[0]
         dtype = np.dtype(dtype)
         size = math.prod(shape) if isinstance(shape, (tuple, list)) else int(shape)
-        start = self.top
         self.top = start + -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT
         if self.top > self.peak:
             self.peak = self.top
         if self.top > self.memory.nbytes:
             return np.empty(shape, dtype)
-        return np.ndarray(shape, dtype, self.memory, start)
+        made = np.ndarray(shape, dtype, self.memory, start)
+        if not start and type(shape) is tuple:
+            self._first[key] = made, self.top
+        return made
 
 
 #: (scratch, array, array, ...): everything of a program that lies at fixed places of one arena.
 Frame = tuple[Any, ...]
-#: A frame nobody else uses for now, with its arena.
-Lease = tuple[Arena, Frame]
+#: An arena nobody else uses for now, the frame of the program that took it, and the frame of the backward that runs in
+#: the same arena, once there is one.
+Lease = list[Any]
 
 
 class Frames:
@@ -120,7 +131,7 @@ class Frames:
     def __init__(self, layout: Callable[[np.ndarray], Frame], arena_bytes: int, keep: bool):
         self.layout, self.arena_bytes, self.keep = layout, arena_bytes, keep
         self.scratch_bytes = 0
-        self.idle: list[Lease] = []
+        self.idle: deque[Lease] = deque(maxlen=max(4, IDLE_BYTES // max(arena_bytes, 1)))
 
     def take(self) -> Lease:
         """A frame for one call; hand it back with `give`, or drop it after an error."""
@@ -129,7 +140,7 @@ class Frames:
         except IndexError:
             pass
         arena = Arena(self.nbytes) if self.keep else POOL.take(self.nbytes)
-        return arena, self.over(arena)
+        return [arena, self.over(arena), None]
 
     def over(self, arena: Arena) -> Frame:
         """The program's frame on an arena that is taken already."""
@@ -149,7 +160,7 @@ class Frames:
         self.wants(scratch.peak)
         if not self.keep:
             POOL.give(lease[0])
-        elif scratch.memory.nbytes >= self.scratch_bytes and len(self.idle) * self.nbytes <= IDLE_BYTES:
+        elif scratch.memory.nbytes >= self.scratch_bytes:
             self.idle.append(lease)
 
     def wants(self, scratch_bytes: int) -> None:

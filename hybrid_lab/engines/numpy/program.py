@@ -28,7 +28,7 @@ _BUFFER_ELEMENTS = 512
 #: Names the program uses itself, so that no operator's kernel is called the same.
 _RESERVED = (
     *("idle", "acquire", "release", "explain", "inputs", "rng", "lease", "scratch", "error", "program", "before"),
-    *("keep", "over"),
+    *("keep", "over", "frame"),
 )
 
 

@@ -38,8 +38,13 @@ class JointTraining(Training):
         begin = writer.finish()
         self.begin: Any = begin.run
         self._frames = writer.frames
-        finish = _Finish(joint.backward, static_alloc, writer.frames).finish()
+        ending = _Finish(joint.backward, static_alloc, writer.frames)
+        finish = ending.finish()
         self._finish: Any = finish.run
+        # There is nothing to decide about an arena that stays with the program and has no scratch memory.
+        simple = writer.frames.keep and not (writer.uses_scratch or ending.uses_scratch)
+        self._give: Any = writer.frames.idle.append if simple else writer.frames.give
+        begin.run.__globals__["release"] = self._give
         for part, memory, program in ((forward, joint.forward, begin), (backward, joint.backward, finish)):
             dump("program", program.source)
             describe(part.report, memory, program.source, static_alloc)
@@ -56,7 +61,7 @@ class JointTraining(Training):
             return self.backward.run(operands, rng)
         kept.lease, kept.saved, kept.spent = None, (), True
         results = self._finish(operands, rng, lease)
-        self._frames.give(lease)
+        self._give(lease)
         return results
 
 
@@ -113,11 +118,12 @@ class _Finish(Writer):
 
         def over(lease: Lease) -> Frame:
             frame = frames.over(lease[0])
-            peak = frame[0].peak
-            if peak > frames.scratch_bytes:
-                frames.wants(peak)
-                forward.wants(peak)
+            if self.uses_scratch:
+                frames.wants(frame[0].peak)
+                forward.wants(frame[0].peak)
+            else:
+                lease[2] = frame
             return frame
 
         self.bound["over"] = over
-        return [f"{self._frame()} = over(lease)"], []
+        return ["frame = lease[2]", "if frame is None:", "    frame = over(lease)", f"{self._frame()} = frame"], []
