@@ -12,7 +12,7 @@ from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import PartialShapes, infer, located
-from hybrid_lab.graph.node import Input, Value
+from hybrid_lab.graph.node import Input, Value, input_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.contract import read_dtypes, read_shapes
 
@@ -73,7 +73,12 @@ class Body:
 
     def bound(self, train: bool) -> Graph:
         """The graph for one mode; updates of states are its effects."""
-        return bind_mode(self.graph, train)
+        # Deferred parameters have shapes in part; nothing is inferred from them here.
+        fresh = {
+            value: input_node(value.node.name, value.node.op.role, attrs=value.node.attrs)  # type: ignore[attr-defined]
+            for value in self.graph.inputs
+        }
+        return bind_mode(self.graph.substitute(fresh), train)
 
     def inferred(self, shapes: Sequence[Any], dtypes: Sequence[Any]) -> Graph:
         """The graph with types on every node."""

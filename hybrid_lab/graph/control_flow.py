@@ -398,12 +398,12 @@ class Cond(ControlFlow):
         if int(np.prod(number)) != 1:
             raise ShapeError(f"cond: the condition has shape {number}; one number is needed")
         found = [body.shapes(captures)[: self.num_out] for body in self.bodies]
-        _same("cond", "output", *found, ShapeError, "the then branch", "the else branch")
+        _same("cond", "output", *found, ShapeError, "in the then branch", "in the else branch")
         return [*found[0], *(captures[index - 1] for index in self.carried), (1,)]
 
     def infer_type(self, number: Any, *captures: Any) -> Any:
         found = [body.types(captures)[: self.num_out] for body in self.bodies]
-        _same("cond", "output", *found, DTypeError, "the then branch", "the else branch")
+        _same("cond", "output", *found, DTypeError, "in the then branch", "in the else branch")
         return [*found[0], *(captures[index - 1] for index in self.carried), _KEY]
 
     def complete(self, number: Any, *captures: Any) -> tuple[Any, ...]:
