@@ -22,6 +22,7 @@ from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
 from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.backward import run_backward
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 
@@ -270,5 +271,5 @@ def gradients(
     if not pairs:
         return [None] * len(sources)
     links, given = zip(*pairs, strict=True)
-    found, _ = tape.run_backward(links, [NDArray._wrap(np.array(head)) for head in given], None, False, False)
+    found, _ = run_backward(links, [NDArray._wrap(np.array(head)) for head in given], None, False, False)
     return [None if array._tape is None else found.get(array._tape) for array in sources]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,8 +103,8 @@ class _Checker:
         region = region_in(node)
         if region is None:
             wanted.update(zip(node.outputs, run_node(node, operands_of(node, wanted), self.rng), strict=False))
-            own = run_node(node, operands_of(node, found), self.rng)
-            self.checks.append(self.check(node, node, found, dict(zip(node.outputs, own)), wanted, "numpy"))
+            alone = dict(zip(node.outputs, run_node(node, operands_of(node, found), self.rng)))
+            self.checks.append(self.check(node, found, alone, wanted, "numpy"))
             return
         number, self.regions = self.regions, self.regions + 1
         inner_wanted = region_values(region, operands_of(node, wanted), self.rng)
@@ -111,16 +112,14 @@ class _Checker:
         inner_own = region_values(region, operands, self.rng)
         wanted.update({out: inner_wanted[value] for out, value in zip(node.outputs, region.outputs, strict=True)})
         own = {out: inner_own[value] for out, value in zip(node.outputs, region.outputs, strict=True)}
-        whole = self.check(node, node, found, own, wanted, node.op.name)
+        whole = self.check(node, found, own, wanted, node.op.name)
         whole.region, whole.whole = number, True
         inside = self.look_inside(region, operands, inner_wanted, number, node.op.name)
         if not whole.agrees:
             self.blame(whole, region, operands, inner_own, inside, dict(zip(region.outputs, node.outputs)), found)
         self.checks += [whole, *inside]
 
-    def check(
-        self, shown: Node, node: Node, found: Values, own: Values, wanted: Values, runs_on: str
-    ) -> Check:
+    def check(self, node: Node, found: Values, own: Values, wanted: Values, runs_on: str) -> Check:
         """Compare the outputs of one node that were computed."""
         apart = alone = allowed = 0.0
         fine = True
@@ -131,10 +130,9 @@ class _Checker:
             limit = tolerance(got.dtype, self.gradient)
             allowed = max(allowed, limit)
             apart = max(apart, difference(got, wanted[value]))
-            again = lambda change, index=index: self.again(node, found, index, change)  # noqa: E731
-            good, distance = agrees(got, own[value], limit, again)
+            good, distance = agrees(got, own[value], limit, partial(self.again, node, found, index))
             fine, alone = fine and good, max(alone, distance)
-        return Check(shown, runs_on, apart, alone, allowed, fine)
+        return Check(node, runs_on, apart, alone, allowed, fine)
 
     def again(self, node: Node, found: Values, index: int, change: int) -> tuple[Any, Any] | None:
         """Output number `index` in float64 and in its dtype; None where the kernel does not take float64."""
@@ -162,7 +160,7 @@ class _Checker:
                 if isinstance(item.node.op, Constant):
                     found.setdefault(item, item.node.op.array)
             own = dict(zip(node.outputs, run_node(node, operands_of(node, found), self.rng)))
-            check = self.check(node, node, found, own, wanted, runs_on)
+            check = self.check(node, found, own, wanted, runs_on)
             check.region = number
             checks.append(check)
         return checks

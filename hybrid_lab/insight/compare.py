@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,8 @@ class Difference:
         lines += wrapped(self.place, "  ") if self.place else []
         lines += self.excerpt.split("\n") if self.excerpt else []
         return "\n".join([*lines, *wrapped(self.text, "  ")])
+
+    __repr__ = __str__
 
 
 @dataclass
@@ -198,7 +201,7 @@ def compare(net: Block, *inputs: Any, train: bool | None = None) -> Comparison:
     Raises HybridLabError without a HybridBlock or inputs; HybridizeError where the code cannot become a graph.
     """
     calls = outer_calls(net, inputs)
-    modes = [(False, False), (True, True)] if train is None else [(train, True)]
+    modes = [(False, False), (True, True)] if train is None else [(train, train)]
     return Comparison(net.name, [_compare_call(call, *mode) for call in calls for mode in modes])
 
 
@@ -274,7 +277,7 @@ def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, A
             rows.append(ValueRow(name, 0.0 if empty else float("inf"), 0.0, bool(empty)))
             continue
         allowed = tolerance(want.dtype, index >= len(wanted[0]))
-        fine, apart = agrees(got, want, allowed, lambda change, index=index: again(index, change))
+        fine, apart = agrees(got, want, allowed, partial(again, index))
         rows.append(ValueRow(name, apart, allowed, fine))
     return rows
 

@@ -286,9 +286,9 @@ def explain(net: Block, *inputs: Any) -> Explanation:
             recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(made)})
             row.recompiled = block._graphs.history.recompiles
         rows.append(row)
-    made = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
-    made._recipes = recipes
-    return made
+    explanation = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
+    explanation._recipes = recipes
+    return explanation
 
 
 def _updates(net: Block) -> list[str]:

@@ -67,7 +67,7 @@ class CallProfile:
             lines.append(f"once per change of the parameters, not per call: {milliseconds(self.prologue_seconds)}")
         if self.removed:
             spent = milliseconds(self.removed_seconds)
-            lines.append(f"eager also runs {count(self.removed, 'operator')} that are gone or merged here: {spent}")
+            lines.append(f"of eager's operators {self.removed} are gone or merged into others here: {spent}")
         return lines
 
 
@@ -182,8 +182,8 @@ def _table(steps: Sequence[StepRow]) -> Table:
             f"{step.share:.1%}" if step.part != "prologue" else "",
             milliseconds(step.eager_seconds) if step.eager_seconds is not None else "",
             format_bytes(step.bytes_moved) if step.bytes_moved else "",
-            f"{step.operator} on {step.runs_on}" if step.region is not None and not step.inside else step.operator,
-            step.type if step.operator[:9] != "region of" else "",
+            f"{step.runs_on}: {step.operator}" if step.region is not None and not step.inside else step.operator,
+            step.type,
             step.block,
             short_line(step.line),
         ]

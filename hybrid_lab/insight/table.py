@@ -134,10 +134,9 @@ def operator_text(node: Node) -> str:
 
 
 def types_text(node: Node) -> str:
-    """The types of the visible outputs, two of them at most."""
-    visible = node.outputs[: node.op.num_visible]
-    shown = ", ".join(format_type(value.shape, value.dtype) for value in visible[:2])
-    return f"{shown} ..." if len(visible) > 2 else shown
+    """The type of the first output, with dots where there are more that one sees."""
+    first = node.outputs[0]
+    return format_type(first.shape, first.dtype) + (" ..." if node.op.num_visible > 1 else "")
 
 
 def short_line(line: str) -> str:

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from hybrid_lab.insight.checking import alone
 from hybrid_lab.insight.reference import operands_of, region_in
 from hybrid_lab.insight.table import count, operator_text, types_text
 from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.backward import run_backward
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 
@@ -133,7 +135,7 @@ def _backward_times(
     pairs = [(output, head) for output, head in zip(outputs, heads, strict=True) if tape.link(output) is not None]
     if pairs:
         links, given = zip(*pairs, strict=True)
-        tape.run_backward(links, [NDArray._wrap(np.array(head)) for head in given], None, False, False)
+        run_backward(links, [NDArray._wrap(np.array(head)) for head in given], None, False, False)
 
 
 class _Timed(tape.Entry):
@@ -159,7 +161,8 @@ def measure_steps(
     compiled: Compiled, heads: Sequence[Any] | None, nodes: Times, runs: int
 ) -> tuple[list[StepRow], int, float, set[Any]]:
     """Rows of all parts, in how many runs, the time of the prologue, and which eager times were given to a row."""
-    rng, rows = compiled.rng, []
+    rng = compiled.rng
+    rows: list[tuple[StepRow, list[Node]]] = []
     hoisted: Sequence[Any] = ()
     sections: list[tuple[str, Executable, list[Any]]] = []
     if compiled.prologue is not None:
@@ -176,7 +179,7 @@ def measure_steps(
     counted, once = runs, 0.0
     for name, executable, inputs in sections:
         watched = WatchedProgram(executable.graph, executable.report.static_alloc)
-        times, counted = _repeat(lambda watched=watched, inputs=inputs: watched.times(inputs, rng), runs)
+        times, counted = _repeat(partial(watched.times, inputs, rng), runs)
         if name == "prologue":
             once = float(times.sum())
         for index, node in enumerate(watched.steps):
@@ -197,7 +200,7 @@ def _step_rows(
     if region is None:
         return [(_row(part, node, "numpy", seconds, _moved(node)), [node])]
     whole = _row(part, node, node.op.name, seconds, _moved(node))
-    whole.operator, whole.region = f"region of {count(len(region.nodes), 'operator')}", number
+    whole.operator, whole.type, whole.region = count(len(region.nodes), "operator"), "", number
     if len(region.nodes) == 1:
         inner = region.nodes[0]
         whole = _row(part, inner, node.op.name, seconds, _moved(node))
@@ -297,8 +300,8 @@ def _give_eager_times(rows: Sequence[tuple[StepRow, list[Node]]], nodes: Times) 
     inside: dict[Any, float] = {}
     for row, _ in rows:
         if row.inside:
-            key = (row.part, row.region)
-            inside[key] = inside.get(key, 0.0) + (row.eager_seconds or 0.0)
+            place = row.part, row.region
+            inside[place] = inside.get(place, 0.0) + (row.eager_seconds or 0.0)
     for row, _ in rows:
         if not row.inside and (row.part, row.region) in opened:
             row.eager_seconds = inside[row.part, row.region]

@@ -72,7 +72,7 @@ def test_wheel_carries_everything_once(wheel):
     assert "share/jupyter/labextensions/hybrid-lab/install.json" in data
     assert any(name.startswith("share/jupyter/labextensions/hybrid-lab/static/remoteEntry.") for name in data)
     assert "etc/jupyter/jupyter_server_config.d/hybrid_lab.json" in data
-    for name in ("py.typed", "lab/static/view.js", "notebooks/01_tutorial.ipynb"):
+    for name in ("py.typed", "lab/static/view.js", "notebooks/01_tutorial.ipynb", "notebooks/02_compiler.ipynb"):
         assert f"hybrid_lab/{name}" in members
     assert any(name.startswith("hybrid_lab/") and name.endswith(".pyi") for name in members)
     strangers = ("hybrid_lab/labextension", "notebooks/", "tests/", "extension/", "benchmarks/")
@@ -115,9 +115,10 @@ def test_tutorial_works_in_the_browser(environment):
     assert "1 passed" in done.stdout
 
 
-def test_tutorial_is_copied_and_runs(environment):
+@pytest.mark.parametrize("name", ["01_tutorial", "02_compiler"])
+def test_tutorials_are_copied_and_run(environment, name):
     hybrid_lab = environment.bin / "hybrid-lab"
     environment.run([hybrid_lab, "tutorial", "--copy-only"])
-    notebook = environment.folder / "hybrid-lab-tutorial" / "01_tutorial.ipynb"
+    notebook = environment.folder / "hybrid-lab-tutorial" / f"{name}.ipynb"
     assert notebook.is_file()
     environment.run([environment.bin / "jupyter", "execute", "--timeout=600", notebook])
