@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import AutogradError, HybridLabError
+from hybrid_lab.ndarray import backward as reverse
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.function import Function
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -112,7 +113,7 @@ def backward(
     Raises AutogradError if a head was not recorded, was used up, or if a value that is needed was written to.
     """
     heads, head_grads = _paired(heads, head_grads)
-    tape.backward(heads, head_grads, retain_graph, train_mode)
+    reverse.backward(heads, head_grads, retain_graph, train_mode)
 
 
 def grad(
@@ -132,7 +133,7 @@ def grad(
     variables = [variables] if isinstance(variables, NDArray) else list(variables)
     if not variables:
         raise AutogradError("grad needs at least one variable")
-    return tape.grad(
+    return reverse.grad(
         heads, variables, head_grads, create_graph if retain_graph is None else retain_graph, create_graph, train_mode
     )
 

@@ -16,6 +16,7 @@ from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.backward import replay
 from hybrid_lab.ndarray.buffer import Buffer, changes
 from hybrid_lab.ndarray.context import CPU
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -411,7 +412,7 @@ class CompiledEntry(tape.Entry):
             with tape.Mode(True, program.training):
                 return interpret(program.neutral.graph, inputs, self.rng, update=False)
 
-        return tape.replay(run, [*self.leaves, *program._arrays], douts, needed)
+        return replay(run, [*self.leaves, *program._arrays], douts, needed)
 
     def release(self) -> None:
         self.leaves, self.values, self.buffers, self.versions, self.kept = (), [], [], [], None

@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.backward import replay
 from hybrid_lab.ndarray.context import current_context
 from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_program, stand_in
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -340,7 +341,7 @@ class EagerEntry(tape.Entry):
             made = op.lower(N, *starts)
             return (made if isinstance(made, (tuple, list)) else (made,))[: op.num_visible]
 
-        return tape.replay(lowered, inputs, douts, needed)
+        return replay(lowered, inputs, douts, needed)
 
     def _program_for(self, douts: list[Any], needed: tuple[bool, ...]) -> GradientProgram:
         given = tuple([dout is not None for dout in douts])

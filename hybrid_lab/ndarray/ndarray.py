@@ -9,7 +9,7 @@ import numpy as np
 
 import hybrid_lab.ndarray.invoke as calls
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
-from hybrid_lab.ndarray import indexing, methods, tape
+from hybrid_lab.ndarray import backward, indexing, methods, tape
 from hybrid_lab.ndarray.buffer import Buffer, changes, copies
 from hybrid_lab.ndarray.context import CPU, Context, resolve
 from hybrid_lab.ndarray.overloads import Overloads
@@ -397,7 +397,7 @@ class NDArray(Overloads):
 
     def backward(self, out_grad: NDArray | None = None, retain_graph: bool = False, train_mode: bool = True) -> None:
         """Fill the gradients of everything this array was computed from. See `autograd.backward`."""
-        tape.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
+        backward.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
 
     # -- operators as methods ----------------------------------------------------------------------------------
 

@@ -1,0 +1,348 @@
+"""Backward: from heads to the leaves behind them, step by step in the opposite order of recording."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AutogradError, ShapeError
+from hybrid_lab.ndarray.tape import Entry, Leaf, Link, Mode, Node, Output, link, note, state
+
+if TYPE_CHECKING:
+    from hybrid_lab.ndarray.ndarray import NDArray
+
+_FEW = 4096
+_ORDER = attrgetter("order")
+
+
+class _Gradients:
+    """Gradients on their way back: those that arrived at each place (a Leaf, or a Node with several outputs), added up.
+
+    The first that arrives is borrowed; from the second on the sum is our own.
+    """
+
+    __slots__ = ("_owned", "arrived")
+
+    def __init__(self) -> None:
+        self.arrived: dict[Any, list[Any]] = {}
+        self._owned: set[tuple[Any, int]] = set()
+
+    def arrive(self, held: Any, gradient: Any) -> None:
+        """Add a gradient of what `held` links to."""
+        if type(held) is Output:
+            place, index, size = held.node, held.index, held.node.outputs
+        else:
+            place, index, size = held, 0, 1
+        slots = self.arrived.get(place)
+        if slots is None:
+            slots = self.arrived[place] = [None] * size
+        present = slots[index]
+        if present is None:
+            slots[index] = gradient
+        elif (place, index) in self._owned:
+            present += gradient
+        else:
+            slots[index] = present = present + gradient
+            if isinstance(present, np.ndarray):
+                self._owned.add((place, index))
+
+    def at(self, place: Any) -> list[Any] | None:
+        """One gradient (or None) per output of a node, or the one of a leaf; None where nothing arrived."""
+        return self.arrived.get(place)
+
+    def drop(self, place: Any) -> None:
+        """Nobody asks for these any more."""
+        self.arrived.pop(place, None)
+
+    def get(self, target: Link) -> Any:
+        """The gradient of one link, or None."""
+        slots = self.arrived.get(target.node if type(target) is Output else target)
+        return None if slots is None else slots[target.index if type(target) is Output else 0]
+
+
+def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[Sequence[Node], dict[Leaf, None]]:
+    """All nodes and leaves behind the links, but nothing behind `stop`; nodes in the order of recording."""
+    first = links[0]
+    if len(links) == 1 and type(first) is Output and not stop and Output not in map(type, first.node.links):
+        return (first.node,), dict.fromkeys([held for held in first.node.links if type(held) is Leaf])
+    seen: set[Node] = set()
+    leaves: dict[Leaf, None] = {}
+    stack: list[Any] = list(links)
+    while stack:
+        item = stack.pop()
+        if type(item) is Leaf:
+            leaves[item] = None
+        elif item is not None and item.node not in seen:
+            node = item.node
+            if node.entry is None:
+                raise AutogradError(
+                    "a part of this computation was already used up by an earlier backward(); "
+                    "pass retain_graph=True there to differentiate it again"
+                )
+            seen.add(node)
+            if node not in stop:
+                stack.extend(node.links)
+    return sorted(seen, key=_ORDER), leaves
+
+
+def _head_links(heads: Sequence[NDArray]) -> list[Any]:
+    links = []
+    for head in heads:
+        held = head._tape
+        if held is None:
+            raise AutogradError(
+                f"cannot differentiate an array of shape {head.shape} that is not in a computational graph: compute it "
+                "under autograd.record() from arrays with attach_grad() (or initialized Parameters)"
+            )
+        if type(held) is Output and held.node.entry is None:
+            raise AutogradError(
+                "cannot differentiate this array again: its history was used up by an earlier backward(); "
+                "pass retain_graph=True there to differentiate the same computation twice"
+            )
+        links.append(held)
+    return links
+
+
+@lru_cache(maxsize=128)
+def _few_ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    return np.ones(shape, dtype)
+
+
+def _ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Ones; those of small heads, as losses are, copied from some that are kept."""
+    return _few_ones(shape, dtype).copy() if math.prod(shape) <= _FEW else np.ones(shape, dtype)
+
+
+def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, recorded: bool) -> list[Any]:
+    if head_grads is None:
+        head_grads = [None] * len(heads)
+    if len(head_grads) != len(heads):
+        raise AutogradError(
+            f"there are {len(heads)} heads and {len(head_grads)} head gradients; give one (or None) per head"
+        )
+    given: list[Any] = []
+    for head, gradient in zip(heads, head_grads, strict=True):
+        if gradient is None:
+            ones = _ones(head._view.shape, head._view.dtype)
+            given.append(type(head)._wrap(ones, head.ctx) if recorded else ones)
+            continue
+        if not isinstance(gradient, type(head)):
+            raise AutogradError(f"a head gradient must be an NDArray or None, not {type(gradient).__name__}")
+        if gradient.shape != head.shape:
+            raise ShapeError(f"the head gradient has shape {gradient.shape}, its head {head.shape}; they must be equal")
+        if gradient.dtype != head.dtype:
+            gradient = gradient.astype(head.dtype)
+        given.append(gradient if recorded else gradient._data)
+    return given
+
+
+def run_backward(
+    heads: Sequence[NDArray],
+    head_grads: Sequence[Any] | None,
+    targets: Sequence[Any] | None,
+    retain_graph: bool,
+    create_graph: bool,
+    stop: Sequence[Node] = (),
+) -> tuple[_Gradients, dict[Leaf, None]]:
+    """Go backward from `heads`.
+
+    targets : links whose gradients are wanted, or None for all leaves
+    stop : nodes behind which nothing is wanted
+    Returns the gradients (NumPy arrays, or NDArrays with create_graph), and all leaves that were reached.
+    """
+    links = _head_links(heads)
+    gradients = _head_gradients(heads, head_grads, create_graph)
+    nodes, leaves = _collect(links, stop)
+    found = _Gradients()
+    for held, gradient in zip(links, gradients, strict=True):
+        found.arrive(held, gradient)
+    if targets is None:
+        for node in reversed(nodes):
+            douts = found.at(node)
+            if douts is not None:
+                needed = tuple([held is not None for held in node.links])
+                _step_back(found, node, douts, needed, create_graph, not retain_graph)
+                found.drop(node)
+            if not retain_graph:
+                _use_up(node)
+        return found, leaves
+
+    wanted = {target for target in targets if type(target) is Leaf}
+    outputs = {(target.node, target.index) for target in targets if type(target) is Output}
+    asked = {node for node, _ in outputs}
+    useful: set[Node] = set()
+
+    def leads(held: Link) -> bool:
+        """Whether the gradient of this link is wanted, or needed for one that is."""
+        if type(held) is Output:
+            return held.node in useful or (held.node, held.index) in outputs
+        return held in wanted
+
+    for node in nodes:
+        if any(map(leads, node.links)):
+            useful.add(node)
+    for node in reversed(nodes):
+        douts = found.at(node)
+        if douts is not None and node in useful:
+            needed = tuple([leads(held) for held in node.links])
+            _step_back(found, node, douts, needed, create_graph, not retain_graph)
+        if node not in asked:
+            found.drop(node)
+        if not retain_graph:
+            _use_up(node)
+    return found, leaves
+
+
+def _step_back(
+    found: _Gradients, node: Node, douts: list[Any], needed: tuple[bool, ...], create_graph: bool, last: bool
+) -> None:
+    """The gradients of one node's inputs from those of its outputs."""
+    entry = node.entry
+    assert entry is not None
+    run = entry.backward_recorded if create_graph else entry.finish if last else entry.backward
+    results = run(douts, needed)
+    arrived = found.arrived
+    for held, want, result in zip(node.links, needed, results, strict=True):
+        if not want or result is None:
+            continue
+        if type(held) is Leaf and held not in arrived:
+            arrived[held] = [result]
+        else:
+            found.arrive(held, result)
+
+
+def _use_up(node: Node) -> None:
+    entry = node.entry
+    if entry is not None:
+        entry.release()
+    node.entry, node.links = None, ()
+
+
+def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_graph: bool, train_mode: bool) -> None:
+    """Write (or add) the gradients of the heads into the `grad` of every leaf they depend on; zeros if none arrives."""
+    before = state.recording, state.training
+    state.recording, state.training = False, train_mode
+    try:
+        held = heads[0]._tape if len(heads) == 1 else None
+        if type(held) is Output and held.node.entry is not None and Output not in map(type, held.node.links):
+            view = heads[0]._view
+            dout = _ones(view.shape, view.dtype) if head_grads is None else _head_gradients(heads, head_grads, False)[0]
+            arrived = _through_one_step(held, dout, retain_graph)
+        else:
+            found, leaves = run_backward(heads, head_grads, None, retain_graph, False)
+            arrived = {leaf: found.get(leaf) for leaf in leaves}
+    finally:
+        state.recording, state.training = before
+    for leaf, gradient in arrived.items():
+        leaf.receive(gradient)
+
+
+def _through_one_step(head: Output, dout: Any, retain_graph: bool) -> dict[Leaf, Any]:
+    """`run_backward` where a single step is recorded, as with a hybridized block that computes the loss."""
+    node = head.node
+    entry, links = node.entry, node.links
+    assert entry is not None
+    douts = [None] * node.outputs
+    douts[head.index] = dout
+    arrived: dict[Leaf, Any] = {}
+    run = entry.backward if retain_graph else entry.finish
+    for held, result in zip(links, run(douts, tuple(map(bool, links))), strict=True):
+        if type(held) is Leaf:
+            present = arrived.get(held)
+            arrived[held] = result if present is None else present if result is None else present + result
+    if not retain_graph:
+        _use_up(node)
+    return arrived
+
+
+def grad(
+    heads: Sequence[NDArray],
+    variables: Sequence[NDArray],
+    head_grads: Sequence[Any] | None,
+    retain_graph: bool,
+    create_graph: bool,
+    train_mode: bool,
+) -> list[NDArray]:
+    """Gradients of the heads with respect to the variables, as new arrays; `grad` attributes stay as they are."""
+    from hybrid_lab.ndarray.ndarray import NDArray
+
+    targets = []
+    for variable in variables:
+        if variable._tape is None:
+            raise AutogradError(
+                f"cannot differentiate with respect to an array of shape {variable.shape} that is not in a "
+                "computational graph; call attach_grad() on it before autograd.record()"
+            )
+        targets.append(variable._tape)
+    with Mode(create_graph, train_mode):
+        found, leaves = run_backward(heads, head_grads, targets, retain_graph, create_graph)
+    results = []
+    for number, (variable, target) in enumerate(zip(variables, targets, strict=True)):
+        gradient = found.get(target)
+        if gradient is None and target in leaves:
+            gradient = np.zeros(variable.shape, variable.dtype)
+            results.append(NDArray._wrap(gradient, variable.ctx))
+            continue
+        if gradient is None:
+            raise AutogradError(
+                f"variable {number} of shape {variable.shape} gets no gradient: the heads do not depend on it"
+            )
+        # A gradient may still be memory of the tape or of another gradient.
+        results.append(gradient if create_graph else NDArray._wrap(np.array(gradient, order="C"), variable.ctx))
+    return results
+
+
+class _Pass(Entry):
+    """y = x: cuts what comes before x off from what is differentiated with respect to y."""
+
+    __slots__ = ()
+
+    name = "a pass"
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return douts
+
+    backward_recorded = backward
+
+
+def replay(
+    compute: Callable[[list[Any]], Sequence[NDArray]],
+    inputs: Sequence[Any],
+    douts: Sequence[Any],
+    needed: Sequence[bool],
+) -> list[Any]:
+    """Gradients of a step by running it again, recorded, and differentiating that: for `Entry.backward_recorded`.
+
+    compute : inputs -> outputs, through recorded calls
+    inputs : NDArrays with their places on the tape; others are passed on
+    """
+    from hybrid_lab.ndarray.ndarray import NDArray
+
+    starts: list[Any] = list(inputs)
+    stop: list[Node] = []
+    for index, item in enumerate(inputs):
+        if isinstance(item, NDArray):
+            # Those that are not needed too: the gradients that come out depend on them.
+            starts[index] = NDArray._view_of(item._buffer, item._view)
+            node = note(_Pass(), (item,), (starts[index],))
+            if node is not None:
+                stop.append(node)
+    with Mode(True, None):
+        outputs = compute(starts)
+    pairs = [
+        (output, dout)
+        for output, dout in zip(outputs, douts, strict=False)
+        if dout is not None and link(output) is not None
+    ]
+    if not pairs:
+        return [None] * len(inputs)
+    targets = [start._tape if want else None for start, want in zip(starts, needed, strict=True)]
+    heads, head_grads = zip(*pairs, strict=True)
+    asked = [target for target in targets if target is not None]
+    found, _ = run_backward(heads, head_grads, asked, True, True, stop)
+    return [None if target is None else found.get(target) for target in targets]
