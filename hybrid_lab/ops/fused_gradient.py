@@ -184,8 +184,9 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
         first = g.ReduceMean(scaled, axes=[axis], keepdims=1)
         second = g.ReduceMean(g.Mul(scaled, normalized), axes=[axis], keepdims=1)
         ddata = g.Div(g.Sub(g.Sub(scaled, first), g.Mul(normalized, second)), deviation)
-        dgamma = g.ReduceSum(g.Mul(dy, normalized), others, keepdims=0)
-        return ddata, dgamma, g.ReduceSum(dy, others, keepdims=0)
+        # Of a vector there are no other axes, and then nothing is to be added up.
+        dgamma = g.ReduceSum(g.Mul(dy, normalized), others, keepdims=0, noop_with_empty_axes=1)
+        return ddata, dgamma, g.ReduceSum(dy, others, keepdims=0, noop_with_empty_axes=1)
 
 
 class SoftmaxGrad(_Gradient, name="_softmax_grad"):

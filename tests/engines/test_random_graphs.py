@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 
 from hybrid_lab import engines
 from hybrid_lab.engines import Engine
-from hybrid_lab.graph import Graph, input_node
+from hybrid_lab.graph import Builder, Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ops.operator import get
@@ -226,6 +227,40 @@ def test_a_failing_graph_shrinks_to_its_smallest_part():
     smallest = shrink(case, lambda smaller: any(node.op.name == "softmax" for node in smaller.graph.nodes))
     assert [node.op.name for node in smallest.graph.operators] == ["softmax"]
     assert "softmax(" in str(smallest)
+
+
+# What random graphs have found, at its smallest; each is kept here because generated graphs change with the records.
+
+
+def built(compute: Callable[..., Any], *arrays: np.ndarray) -> Case:
+    """The graph of `compute(F, *inputs)`; arrays from number 3 on are states, as of BatchNorm."""
+    builder = Builder()
+    roles = ["data", "param", "param", "aux", "aux"]
+    inputs = [input_node(f"x{index}", role) for index, (role, _) in enumerate(zip(roles, arrays))]
+    outputs = compute(builder, *map(builder.expr, inputs))
+    return Case(Graph(inputs, [outputs.value]), list(arrays))
+
+
+def vector(*numbers: float) -> np.ndarray:
+    return np.array(numbers, np.float32)
+
+
+FOUND = {
+    "LayerNorm of a vector": built(
+        lambda F, x, gamma, beta: F.LayerNorm(x, gamma, beta), vector(0.5, 1), vector(1, 2), vector(0, 1)
+    ),
+    "BatchNorm that does not read its scale": built(
+        lambda F, x, *rest: F.BatchNorm(x, *rest, eps=0.1),
+        *(vector(1, 2, 4)[:, None] * vector(1, -1), vector(2, 3), vector(0, 1), vector(1, 2), vector(1, 3)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["numpy", "onnxruntime"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("what", FOUND)
+def test_graphs_that_once_failed(what, mode, name):
+    assert problems(FOUND[what], engine_named(name), *MODES[mode]) == []
 
 
 class WrongTanh(Engine):
