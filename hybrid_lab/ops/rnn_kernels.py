@@ -1,8 +1,8 @@
 """NumPy kernels of recurrent layers: one input product per layer and direction, one small product per time step.
 
 What a backward needs is written where it is computed: `gates` holds the activated gates, `cells` the LSTM's cell
-states. A sigmoid is 0.5 tanh(x / 2) + 0.5, so that all gates of a step take one call of tanh; the halves are in the
-weights.
+states. All gates of a step take one call of exp: a sigmoid is 1 / (1 + exp(-x)), and the LSTM's tanh is 2 sigmoid(2 x) -
+1; the factors are in the weights.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hybrid_lab.ops import blas
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 #: Arrays of size H per step that a backward reads besides the outputs. A GRU keeps the hidden half of n as well.
 KEPT = {"rnn_relu": 0, "rnn_tanh": 0, "lstm": 4, "gru": 4}
-#: What each gate's argument is multiplied with before the tanh, and the number added behind it.
-_HALVES = {"lstm": ((0.5, 0.5, 1.0, 0.5), (0.5, 0.5, 0.0, 0.5)), "gru": ((0.5, 0.5, 1.0), (0.5, 0.5, 0.0))}
+#: What each gate's argument is multiplied with before the exp; n of a GRU takes its own tanh.
+_FACTORS = {"lstm": (-1.0, -1.0, -2.0, -1.0), "gru": (-1.0, -1.0, 1.0)}
 
 
 class Weights(NamedTuple):
@@ -178,7 +178,7 @@ def run_direction(
     order = range(steps - 1, -1, -1) if reverse else range(steps)
     mode, kind = sizes.mode, x.dtype
     rows = GATES[mode] * sizes.hidden
-    scales, shifts = (np.repeat(np.asarray(item, kind), sizes.hidden) for item in _HALVES.get(mode, ((1.0,), (0.0,))))
+    scales = np.repeat(np.asarray(_FACTORS.get(mode, (1.0,)), kind), sizes.hidden)
     bias = weights.bx + weights.bh
     if mode == "gru":
         bias[2 * sizes.hidden :] = weights.bx[2 * sizes.hidden :]
@@ -190,9 +190,10 @@ def run_direction(
     blas.matmul(x.reshape(steps * batch, x.shape[2]), entrance, out=projected.reshape(steps * batch, rows))
     projected += bias * scales
     carry = None if lengths is None else [scratch((batch, sizes.hidden), kind) for _ in range(2)]
-    with blas.small_products(batch * sizes.hidden * rows):
+    # The exp of a gate that is shut for good overflows to infinity, which is what the sigmoid needs.
+    with blas.small_products(batch * sizes.hidden * rows), np.errstate(over="ignore"):
         if mode == "lstm":
-            return _lstm(sizes, projected, recurrent, scales, shifts, h0, c0, y, cells, order, lengths, carry, scratch)
+            return _lstm(sizes, projected, recurrent, h0, c0, y, cells, order, lengths, carry, scratch)
         if mode == "gru":
             hidden_bias = weights.bh[2 * sizes.hidden :]
             return _gru(projected, recurrent, hidden_bias, h0, y, gates, order, lengths, carry, scratch), None
@@ -212,8 +213,6 @@ def _lstm(
     sizes: Sizes,
     gates: np.ndarray,
     recurrent: np.ndarray,
-    scales: np.ndarray,
-    shifts: np.ndarray,
     h: Any,
     c: Any,
     y: np.ndarray,
@@ -230,9 +229,9 @@ def _lstm(
         step, cell = gates[t], cells[t]
         np.matmul(h, recurrent, out=product)
         step += product
-        np.tanh(step, out=step)
-        step *= scales
-        step += shifts
+        _sigmoid(step)
+        g[t] *= 2
+        g[t] -= 1
         np.multiply(f[t], c, out=cell)
         np.multiply(i[t], g[t], out=part)
         cell += part
@@ -244,6 +243,13 @@ def _lstm(
         np.multiply(o[t], part, out=y[t])
         h, c = y[t] if lengths is None else _settle(lengths, carry, t, h, y[t]), cell
     return h, c
+
+
+def _sigmoid(negated: np.ndarray) -> None:
+    """1 / (1 + exp(x)) in place of x."""
+    np.exp(negated, out=negated)
+    negated += 1
+    np.reciprocal(negated, out=negated)
 
 
 def _clip(cell: np.ndarray, low: float, high: float, numbers: bool) -> None:
@@ -267,14 +273,11 @@ def _gru(
 ) -> np.ndarray:
     batch, hidden = h.shape
     product = scratch((batch, 3 * hidden), y.dtype)
-    half = y.dtype.type(0.5)
     for t in order:
         both, n, inner = gates[t][:, : 2 * hidden], gates[t][:, 2 * hidden : 3 * hidden], gates[t][:, 3 * hidden :]
         np.matmul(h, recurrent, out=product)
         np.add(projected[t][:, : 2 * hidden], product[:, : 2 * hidden], out=both)
-        np.tanh(both, out=both)
-        both *= half
-        both += half
+        _sigmoid(both)
         np.add(product[:, 2 * hidden :], hidden_bias, out=inner)
         np.multiply(both[:, :hidden], inner, out=n)
         n += projected[t][:, 2 * hidden :]
