@@ -157,6 +157,8 @@ class Engine(ABC):
         from hybrid_lab.engines.numpy.engine import postponed
         from hybrid_lab.engines.numpy.training import join
 
+        if not any(kind == "saved" for kind, _ in sources):
+            return SeparateTraining(self.compile(forward, **options), self.compile(backward, **options), num_outputs)
         with postponed():
             first, second = self.compile(forward, **options), self.compile(backward, **options)
         static_alloc = options.get("static_alloc", False)
