@@ -61,6 +61,8 @@ class Overloads:
         """An image at the places of a grid, interpolated between the four pixels around each; 0 outside."""
     def BlockGrad(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """A copy of data through which no gradient flows."""
+    def CTCLoss(self, label: NDArray | None = ..., data_lengths: NDArray | None = ..., label_lengths: NDArray | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
     def Cast(self, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
     def Convolution(self, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -89,6 +91,14 @@ class Overloads:
         """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
     def LeakyReLU(self, gamma: NDArray | None = ..., act_type: Literal['leaky', 'prelu', 'elu', 'selu', 'gelu', 'rrelu'] = 'leaky', slope: float = 0.25, lower_bound: float = 0.125, upper_bound: float = 0.334, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Rectifiers with something left below zero, chosen by `act_type`."""
+    def LinearRegressionOutput(self, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """data as it is; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
+    def LogisticRegressionOutput(self, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
+    def MAERegressionOutput(self, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """data as it is; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
+    def MakeLoss(self, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['null', 'batch', 'valid'] = 'null', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
     def Pad(self, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
     def Pooling(self, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -99,6 +109,8 @@ class Overloads:
         """The maximum over each of pooled_size parts of every region, whatever its size."""
     def Reshape(self, shape: _Shape, reverse: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
+    def SVMOutput(self, label: NDArray | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """data as it is; the gradient is that of the hinge loss, squared or with use_linear plain, of each class."""
     def SequenceLast(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
     def SequenceMask(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -107,6 +119,12 @@ class Overloads:
         """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
     def SliceChannel(self, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
         """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+    def Softmax(self, label: NDArray | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot."""
+    def SoftmaxActivation(self, mode: Literal['instance', 'channel'] = 'instance', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
+    def SoftmaxOutput(self, label: NDArray | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot."""
     def SpatialTransformer(self, loc: NDArray | None = ..., target_shape: _Shape = (0, 0), transform_type: Literal['affine'] | None = None, sampler_type: Literal['bilinear'] | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """An image transformed by a predicted affine matrix: BilinearSampler on GridGenerator's places (arXiv 1506.02025)."""
     def SwapAxes(self, dim1: int = 0, dim2: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -235,6 +253,8 @@ class Overloads:
         """The hyperbolic cosine."""
     def crop(self, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+    def ctc_loss(self, label: NDArray | None = ..., data_lengths: NDArray | None = ..., label_lengths: NDArray | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
     def cumsum(self, axis: int | None = None, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data."""
     def degrees(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -148,6 +148,9 @@ def shape_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Sym
     """The shape of data as a vector of int64."""
 def size_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The number of elements of data as int64, shape (1,)."""
+def CTCLoss(data: Symbol, label: Symbol | None = ..., data_lengths: Symbol | None = ..., label_lengths: Symbol | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
+ctc_loss = CTCLoss
 def Deconvolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
 def negative(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -356,6 +359,21 @@ def argsort(data: Symbol, axis: int | None = -1, is_ascend: bool = True, dtype: 
     """The positions that put data in order along `axis` (None: flattened), in `dtype`. Gradient 0."""
 def topk(data: Symbol, axis: int | None = -1, k: int = 1, ret_typ: Literal['value', 'indices', 'mask', 'both'] = 'indices', is_ascend: bool = False, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
     """The k largest elements along `axis` (None: of the flattened data), or the smallest with is_ascend; k < 1: all."""
+def SoftmaxOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot."""
+Softmax = SoftmaxOutput
+def SoftmaxActivation(data: Symbol, mode: Literal['instance', 'channel'] = 'instance', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
+def LinearRegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as it is; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
+def MAERegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as it is; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
+def LogisticRegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
+def SVMOutput(data: Symbol, label: Symbol | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as it is; the gradient is that of the hinge loss, squared or with use_linear plain, of each class."""
+def MakeLoss(data: Symbol, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['null', 'batch', 'valid'] = 'null', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
 def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
     """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
 crop = slice

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(not ORACLE.exists(), reason="the real MXNet is n
 
 #: What MXNet has with oneDNN or on a GPU only; some of it ends the process.
 ELSEWHERE = {("_contrib_BatchNormWithReLU", 0), ("_contrib_BatchNormWithReLU", 1), ("Deconvolution", 8)}
+#: tests/golden/rnn has its answers with oneDNN.
+ELSEWHERE |= {("RNN", index) for index in range(12)}
 CASES = [
     (record, index)
     for record in records()
