@@ -11,6 +11,7 @@ import pytest
 from hybrid_lab import autograd, engines, nd
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import SeparateTraining, Training
+from hybrid_lab.engines.numpy.arena import POOL_LIMIT, Arena, ArenaPool
 from hybrid_lab.engines.numpy.training import JointTraining
 from hybrid_lab.gluon import nn
 from hybrid_lab.graph import Graph
@@ -287,3 +288,14 @@ def test_a_backward_that_fails_does_not_leave_wrong_numbers_behind():
     with pytest.raises(EngineError, match="run the forward again"):
         case.training.finish(kept, operands, RNG)
     assert same(case.step(), case.step(case.separate))
+
+
+def test_memory_that_comes_back_while_the_pool_is_busy():
+    """The garbage collector may drop a forward's Kept at any moment, also while somebody takes an arena."""
+    pool = ArenaPool()
+    with pool._lock:
+        pool.give(Arena(100))
+    assert pool.nbytes == 100 and pool.take(50).nbytes == 100
+    for size in range(1, POOL_LIMIT + 4):
+        pool.give(Arena(size))
+    assert len(pool._free) == POOL_LIMIT

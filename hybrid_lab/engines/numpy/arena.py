@@ -42,11 +42,13 @@ class ArenaPool:
 
     def __init__(self) -> None:
         self._free: list[Arena] = []
+        self._returned: deque[Arena] = deque()
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> Arena:
         """The smallest free arena that is large enough, or a new one; the largest free one, outgrown, goes then."""
         with self._lock:
+            self._sort_in()
             fitting = [arena for arena in self._free if arena.nbytes >= nbytes]
             if fitting:
                 best = min(fitting, key=lambda arena: arena.nbytes)
@@ -57,18 +59,28 @@ class ArenaPool:
         return Arena(nbytes)
 
     def give(self, arena: Arena) -> None:
-        with self._lock:
-            self._free.append(arena)
+        """Take it back. Never waits: the garbage collector may call this in the middle of `take`."""
+        self._returned.append(arena)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._sort_in()
+            finally:
+                self._lock.release()
+
+    def _sort_in(self) -> None:
+        while self._returned:
+            self._free.append(self._returned.popleft())
             if len(self._free) > POOL_LIMIT:
                 self._free.remove(min(self._free, key=lambda arena: arena.nbytes))
 
     @property
     def nbytes(self) -> int:
         """Bytes held while no program runs."""
-        return sum(arena.nbytes for arena in self._free)
+        return sum(arena.nbytes for arena in (*self._free, *self._returned))
 
     def clear(self) -> None:
         with self._lock:
+            self._returned.clear()
             self._free.clear()
 
 
