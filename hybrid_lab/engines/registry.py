@@ -66,8 +66,11 @@ def default() -> Engine:
     names = tuple(engine.name for engine in usable)
     if names not in _choosing:
         from hybrid_lab.engines.choice import ChoosingEngine
+        from hybrid_lab.engines.torch_kernels import TorchEngine
 
-        _choosing[names] = ChoosingEngine(usable)
+        _choosing[names] = ChoosingEngine(
+            [TorchEngine(tuned=True) if engine.name == "torch" else engine for engine in usable]
+        )
     return _choosing[names]
 
 

@@ -8,18 +8,23 @@ import numpy as np
 import pytest
 
 from hybrid_lab import engines
-from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.diagnostics.errors import EngineError, Unmappable
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.operator import get as operator
+from hybrid_lab.ops.run import run_kernel
 from tests.engines.random_graphs import random_case
 from tests.engines.test_onnxruntime import LENET, close, lenet
 from tests.engines.test_random_graphs import problems
+from tests.engines.test_samples import graph_of as graph_of_case
 from tests.graph.building import evaluate, graph_of, uniform
+from tests.ops.cases import each_sample
 
 pytest.importorskip("torch")
-from hybrid_lab.engines.torch_kernels.table import OUT, SHARED, TABLE  # noqa: E402
+from hybrid_lab.engines.torch_kernels import TorchEngine, tuning  # noqa: E402
+from hybrid_lab.engines.torch_kernels.rules import OUT, SHARED, TABLE, refusal  # noqa: E402
+from hybrid_lab.engines.torch_kernels.variants import VARIANTS  # noqa: E402
 
 
 def test_a_whole_network_is_one_region_forward_and_backward():
@@ -142,3 +147,62 @@ def test_several_threads_may_call_the_same_executable():
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+# -- several ways to run one operator ----------------------------------------------------------------------------
+
+
+@each_sample(lambda case: case.record.name in VARIANTS)
+def test_every_variant_gives_the_numbers_of_the_kernel(case):
+    import torch
+
+    graph, arrays = graph_of_case(case)
+    parts = specialize(graph, [a.shape for a in arrays], [a.dtype for a in arrays], True)
+    (node,) = (node for node in parts.forward.operators if node.op.name in VARIANTS)
+    wanted = run_kernel(case.op, case.inputs())[0]
+    tried = 0
+    for rule in VARIANTS[node.op.name] if refusal(node) is None else ():
+        try:
+            kernel = rule(torch, node)
+        except Unmappable:
+            continue
+        found = kernel(*map(torch.from_numpy, arrays))
+        assert close(found.numpy(), wanted, 1e-5), rule.__name__
+        tried += 1
+    assert tried or refusal(node) or node.op.name == "Pooling"
+
+
+def test_the_first_call_of_a_tuned_program_finds_the_fastest_way(monkeypatch):
+    monkeypatch.setattr(tuning, "_found", {})
+    monkeypatch.setattr(tuning, "VARIANTS", {"Convolution": [wrong_rule, slow_rule, quick_rule]})
+    monkeypatch.setattr(tuning, "_timed", lambda kernel, operands, limit: getattr(kernel, "seconds", 1.0))
+    shapes = (2, 4, 9, 8), (5, 4, 3, 3)
+    attributes = {"kernel": (3, 3), "num_filter": 5, "no_bias": True}
+    graph = graph_of(lambda F, x, w: F.relu(F.Convolution(x, w, **attributes)), *shapes)
+    arrays = uniform(*shapes)
+    executable = TorchEngine(tuned=True).compile(graph)
+    for _ in range(2):
+        assert close(executable(arrays)[0], evaluate(graph, arrays)[0])
+    assert list(tuning._found.values()) == [quick_rule]
+    (node,) = executable.graph.operators
+    assert node.op.program._bound["Convolution"].seconds == 0.5
+
+
+def paced(rule, seconds, offset=0.0):
+    def kernel(*inputs):
+        return rule(*inputs) + offset
+
+    kernel.seconds = seconds
+    return kernel
+
+
+def wrong_rule(torch, node):
+    return paced(TABLE["Convolution"](torch, node), 0.1, offset=1.0)
+
+
+def slow_rule(torch, node):
+    return paced(TABLE["Convolution"](torch, node), 2.0)
+
+
+def quick_rule(torch, node):
+    return paced(TABLE["Convolution"](torch, node), 0.5)

@@ -13,7 +13,7 @@ from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.report import RegionReport, Report
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.torch_kernels.program import TorchProgram
-from hybrid_lab.engines.torch_kernels.table import refusal
+from hybrid_lab.engines.torch_kernels.rules import refusal
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
@@ -55,13 +55,14 @@ class TorchEngine(Engine):
     """torch's kernels, called one after the other without autograd; where torch is installed.
 
     worth : decides whether a region runs in torch (None) or stays in NumPy (the reason)
+    tuned : whether the first call measures the ways to run convolutions and poolings, instead of the table's
     """
 
     name: ClassVar[str] = "torch"
     title: ClassVar[str] = "torch"
 
-    def __init__(self, worth: Callable[[Region], str | None] = lambda region: None):
-        self.worth = worth
+    def __init__(self, worth: Callable[[Region], str | None] = lambda region: None, tuned: bool = False):
+        self.worth, self.tuned = worth, tuned
 
     def missing(self) -> str | None:
         if importlib.util.find_spec("torch") is None:
@@ -82,7 +83,7 @@ class TorchEngine(Engine):
             report.fall_back(node.op.name, "numpy", reason, format_origin(node))
         if strict:
             _refuse(found, len(graph.operators))
-        operators = {region: TorchOperator(region, TorchProgram(region)) for region in found.regions}
+        operators = {region: TorchOperator(region, TorchProgram(region, self.tuned)) for region in found.regions}
         for region in found.regions:
             report.regions.append(describe(region))
         contracted = contract(graph, found.regions, operators.__getitem__)

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.engines.torch_kernels.table import OUT, SHARED, TABLE
+from hybrid_lab.engines.torch_kernels.rules import OUT, SHARED
+from hybrid_lab.engines.torch_kernels.tuning import chosen, tune
+from hybrid_lab.engines.torch_kernels.variants import VARIANTS
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.printer import format_origin
@@ -23,25 +25,45 @@ _serial = itertools.count()
 class TorchProgram:
     """One region. Call it with arrays; it returns a list of arrays in fresh memory, in C order.
 
+    tuned : find the fastest kernel of each node in the first call
     source : the generated text
     """
 
-    def __init__(self, region: Region):
+    def __init__(self, region: Region, tuned: bool = False):
         import torch
 
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning, re.escape(__name__))
         self._torch = torch
         self.region = region
-        self._names: dict[Value, str] = {}
-        self._bound: dict[str, Any] = {"torch": torch}
-        self._origins: dict[Value, Value | None] = {}
-        self._standins: dict[Any, Any] = {}
-        self._run, self.source = self._write()
         self._guard = torch.inference_mode
+        self._untuned = tuned and any(node.op.name in VARIANTS for node in region.nodes)
+        self._run, self.source = self._write()
 
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         with self._guard():
-            return [made.numpy() for made in self._run(*map(self._tensor, inputs))]
+            tensors = list(map(self._tensor, inputs))
+            if self._untuned:
+                self._tune(tensors)
+            return [made.numpy() for made in self._run(*tensors)]
+
+    def _tune(self, tensors: list[Any]) -> None:
+        """Run node by node, each in all its ways, and write the program anew with the fastest."""
+        self._untuned = False
+        values: dict[Value, Any] = dict(zip(self.region.inputs, tensors, strict=True))
+        for node in self.region.nodes:
+            operands = [
+                (values[item] if item in values else self._constant(node, position))
+                if isinstance(item, Value)
+                else item
+                for position, item in enumerate(node.inputs)
+            ]
+            tune(self._torch, node, operands)
+            made = chosen(node)(self._torch, node)(*operands)
+            values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
+            for item in node.values_in:
+                if self._last_use[item] is node:
+                    values.pop(item, None)
+        self._run, self.source = self._write()
 
     def _tensor(self, array: np.ndarray) -> Any:
         """The array as a tensor in the same memory; torch knows no strides below zero, which are copied."""
@@ -54,6 +76,11 @@ class TorchProgram:
 
     def _write(self) -> tuple[Any, str]:
         region = self.region
+        self._names: dict[Value, str] = {}
+        self._bound: dict[str, Any] = {"torch": self._torch}
+        self._origins: dict[Value, Value | None] = {}
+        self._standins: dict[Any, Any] = {}
+        self._last_use = {value: node for node in region.nodes for value in node.values_in}
         for index, value in enumerate(region.inputs):
             self._names[value] = f"x{index}"
         arguments = list(self._names.values())
@@ -90,7 +117,7 @@ class TorchProgram:
     def _call(
         self, index: int, node: Node, last_use: dict[Value, int], kept: set[Value], users: dict[Value, list[Node]]
     ) -> str:
-        kernel = TABLE[node.op.name](self._torch, node)
+        kernel = chosen(node)(self._torch, node)
         name = re.sub(r"\W", "_", node.op.name).strip("_") or "op"
         if self._bound.get(name, kernel) is not kernel:
             name = f"{name}_{index}"
@@ -122,20 +149,22 @@ class TorchProgram:
         if item not in self._names:
             assert isinstance(item.node.op, Constant), item
             if node.op.reads_values(position):
-                array = np.array(item.node.op.array)
-                self._bound[f"k{len(self._names)}"] = self._torch.from_numpy(array)
+                self._bound[f"k{len(self._names)}"] = self._constant(node, position)
                 self._names[item] = f"k{len(self._names)}"
             else:
-                return self._standin(item)
+                key = (item.shape, item.dtype.name)
+                if key not in self._standins:
+                    name = self._standins[key] = f"s{len(self._standins)}"
+                    self._bound[name] = self._constant(node, position)
+                return self._standins[key]
         return self._names[item]
 
-    def _standin(self, value: Value) -> str:
-        """A tensor of which only the shape is read: its memory is never touched, so that none is taken."""
-        torch, key = self._torch, (value.shape, value.dtype.name)
-        if key not in self._standins:
-            name = self._standins[key] = f"s{len(self._standins)}"
-            self._bound[name] = torch.empty(value.shape, dtype=getattr(torch, value.dtype.name))
-        return self._standins[key]
+    def _constant(self, node: Node, position: int) -> Any:
+        """A constant as a tensor. Where only its shape is read its memory is never touched, so that none is taken."""
+        item = node.inputs[position]
+        if node.op.reads_values(position):
+            return self._torch.from_numpy(np.array(item.node.op.array))
+        return self._torch.empty(item.shape, dtype=getattr(self._torch, item.dtype.name))
 
     def _results(self) -> list[str]:
         """The outputs, in memory of their own each."""

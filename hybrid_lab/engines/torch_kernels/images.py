@@ -1,0 +1,202 @@
+"""The table's entries for images and normalizations: convolution, pooling, BatchNorm, LayerNorm and their gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.torch_kernels.rules import Kernel, needs, rule, shape_of
+from hybrid_lab.graph.node import Node
+
+# -- convolution and pooling ---------------------------------------------------------------------------------------
+
+
+@rule("Convolution")
+def _convolution(torch: Any, node: Node) -> Kernel:
+    shape = node.op.geometry
+    rest = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), node.op.num_group)
+    convolution = torch.convolution
+    return lambda x, weight, bias=None: convolution(x, weight, bias, *rest)
+
+
+def _convolution_backward(torch: Any, node: Node, wanted: int) -> Kernel:
+    shape = node.op.geometry
+    rest = (None, shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), node.op.num_group)
+    mask = [index == wanted for index in range(3)]
+    backward = torch.ops.aten.convolution_backward
+    return lambda dy, x, weight: backward(dy, x, weight, *rest, mask)[wanted]
+
+
+@rule("_conv_data_grad")
+def _conv_data_grad(torch: Any, node: Node) -> Kernel:
+    return _convolution_backward(torch, node, 0)
+
+
+@rule("_conv_weight_grad")
+def _conv_weight_grad(torch: Any, node: Node) -> Kernel:
+    return _convolution_backward(torch, node, 1)
+
+
+def _window(node: Node, data: tuple[int, ...]) -> tuple[Any, ...]:
+    """kernel, stride, pad and whether sizes round up, as torch counts. Raises Unmappable where it counts otherwise."""
+    needs(len(data) == 4, "pooling over one or three axes")
+    windows = node.op.windows(data[2:])
+    for ceil in (False, True):
+        sizes = []
+        for size, kernel, stride, pad in zip(data[2:], windows.kernel, windows.stride, windows.pad, strict=True):
+            steps = (size + 2 * pad - kernel) / stride
+            count = (math.ceil(steps) if ceil else math.floor(steps)) + 1
+            sizes.append(count - (ceil and (count - 1) * stride >= size + pad))
+        if tuple(sizes) == tuple(windows.output):
+            needs(all(2 * pad <= kernel for pad, kernel in zip(windows.pad, windows.kernel, strict=True)), "wide pad")
+            return tuple(windows.kernel), tuple(windows.stride), tuple(windows.pad), ceil
+    raise Unmappable("windows that reach beyond the padding")
+
+
+@rule("Pooling")
+def _pooling(torch: Any, node: Node) -> Kernel:
+    op = node.op
+    kernel, stride, pad, ceil = _window(node, shape_of(node, 0))
+    if op.pool_type == "max" and op.global_pool:
+        return lambda x: torch.amax(x, (2, 3), True)
+    if op.pool_type == "max" and not any(pad) and not ceil:
+        return _sweep(torch, node)
+    if op.pool_type == "max":
+        return lambda x: torch.max_pool2d(x, kernel, stride, pad, 1, ceil)
+    needs(op.pool_type != "lp", "pool_type='lp'")
+    if op.global_pool:
+        reduce = torch.mean if op.pool_type == "avg" else torch.sum
+        return lambda x: reduce(x, (2, 3), True)
+    divisor = None if op.pool_type == "avg" else 1
+    counted = op.count_include_pad is not False
+    average = torch.nn.functional.avg_pool2d
+    return lambda x: average(x, kernel, stride, pad, ceil, counted, divisor)
+
+
+def _sweep(torch: Any, node: Node) -> Kernel:
+    """The maximum over windows, one axis after the other: on whole slices, which torch's own loop is slower than."""
+    windows = node.op.windows(shape_of(node, 0)[2:])
+    cuts = []
+    for axis in (0, 1):
+        size, step, count = windows.kernel[axis], windows.stride[axis], windows.output[axis]
+        parts = [slice(at, at + (count - 1) * step + 1, step) for at in range(size)]
+        cuts.append([(..., part, slice(None)) if axis == 0 else (..., part) for part in parts])
+
+    def pool(x: Any) -> Any:
+        for places in cuts:
+            made = torch.maximum(x[places[0]], x[places[1]]) if len(places) > 1 else x[places[0]].clone()
+            for place in places[2:]:
+                torch.maximum(made, x[place], out=made)
+            x = made
+        return x
+
+    return pool
+
+
+@rule("_max_pool_grad")
+def _max_pool_grad(torch: Any, node: Node) -> Kernel:
+    kernel, stride, pad, ceil = _window(node, shape_of(node, 1))
+    windows = node.op.windows(shape_of(node, 1)[2:])
+    if not any(pad) and not ceil and windows.disjoint and math.prod(kernel) <= 9:
+        return _disjoint_max_pool_grad(windows)
+    forward = torch.ops.aten.max_pool2d_with_indices
+    backward = torch.ops.aten.max_pool2d_with_indices_backward
+
+    def gradient(dy: Any, x: Any, y: Any) -> Any:
+        _, places = forward(x, kernel, stride, pad, (1, 1), ceil)
+        return backward(dy, x, kernel, stride, pad, (1, 1), ceil, places)
+
+    return gradient
+
+
+def _disjoint_max_pool_grad(windows: Any) -> Kernel:
+    """Where windows do not overlap: each place of a window takes what is left of dy where it holds the maximum."""
+    places = [(..., *where) for where in windows.places()]
+
+    def gradient(dy: Any, x: Any, y: Any) -> Any:
+        made, rest = x.new_zeros(x.shape), dy.clone()
+        for place in places:
+            share = rest * (x[place] == y)
+            rest.sub_(share)
+            made[place] = share
+        return made
+
+    return gradient
+
+
+@rule("_spread_pool_grad", shared=True)
+def _spread_pool_grad(torch: Any, node: Node) -> Kernel:
+    op, shape = node.op, node.outputs[0].shape
+    kernel, stride, pad, ceil = _window(node, shape_of(node, 1))
+    if op.global_pool:
+        factor = 1.0 / math.prod(shape[2:]) if op.pool_type == "avg" else 1.0
+        return lambda dy, x: (dy * factor).expand(shape)
+    backward = torch.ops.aten.avg_pool2d_backward
+    divisor = None if op.pool_type == "avg" else 1
+    counted = op.count_include_pad is not False
+    return lambda dy, x: backward(dy, x, kernel, stride, pad, ceil, counted, divisor)
+
+
+# -- normalization -------------------------------------------------------------------------------------------------
+
+
+@rule("BatchNorm")
+def _batch_norm(torch: Any, node: Node) -> Kernel:
+    op, eps = node.op, node.op.eps
+    needs(op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
+    normalize, fixed = torch.native_batch_norm, op.fix_gamma
+    if op.from_batch:
+        return lambda x, gamma, beta, mean, variance: normalize(
+            x, None if fixed else gamma, beta, None, None, True, 0.0, eps
+        )
+
+    def predict(x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
+        y = normalize(x, None if fixed else gamma, beta, mean, variance, False, 0.0, eps)[0]
+        return y, mean.clone(), (variance + eps).rsqrt_()
+
+    return predict
+
+
+@rule("LayerNorm")
+def _layer_norm(torch: Any, node: Node) -> Kernel:
+    shape, eps = shape_of(node, 0), node.op.eps
+    needs(node.op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
+
+    def normalize(x: Any, gamma: Any, beta: Any) -> Any:
+        y, mean, inverse = torch.native_layer_norm(x, shape[-1:], gamma, beta, eps)
+        return y, mean, inverse.reciprocal_()
+
+    return normalize
+
+
+@rule("_batch_norm_grad")
+def _batch_norm_grad(torch: Any, node: Node) -> Kernel:
+    fixed = node.op.fix_gamma
+    needs(node.op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
+    backward, all_three = torch.ops.aten.native_batch_norm_backward, [True] * 3
+    return lambda dy, x, gamma, mean, inverse: backward(
+        dy, x, None if fixed else gamma, None, None, mean, inverse, True, 0.0, all_three
+    )
+
+
+@rule("_layer_norm_grad")
+def _layer_norm_grad(torch: Any, node: Node) -> Kernel:
+    shape = shape_of(node, 0)
+    needs(node.op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
+    backward, all_three = torch.ops.aten.native_layer_norm_backward, [True] * 3
+    return lambda dy, x, gamma, mean, deviation: backward(
+        dy, x, shape[-1:], mean, deviation.reciprocal(), gamma, gamma, all_three
+    )
+
+
+@rule("_softmax_grad", "_log_softmax_grad")
+def _softmax_grad(torch: Any, node: Node) -> Kernel:
+    aten, axis, dtype = torch.ops.aten, node.op.axis, getattr(torch, node.outputs[0].dtype.name)
+    backward = aten._softmax_backward_data if node.op.name == "_softmax_grad" else aten._log_softmax_backward_data
+    return lambda dy, y: backward(dy, y, axis, dtype)
+
+
+@rule("_gelu_grad")
+def _gelu_grad(torch: Any, node: Node) -> Kernel:
+    return torch.ops.aten.gelu_backward
