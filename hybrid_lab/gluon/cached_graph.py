@@ -66,7 +66,7 @@ class GraphCache:
         self.programs: OrderedDict[Any, Program] = OrderedDict()
         self.history = History()
         self._latest: Program | None = None
-        self._shared = Shared()
+        self._shared = self._new_shared()
         self.called: tuple[Spec, tuple[Any, ...]] | None = None
         self.code: tuple[Any, ...] | None = None  # what the graphs were traced from; the lab compares it
         self.failure: HybridizeError | None = None
@@ -83,6 +83,15 @@ class GraphCache:
 
     def __reduce__(self) -> Any:
         raise HybridLabError("cached graphs cannot be pickled; save the model with net.save(path)")
+
+    def _new_shared(self) -> Shared:
+        history = self.history
+
+        def note(program: Program, seconds: float) -> None:
+            name = program.block_name
+            history.note(name, Compilation(None, "gradients of gradients", seconds, program, capture(), "second"))
+
+        return Shared(note)
 
     # -- graphs ----------------------------------------------------------------------------------------------
 
@@ -102,9 +111,9 @@ class GraphCache:
         """Drop compiled programs, keep the traces."""
         with self._lock:
             self._latest = None
-            self._shared = Shared()
             self.programs.clear()
             self.history = History()
+            self._shared = self._new_shared()
 
     @property
     def compilations(self) -> list[Compilation]:
@@ -267,7 +276,10 @@ class GraphCache:
             neutral = self.neutral(key.spec, leaves)
             if any(parameter._array is None for parameter in neutral.parameters):
                 self._block._complete_from(neutral, leaves)
-            program = Program(self._block, neutral, leaves, key.training, key.recording, self._shared)
+            block = self._block
+            program = Program(
+                block.name, block._flags, neutral, leaves, key.training, key.recording, self._shared
+            )
             seconds = time.perf_counter() - start
             self._keep(key, program, stale is not None, seconds, place)
             return program

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab import engines
+from hybrid_lab.diagnostics.errors import AutogradError
+from hybrid_lab.gluon.higher_order import gradient_graph
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specialize import Specialized, specialize
@@ -24,7 +27,6 @@ from hybrid_lab.ndarray.random_state import state as random_state
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Executable, Kept, Training
-    from hybrid_lab.gluon.hybrid import HybridBlock
     from hybrid_lab.gluon.neutral import NeutralGraph
     from hybrid_lab.graph.graph import Graph
 
@@ -65,9 +67,13 @@ class Prologue:
 
 
 class Shared:
-    """What the programs of one Block have in common: prologues, and the few that may keep copies of the parameters."""
+    """What the programs of one Block have in common: prologues, and the few that may keep copies of the parameters.
 
-    def __init__(self) -> None:
+    note : called with (program, seconds) for a program that another one made
+    """
+
+    def __init__(self, note: Callable[[Program, float], None] = lambda program, seconds: None) -> None:
+        self.note = note
         self.serial = next(_serial)
         self.lock = threading.RLock()
         self.prologues: weakref.WeakSet[Prologue] = weakref.WeakSet()
@@ -95,7 +101,8 @@ class Program:
 
     def __init__(
         self,
-        block: HybridBlock,
+        name: str,
+        flags: Mapping[str, Any],
         neutral: NeutralGraph,
         leaves: Sequence[NDArray],
         training: bool,
@@ -103,8 +110,8 @@ class Program:
         shared: Shared | None = None,
     ):
         self.neutral = neutral
-        self.block_name = block.name
-        self.entry_name = f"the hybridized block {block.name}"
+        self.block_name, self._flags = name, flags
+        self.entry_name = f"the hybridized block {name}"
         self.training, self.recording = training, recording
         self.context = leaves[0].context if leaves else CPU
         self.tracked = recording and bool(leaves) and tape.link(leaves[0]) is not None
@@ -116,7 +123,8 @@ class Program:
         self._parameters = neutral.parameters
         self._arrays = [parameter._on(parameter._data, self.context) for parameter in neutral.parameters]
         self._requests = [parameter.grad_req != "null" for parameter in neutral.parameters]
-        self._compile(block._flags, self._specialize(leaves))
+        self._gradients: dict[tuple[bool, ...], Program | None] = {}
+        self._compile(flags, self._specialize(leaves))
         self._bind(len(leaves))
 
     def _specialize(self, leaves: Sequence[NDArray]) -> Specialized:
@@ -128,7 +136,7 @@ class Program:
         shapes, dtypes = [array.shape for array in inputs], [array._view.dtype for array in inputs]
         return specialize(self.neutral.graph, shapes, dtypes, self.training, wrt, len(leaves))
 
-    def _compile(self, flags: dict[str, Any], special: Specialized) -> None:
+    def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
         engine = engines.get(flags.get("engine"))
         options = {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
         if flags.get("strict"):
@@ -212,7 +220,8 @@ class Program:
         self.checked = now
         return True
 
-    def __call__(self, leaves: Sequence[NDArray]) -> Any:
+    def __call__(self, leaves: Sequence[NDArray], rng: tuple[int, int] | None = None) -> Any:
+        """The call on these arrays. rng : (seed, base) of an earlier call whose random numbers are to come again."""
         raw = []
         for leaf in leaves:
             if leaf._buffer.host_stale:
@@ -226,7 +235,8 @@ class Program:
             elif self._packs and not self._packed:
                 self._pack(versions, [*raw, *held[1]])
             raw += held[1]
-        rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
+        if rng is None:
+            rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
         begin, kept = self._begin, None
         if begin is None:
             results = self._run(raw, rng)
@@ -273,6 +283,26 @@ class Program:
         node = tape.Node(CompiledEntry(self, leaves, values, buffers, kept, rng), tuple(links), len(outputs))
         for index, output in enumerate(outputs):
             output._tape = tape.Output(node, index)
+
+    def gradient(self, inputs: Sequence[NDArray]) -> Program | None:
+        """The program of this call's gradients on the inputs, parameters and output gradients; None where an operator
+        has no gradient of its gradient.
+        """
+        key = tuple([tape.link(array) is not None for array in inputs])
+        if key not in self._gradients:
+            types = self.special.inputs
+            shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
+            start = time.perf_counter()
+            try:
+                graph = gradient_graph(self.neutral, shapes, dtypes, self.training, self.special.wrt)
+                name = f"{self.block_name} (gradient)"
+                made = Program(name, self._flags, graph, inputs, self.training, True, self._shared)
+            except AutogradError:
+                self._gradients[key] = None
+            else:
+                self._gradients[key] = made
+                self._shared.note(made, time.perf_counter() - start)
+        return self._gradients[key]
 
     # -- what the forward reads of the parameters --------------------------------------------------------------
 
@@ -371,9 +401,7 @@ class CompiledEntry(tape.Entry):
     def _run(self, douts: list[Any], needed: tuple[bool, ...], last: bool) -> Sequence[Any]:
         program = self.program
         assert program.backward is not None
-        for buffer, version in zip(self.buffers, self.versions, strict=True):
-            if buffer.version != version:
-                self._refuse()
+        self._check()
         operands = self.values.copy()
         for index in program.heads:
             dout = douts[index]
@@ -391,19 +419,34 @@ class CompiledEntry(tape.Entry):
             gradients[index] = gradient
         return gradients
 
-    def _refuse(self) -> None:
+    def _check(self) -> None:
         """Raise AutogradError for the first value that was written to."""
-        special = self.program.special
-        for buffer, version, view, (kind, index) in zip(
-            self.buffers, self.versions, self.values, special.sources, strict=False
-        ):
+        for index, (buffer, version) in enumerate(zip(self.buffers, self.versions, strict=True)):
             if buffer.version != version:
-                raise tape.written_since(self.name, f"{kind} {index}", view.shape, view.dtype)
+                kind, number = self.program.special.sources[index]
+                view = self.values[index]
+                raise tape.written_since(self.name, f"{kind} {number}", view.shape, view.dtype)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        """Differentiate the graph's eager replay, so that gradients of gradients work; the same draws give the same
-        masks.
-        """
+        """Run the program of the gradients, recorded; the forward's draws give the same masks."""
+        self._check()
+        program = self.program
+        inputs = [*self.leaves, *program._arrays]
+        heads = [
+            _wrap(np.zeros(*kind)) if dout is None else dout
+            for dout, kind in zip(douts, program.output_types, strict=True)
+        ]
+        compiled = program.gradient([*inputs, *heads])
+        if compiled is None:
+            return self._replayed(inputs, douts, needed)
+        gradients: list[Any] = [None] * len(needed)
+        found = compiled([*inputs, *heads], self.rng)
+        for index, gradient in zip(program.special.wrt, found, strict=True):
+            gradients[index] = gradient
+        return gradients
+
+    def _replayed(self, inputs: list[NDArray], douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        """Differentiate the eager run of the graph: it knows operators that have no compiled second gradient."""
         from hybrid_lab.ndarray.interpret import interpret
 
         program = self.program
@@ -412,7 +455,7 @@ class CompiledEntry(tape.Entry):
             with tape.Mode(True, program.training):
                 return interpret(program.neutral.graph, inputs, self.rng, update=False)
 
-        return replay(run, [*self.leaves, *program._arrays], douts, needed)
+        return replay(run, inputs, douts, needed)
 
     def release(self) -> None:
         self.leaves, self.values, self.buffers, self.versions, self.kept = (), [], [], [], None

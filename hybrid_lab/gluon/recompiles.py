@@ -67,8 +67,9 @@ class Signature(NamedTuple):
 class Compilation:
     """What one compile did, for explain and the lab.
 
-    key : the Signature; kind : "first", "shape", "dtype", "mode", "recording", "gradient", "context", "structure",
-    "parameter" or "evicted"; reason : the same in words; seconds : wall time; place : the user's line that called
+    key : the Signature, None for gradients of gradients; kind : "first", "shape", "dtype", "mode", "recording",
+    "gradient", "context", "structure", "parameter", "evicted" or "second"; reason : the same in words; seconds : wall
+    time; place : the user's line that called
     """
 
     key: Any
@@ -92,7 +93,7 @@ def reason_for(key: Signature, before: Sequence[Compilation], stale: bool) -> tu
     if not before:
         return "first", "first call"
     nearest: list[tuple[str, str]] | None = None
-    for item in reversed(before):
+    for item in reversed([item for item in before if item.key is not None]):
         found = key.changes(item.key)
         if not found:
             return "evicted", "its program had made room for those of other inputs"

@@ -390,3 +390,87 @@ def test_a_dropped_result_frees_what_was_saved():
         assert node() is None
     finally:
         gc.enable()
+
+
+# -- gradients of gradients --------------------------------------------------------------------------------------------
+
+
+class Cubic(gluon.HybridBlock):
+    """tanh(x w) ^ 2 y, with a parameter."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.w = self.params.get("w", shape=(1,), init="ones")
+
+    def hybrid_forward(self, F, x, y, w):
+        return F.square(F.tanh(F.broadcast_mul(x, w))) * y
+
+
+def penalty_gradients(net):
+    """Gradients of sum(dx^2), where dx is itself a gradient; and a third derivative."""
+    x, y = leaf([0.5, 1.0]), leaf([2.0, 3.0])
+    with autograd.record():
+        z = net(x, x * y)
+        (dx,) = autograd.grad(z, [x], create_graph=True)
+        (d2x,) = autograd.grad(dx, [x], create_graph=True)
+        loss = (dx * dx).sum() + d2x.sum()
+    loss.backward()
+    return [each.asnumpy() for each in (dx, d2x, x.grad, y.grad, net.w.grad())]
+
+
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
+def test_gradients_of_gradients_are_compiled(engine):
+    net = make(Cubic, engine)
+    net.hybridize(False)
+    eager = penalty_gradients(net)
+    net.hybridize(engine=engine)
+    for found, expected in zip(penalty_gradients(net), eager, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+    kinds = [each.kind for each in net._graphs.compilations]
+    assert kinds == ["first", "second", "second"]
+    assert net._graphs.compilations[1].reason == "gradients of gradients"
+    penalty_gradients(net)
+    assert len(net._graphs.compilations) == 3  # made once
+
+
+def test_masks_are_those_of_the_forward():
+    net = nn.HybridSequential()
+    net.add(nn.Dropout(0.5))
+    net.hybridize(engine="numpy")
+    x = leaf(np.ones(64))
+    with autograd.record():
+        y = net(x)
+        (dx,) = autograd.grad(y * y, [x], create_graph=True)
+    assert np.array_equal(dx.asnumpy(), 4 * y.asnumpy())
+    assert {each.kind for each in net._graphs.compilations} == {"first", "second"}
+
+
+def test_operators_without_a_second_gradient_run_eagerly():
+    class Pooled(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.square(F.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max"))
+
+    results = []
+    for active in (False, True):
+        net = make(Pooled)
+        net.hybridize(active, engine="numpy")
+        x = leaf(np.arange(16.0).reshape(1, 1, 4, 4))
+        with autograd.record():
+            try:
+                (dx,) = autograd.grad(net(x), [x], create_graph=True)
+                (dx * dx).sum().backward()
+                results.append(x.grad.asnumpy())
+            except AutogradError as error:
+                results.append(str(error))
+    assert type(results[0]) is type(results[1])
+    np.testing.assert_array_equal(*results)
+
+
+def test_gradients_of_gradients_refuse_what_was_written_to():
+    net = make(Cubic)
+    x, y = leaf([0.5, 1.0]), leaf([2.0, 3.0])
+    with autograd.record():
+        z = net(x, y)
+    x[:] = 3.0
+    with pytest.raises(AutogradError, match="written to since"):
+        autograd.grad(z, [x], create_graph=True)

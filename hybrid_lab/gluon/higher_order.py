@@ -1,0 +1,34 @@
+"""Higher order: the gradients of a compiled call as a graph of their own, to be called and recorded like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab.gluon.neutral import NeutralGraph
+from hybrid_lab.gluon.structure import LEAF
+from hybrid_lab.graph.bind_mode import bind_mode
+from hybrid_lab.graph.differentiate import differentiate
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import infer
+
+
+def gradient_graph(
+    neutral: NeutralGraph, shapes: Sequence[Any], dtypes: Sequence[Any], training: bool, wrt: Sequence[int]
+) -> NeutralGraph:
+    """The graph that computes the gradients with respect to the inputs numbered in `wrt`.
+
+    shapes, dtypes : of the inputs, parameters included
+    Its arguments are all these inputs and then one gradient per output; it has no parameters, updates no states, and
+    draws the numbers of the forward where it is run with the forward's rng. Raises AutogradError where an operator has
+    no gradient of its gradient.
+    """
+    graph = neutral.graph
+    inferred = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
+    bound = bind_mode(inferred, training)
+    joint = differentiate(bound, [bound.inputs[index] for index in wrt])
+    gradients = joint.outputs[len(bound.outputs) :]
+    made = Graph(joint.inputs, gradients, (), joint.draws, f"{graph.name} gradient".strip())
+    return NeutralGraph(
+        made, ("tuple", (LEAF,) * len(joint.inputs)), ("tuple", (LEAF,) * len(gradients)), (), source=neutral.source
+    )
