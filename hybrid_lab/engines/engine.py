@@ -90,13 +90,20 @@ class Training(ABC):
 
     @abstractmethod
     def finish(
-        self, kept: Kept, operands: Sequence[np.ndarray], rng: tuple[int, int], last: bool = True
+        self,
+        kept: Kept,
+        operands: Sequence[np.ndarray],
+        rng: tuple[int, int],
+        last: bool = True,
+        out: Sequence[np.ndarray | None] | None = None,
     ) -> list[np.ndarray]:
-        """Run the backward. Returns the gradients in fresh memory.
+        """Run the backward. Returns the gradients in fresh memory, or in `out`.
 
         operands : one array per input of the backward graph, `kept.saved` among them
         rng : that of the forward
         last : nobody will run it again on this `kept`, whose memory may be used up (no retain_graph)
+        out : per gradient None, or a C-contiguous array of its shape and dtype that may take it, which shares no memory
+            with the operands. Whether it did shows in the result: it is that array, or another one
         """
 
 
@@ -114,7 +121,12 @@ class SeparateTraining(Training):
         return results[:first] + results[last:], Kept(results[first:last])
 
     def finish(
-        self, kept: Kept, operands: Sequence[np.ndarray], rng: tuple[int, int], last: bool = True
+        self,
+        kept: Kept,
+        operands: Sequence[np.ndarray],
+        rng: tuple[int, int],
+        last: bool = True,
+        out: Sequence[np.ndarray | None] | None = None,
     ) -> list[np.ndarray]:
         return self.backward.run(operands, rng)
 

@@ -118,6 +118,16 @@ def test_what_was_handed_out_is_never_touched_again():
     assert same(results, held) and same(gradients, copies)
 
 
+def test_gradients_are_written_where_the_caller_wants_them():
+    case = small()
+    expected = case.step(case.separate)[1:]
+    results, kept = case.training.begin(case.arrays, RNG)
+    out = [np.full_like(expected[0], 7.0), None, np.full_like(expected[2], 7.0)]
+    found = case.training.finish(kept, case.operands(kept, results), RNG, out=out)
+    assert same(found, expected)
+    assert found[0] is out[0] and found[2] is out[2]
+
+
 def test_the_memory_of_a_forward_without_a_backward_comes_back():
     case = small()
     frames = case.training._frames

@@ -117,15 +117,20 @@ class ContestTraining(Training):
         return results, _Begun(kept, training)
 
     def finish(
-        self, kept: Kept, operands: Sequence[np.ndarray], rng: tuple[int, int], last: bool = True
+        self,
+        kept: Kept,
+        operands: Sequence[np.ndarray],
+        rng: tuple[int, int],
+        last: bool = True,
+        out: Sequence[np.ndarray | None] | None = None,
     ) -> list[np.ndarray]:
         contest = self.contest
         if type(kept) is not _Begun:
-            return contest.training.finish(kept, operands, rng, last)
+            return contest.training.finish(kept, operands, rng, last, out)
         if contest.open:
             contest.consider(1, operands, rng)
         start = contest.clock()
-        results = kept.training.finish(kept.kept, operands, rng, last)
+        results = kept.training.finish(kept.kept, operands, rng, last, out)
         if contest.open:
             contest.count(1, contest.clock() - start)
         return results

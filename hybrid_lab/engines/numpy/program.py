@@ -28,7 +28,7 @@ _BUFFER_ELEMENTS = 512
 #: Names the program uses itself, so that no operator's kernel is called the same.
 _RESERVED = (
     *("idle", "acquire", "release", "explain", "inputs", "rng", "lease", "scratch", "error", "program", "before"),
-    *("keep", "over", "frame"),
+    *("keep", "over", "frame", "given"),
 )
 
 
@@ -233,9 +233,13 @@ class Writer:
             return name
         if place.kind == "output":
             self.names[value] = name = f"y{place.position}"
-            self._emit(f"{name} = empty({value.shape!r}, {self._bind(value.dtype.name, value.dtype, value.dtype)})")
+            self._emit_output(name, place.position, value)
             return name
         return None
+
+    def _emit_output(self, name: str, position: int, value: Value) -> None:
+        """The line that makes the memory of root number `position`."""
+        self._emit(f"{name} = empty({value.shape!r}, {self._bind(value.dtype.name, value.dtype, value.dtype)})")
 
     def _call(self, node: Node, targets: list[str | None]) -> None:
         direct = self._direct(node) if len(targets) == 1 and targets[0] is not None else None

@@ -14,6 +14,7 @@ from hybrid_lab.engines.numpy.engine import Later, describe
 from hybrid_lab.engines.numpy.program import Writer
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.joint_plan import plan_jointly
+from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.plan import Plan
 
 
@@ -51,7 +52,12 @@ class JointTraining(Training):
             part.report.shared_arena = True
 
     def finish(
-        self, kept: Kept, operands: Sequence[np.ndarray], rng: tuple[int, int], last: bool = True
+        self,
+        kept: Kept,
+        operands: Sequence[np.ndarray],
+        rng: tuple[int, int],
+        last: bool = True,
+        out: Sequence[np.ndarray | None] | None = None,
     ) -> list[np.ndarray]:
         if kept.spent:
             name = self.forward.graph.name or "the graph"
@@ -60,7 +66,7 @@ class JointTraining(Training):
         if not last or lease is None:
             return self.backward.run(operands, rng)
         kept.lease, kept.saved, kept.spent = None, (), True
-        results = self._finish(operands, rng, lease)
+        results = self._finish(operands, rng, lease, out)
         self._give(lease)
         return results
 
@@ -105,11 +111,16 @@ class _Begin(Writer):
 class _Finish(Writer):
     """The backward over the arena that the forward took; it overwrites what was kept."""
 
-    parameters = "inputs, rng, lease"
+    parameters = "inputs, rng, lease, given"
 
     def __init__(self, plan: Plan, static_alloc: bool, forward: Frames):
         super().__init__(plan, static_alloc)
         self.forward = forward
+
+    def _emit_output(self, name: str, position: int, value: Value) -> None:
+        self._emit(f"{name} = None if given is None else given[{position}]")
+        self._emit(f"if {name} is None:")
+        self._emit(f"    {name} = empty({value.shape!r}, {self._bind(value.dtype.name, value.dtype, value.dtype)})")
 
     def _memory(self) -> tuple[list[str], list[str]]:
         if not (self.fixed or self.uses_scratch):
