@@ -32,7 +32,8 @@ def comparable(case: Case) -> bool:
         name in case.record.scalars and not isinstance(item, (int, float))
         for name, item in zip(case.op.names(), case.sample.inputs, strict=False)
     )
-    known = case.record.mxnet is not None and case.id not in CRASHING
+    # The fused RNN runs with oneDNN only, and answers rubbish without; tests/golden/rnn has its answers.
+    known = case.record.mxnet not in (None, "RNN") and case.id not in CRASHING
     return known and not case.op.random and not loaded
 
 
