@@ -214,7 +214,7 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     """
     block = call.block
     cache = GraphCache(block)
-    cache._reported = True
+    cache._reported, cache._warned = True, block._graphs._warned  # what was said once is not said again
     if block._active or block._graphs.pinned:
         cache.variants = {spec: list(found) for spec, found in block._graphs.variants.items()}
         cache.pinned, cache._pinned_tree = dict(block._graphs.pinned), list(block._graphs._pinned_tree)

@@ -108,9 +108,14 @@ _CALLS = frozenset((Block.__call__.__code__, HybridBlock.__call__.__code__))
 
 
 def listen(block: Block, run: Callable[[], Any]) -> tuple[Any, list[Operation]]:
-    """What `run()` returns, and the operators that were called meanwhile, in order."""
+    """What `run()` returns, and the operators that were called meanwhile, in order.
+
+    A profiler written in C that is at work already (cProfile) is left alone: then nothing is heard.
+    """
     listener = _Listener(block)
     before = sys.getprofile()
+    if before is not None and not callable(before):
+        return run(), []
     sys.setprofile(listener)
     try:
         result = run()

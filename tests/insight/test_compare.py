@@ -325,6 +325,18 @@ def test_a_frozen_mode_is_no_difference_where_the_graph_is_guarded():
     assert mx.compare(make(Moded), images()).equal
 
 
+def test_a_profiler_at_work_is_left_alone():
+    import cProfile
+
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        assert mx.compare(make(), images()).equal
+    finally:
+        profiler.disable()
+    assert profiler.getstats()
+
+
 # -- the object --------------------------------------------------------------------------------------------------------
 
 
