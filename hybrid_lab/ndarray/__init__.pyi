@@ -163,6 +163,46 @@ def size_array(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name
 def CTCLoss(data: NDArray, label: NDArray | None = ..., data_lengths: NDArray | None = ..., label_lengths: NDArray | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
 ctc_loss = CTCLoss
+def random_exponential(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An array of `shape` with independent numbers: exponential with rate lam. lam : numbers."""
+def random_exponential_like(data: NDArray, lam: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: exponential with rate lam. lam : numbers."""
+def random_gamma(alpha: float = 1.0, beta: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An array of `shape` with independent numbers: gamma with shape alpha and scale beta. alpha, beta : numbers."""
+def random_gamma_like(data: NDArray, alpha: float = 1.0, beta: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: gamma with shape alpha and scale beta. alpha, beta : numbers."""
+def random_poisson(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An array of `shape` with independent numbers: Poisson with mean lam. lam : numbers."""
+def random_poisson_like(data: NDArray, lam: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: Poisson with mean lam. lam : numbers."""
+def random_negative_binomial(k: int = 1, p: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An array of `shape` with independent numbers: failures before k successes. k, p : numbers."""
+def random_negative_binomial_like(data: NDArray, k: int = 1, p: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: failures before k successes. k, p : numbers."""
+def random_generalized_negative_binomial(mu: float = 1.0, alpha: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An array of `shape` with independent numbers: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
+def random_generalized_negative_binomial_like(data: NDArray, mu: float = 1.0, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
+def random_uniform_like(data: NDArray, low: float = 0.0, high: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: uniform in [low, high)."""
+def random_normal_like(data: NDArray, loc: float = 0.0, scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: normal with mean loc and standard deviation scale."""
+def sample_uniform(low: NDArray, high: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Uniform numbers in [low, high), a block of `shape` for every element. low, high : of one shape."""
+def sample_normal(mu: NDArray, sigma: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Normal numbers with mean mu and standard deviation sigma, a block of `shape` for every element."""
+def sample_gamma(alpha: NDArray, beta: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Gamma numbers with shape alpha and scale beta, a block of `shape` for every element."""
+def sample_exponential(lam: NDArray, shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Exponential numbers with rate lam, a block of `shape` for every element."""
+def sample_poisson(lam: NDArray, shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Poisson numbers with mean lam, a block of `shape` for every element."""
+def sample_negative_binomial(k: NDArray, p: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Failures before k successes of probability p, a block of `shape` for every element."""
+def sample_generalized_negative_binomial(mu: NDArray, alpha: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Negative binomial numbers with mean mu and dispersion alpha, a block of `shape` for every element."""
+def sample_multinomial(data: NDArray, shape: _Shape = (), get_prob: bool = False, dtype: _DType = 'int32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """Class numbers drawn with the given probabilities, a block of `shape` for every row."""
 def Deconvolution(data: NDArray, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
 def negative(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -441,6 +441,20 @@ class Overloads:
         """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
     def radians(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Degrees to radians."""
+    def random_exponential_like(self, lam: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Independent numbers in the shape and dtype of data: exponential with rate lam. lam : numbers."""
+    def random_gamma_like(self, alpha: float = 1.0, beta: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Independent numbers in the shape and dtype of data: gamma with shape alpha and scale beta. alpha, beta : numbers."""
+    def random_generalized_negative_binomial_like(self, mu: float = 1.0, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Independent numbers in the shape and dtype of data: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
+    def random_negative_binomial_like(self, k: int = 1, p: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Independent numbers in the shape and dtype of data: failures before k successes. k, p : numbers."""
+    def random_normal_like(self, loc: float = 0.0, scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Independent numbers in the shape and dtype of data: normal with mean loc and standard deviation scale."""
+    def random_poisson_like(self, lam: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Independent numbers in the shape and dtype of data: Poisson with mean lam. lam : numbers."""
+    def random_uniform_like(self, low: float = 0.0, high: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Independent numbers in the shape and dtype of data: uniform in [low, high)."""
     def ravel_multi_index(self, shape: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Coordinates in an array of `shape` to numbers of its flattened form. data : (axes, ...); returns : (...)."""
     def rcbrt(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -465,6 +479,22 @@ class Overloads:
         """The nearest whole number; halves go away from zero. Gradient 0."""
     def rsqrt(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 / sqrt(data)."""
+    def sample_exponential(self, shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Exponential numbers with rate lam, a block of `shape` for every element."""
+    def sample_gamma(self, beta: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Gamma numbers with shape alpha and scale beta, a block of `shape` for every element."""
+    def sample_generalized_negative_binomial(self, alpha: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Negative binomial numbers with mean mu and dispersion alpha, a block of `shape` for every element."""
+    def sample_multinomial(self, shape: _Shape = (), get_prob: bool = False, dtype: _DType = 'int32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+        """Class numbers drawn with the given probabilities, a block of `shape` for every row."""
+    def sample_negative_binomial(self, p: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Failures before k successes of probability p, a block of `shape` for every element."""
+    def sample_normal(self, sigma: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Normal numbers with mean mu and standard deviation sigma, a block of `shape` for every element."""
+    def sample_poisson(self, shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Poisson numbers with mean lam, a block of `shape` for every element."""
+    def sample_uniform(self, high: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Uniform numbers in [low, high), a block of `shape` for every element. low, high : of one shape."""
     def scatter_nd(self, indices: NDArray | None = ..., shape: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
     def sequence_mask(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

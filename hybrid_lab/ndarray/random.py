@@ -17,7 +17,20 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.operator import get
 
-__all__ = ["normal", "randint", "randn", "shuffle", "state", "uniform"]
+__all__ = [
+    "exponential",
+    "gamma",
+    "generalized_negative_binomial",
+    "multinomial",
+    "negative_binomial",
+    "normal",
+    "poisson",
+    "randint",
+    "randn",
+    "shuffle",
+    "state",
+    "uniform",
+]
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -111,6 +124,82 @@ def randint(
     """Whole numbers in [low, high), int32 unless dtype says int64."""
     shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
     return _draw("_random_randint", shape, dtype or "int32", ctx, out, low=int(low), high=int(high))
+
+
+def _distribution(
+    kind: str, parameters: dict[str, Any], shape: Any, dtype: Any, ctx: Context | None, out: NDArray | None
+) -> Any:
+    """Numbers of one distribution; where a parameter is an array, a block of `shape` for each of its elements."""
+    if any(map(_is_array, parameters.values())):
+        first = next(value for value in parameters.values() if _is_array(value))
+        arrays = [value if _is_array(value) else first * 0 + value for value in parameters.values()]
+        kept = np.dtype(dtype).name if dtype is not None else None
+        block = () if shape is None else _shape(shape)
+        return invoke(get(f"_sample_{kind}").bind(shape=block, dtype=kept), arrays, out)
+    shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
+    return _draw(f"_random_{kind}", shape, dtype, ctx, out, **parameters)
+
+
+def exponential(
+    scale: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None, out: NDArray | None = None
+) -> NDArray:
+    """Exponentially distributed numbers with mean `scale`; shape and parameters as for `uniform`."""
+    return _distribution("exponential", {"lam": 1.0 / scale}, shape, dtype, ctx, out)
+
+
+def gamma(
+    alpha: Any = 1,
+    beta: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+) -> NDArray:
+    """Gamma distributed numbers with shape `alpha` and scale `beta`; shape and parameters as for `uniform`."""
+    return _distribution("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out)
+
+
+def poisson(
+    lam: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None, out: NDArray | None = None
+) -> NDArray:
+    """Poisson distributed numbers with mean `lam`; shape and parameters as for `uniform`."""
+    return _distribution("poisson", {"lam": lam}, shape, dtype, ctx, out)
+
+
+def negative_binomial(
+    k: Any = 1,
+    p: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+) -> NDArray:
+    """Failures before `k` successes of probability `p`; shape and parameters as for `uniform`."""
+    return _distribution("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out)
+
+
+def generalized_negative_binomial(
+    mu: Any = 1,
+    alpha: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+) -> NDArray:
+    """Negative binomial numbers with mean `mu` and dispersion `alpha`; shape and parameters as for `uniform`."""
+    return _distribution("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out)
+
+
+def multinomial(
+    data: NDArray, shape: Any = None, get_prob: bool = False, out: Any = None, dtype: Any = "int32"
+) -> Any:
+    """Class numbers drawn with the probabilities in data, (..., classes): (..., shape) of them for every row.
+
+    get_prob : a list with the logarithms of their probabilities too, through which a gradient reaches data
+    """
+    block = () if shape is None else _shape(shape)
+    op = get("_sample_multinomial").bind(shape=block, get_prob=get_prob, dtype=np.dtype(dtype).name)
+    return invoke(op, (data,), out)
 
 
 def shuffle(data: NDArray, out: NDArray | None = None) -> NDArray:

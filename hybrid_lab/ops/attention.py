@@ -12,7 +12,7 @@ from hybrid_lab.ops.sample import sample
 
 
 def head_parts(F: Any, data: Any, heads: int, parts: int, index: int) -> Any:
-    """One of the projections that lie interleaved in data: (steps, batch, heads * parts * d) -> (batch * heads, steps, d).
+    """One of the projections in data: (steps, batch, heads * parts * d) -> (batch * heads, steps, d).
 
     Behind each other lie the projections of the first head, then those of the second ...
     """
@@ -134,8 +134,8 @@ class CrossAttentionScores(_Attention, name="_contrib_interleaved_matmul_encdec_
 
 
 class CrossAttentionValues(_Attention, name="_contrib_interleaved_matmul_encdec_valatt"):
-    """Attention times the values of another sequence. keys_values : (sources, batch, heads * 2 * d); attention : (batch *
-    heads, steps, sources); returns : (steps, batch, heads * d)
+    """Attention times the values of another sequence. keys_values : (sources, batch, heads * 2 * d); attention :
+    (batch * heads, steps, sources); returns : (steps, batch, heads * d)
     """
 
     samples = [sample((5, 2, 8), (4, 3, 5), heads=2), sample((2, 1, 6), (1, 2, 2), heads=1)]

@@ -44,6 +44,22 @@ def words(seed: int, draw: int, count: int, scratch: Any = np.empty) -> np.ndarr
     return result.reshape(-1)[:count]
 
 
+def words_at(seed: int, draw: int, blocks: np.ndarray) -> np.ndarray:
+    """The words of some blocks of a draw, by their numbers (uint64): (n, 4) uint32."""
+    if len(blocks) > _PIECE:
+        pieces = [words_at(seed, draw, blocks[at : at + _PIECE]) for at in range(0, len(blocks), _PIECE)]
+        return np.concatenate(pieces)
+    low, half = np.uint64(_MASK), np.uint64(32)
+    c0, c1 = blocks & low, blocks >> half
+    c2, c3 = (np.full(len(blocks), part & _MASK, np.uint64) for part in (draw, draw >> 32))
+    m0, m1 = _MULTIPLIERS[:, 0]
+    for key in _round_keys(seed):
+        first, second = c0 * m0, c2 * m1
+        c0, c1 = (second >> half) ^ c1 ^ np.uint64(key[0, 0]), second & low
+        c2, c3 = (first >> half) ^ c3 ^ np.uint64(key[1, 0]), first & low
+    return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
+
+
 def _round_keys(seed: int) -> list[np.ndarray]:
     k0, k1 = seed & _MASK, (seed >> 32) & _MASK
     keys = []

@@ -29,10 +29,53 @@ class OperatorNamespace:
         raise AttributeError(f"there is no operator {self._prefixes[0]}{name}")
 
 
-random = OperatorNamespace("random_", "_random_")
+random = OperatorNamespace("random_", "_random_", "_sample_", "_")
 contrib = OperatorNamespace("_contrib_", "contrib_", "")
 linalg = OperatorNamespace("linalg_", "_linalg_")
 image = OperatorNamespace("_image_", "image_")
+
+
+def _distribution(kind: str, parameters: dict[str, Any], shape: Any, dtype: Any, name: str | None) -> Symbol:
+    """Numbers of one distribution, as nd.random has them: parameters may be Symbols."""
+    kept = np.dtype(dtype).name if dtype is not None else None
+    given = [value for value in parameters.values() if isinstance(value, Symbol)]
+    if not given:
+        block = (1,) if shape is None else _shape(shape)
+        return compose(get(f"_random_{kind}").bind(shape=block, dtype=kept, **parameters), [], name)
+    symbols = [value if isinstance(value, Symbol) else given[0] * 0 + value for value in parameters.values()]
+    block = () if shape is None else _shape(shape)
+    return compose(get(f"_sample_{kind}").bind(shape=block, dtype=kept), symbols, name)
+
+
+def _exponential(scale: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
+    """Exponentially distributed numbers with mean `scale`."""
+    return _distribution("exponential", {"lam": 1.0 / scale}, shape, dtype, name)
+
+
+def _gamma(alpha: Any = 1, beta: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
+    """Gamma distributed numbers with shape `alpha` and scale `beta`."""
+    return _distribution("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, name)
+
+
+def _poisson(lam: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
+    """Poisson distributed numbers with mean `lam`."""
+    return _distribution("poisson", {"lam": lam}, shape, dtype, name)
+
+
+def _negative_binomial(k: Any = 1, p: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
+    """Failures before `k` successes of probability `p`."""
+    return _distribution("negative_binomial", {"k": k, "p": p}, shape, dtype, name)
+
+
+def _generalized_negative_binomial(
+    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None
+) -> Symbol:
+    """Negative binomial numbers with mean `mu` and dispersion `alpha`."""
+    return _distribution("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, name)
+
+
+for _function in (_exponential, _gamma, _poisson, _negative_binomial, _generalized_negative_binomial):
+    setattr(random, _function.__name__[1:], _function)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:

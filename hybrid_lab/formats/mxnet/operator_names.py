@@ -78,6 +78,8 @@ OUTPUT_COUNTS: dict[str, int] = {
     "InstanceNorm": 3,
     "GroupNorm": 3,
     "Dropout": 2,
+    "sort": 2,
+    "CTCLoss": 2,
     "_linalg_det": 3,
     "_linalg_slogdet": 4,
     "LRN": 2,
