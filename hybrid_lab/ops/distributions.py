@@ -230,7 +230,7 @@ def _families(kind: str, method: Any, parameters: dict[str, Any], doc: str) -> N
     fields = {"__annotations__": kinds, **parameters}
     listed = ", ".join(parameters)
     title = "".join(part.capitalize() for part in kind.split("_"))
-    values = {name: 3 if isinstance(default, int) else 0.5 for name, default in parameters.items()}
+    values: dict[str, Any] = {name: 3 if isinstance(default, int) else 0.5 for name, default in parameters.items()}
     type(
         f"Random{title}",
         (_Array,),
