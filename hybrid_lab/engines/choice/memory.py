@@ -1,4 +1,4 @@
-"""What was measured before, on disk: one small JSON file per kind of call, in $HYBRID_LAB_CACHE or ~/.cache/hybrid_lab.
+"""What was measured before, on disk: one small JSON file per kind of call, in the cache folder.
 
 A file says which engine won for calls of one structure, shapes up to powers of two, machine and versions. Files that
 cannot be read or do not say what they should are ignored; a folder that cannot be written to is none.
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hybrid_lab._version import __version__
+from hybrid_lab.engines.cache import cache_folder
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value
@@ -30,15 +31,8 @@ FORMAT = 1
 
 
 def folder() -> Path | None:
-    """Where the files are; None where HYBRID_LAB_CACHE is set to nothing, or there is no home."""
-    chosen = os.environ.get("HYBRID_LAB_CACHE")
-    if chosen is not None:
-        return Path(chosen) / "choices" if chosen else None
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(base) if base else Path.home() / ".cache") / "hybrid_lab" / "choices"
-    except RuntimeError:
-        return None
+    """Where the files are; None where nothing is kept on disk."""
+    return cache_folder("choices")
 
 
 def key_of(graphs: Iterable[Graph]) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import linecache
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hybrid_lab.engines.cache import cache_folder
 from hybrid_lab.engines.triton.availability import device
 from hybrid_lab.engines.triton.source import KernelSource
 
@@ -93,15 +94,14 @@ def load_function(name: str, text: str) -> Any:
     """The jit function in generated source. The text is kept in a file too, for tracebacks and for people."""
     device()
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("HYBRID_LAB_CACHE", Path(tempfile.gettempdir()) / f"hybrid_lab_kernels_{os.getuid()}"))
-    file = str(folder / f"{name[:60]}_{digest}.py")
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = f"{file}.{os.getpid()}"
-        Path(partial).write_text(text, encoding="utf-8")
-        os.replace(partial, file)
-    except OSError:
-        pass  # the text in linecache is enough
+    folder = cache_folder("kernels")
+    file = str((folder or Path("hybrid_lab-kernels")) / f"{name[:60]}_{digest}.py")
+    if folder is not None:
+        with contextlib.suppress(OSError):  # the text in linecache is enough
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial = f"{file}.{os.getpid()}"
+            Path(partial).write_text(text, encoding="utf-8")
+            os.replace(partial, file)
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     scope: dict[str, Any] = {"__name__": f"hybrid_lab_kernel_{digest}", "__file__": file}
     exec(compile(text, file, "exec"), scope)
