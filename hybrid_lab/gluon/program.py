@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MAX_PACKED = 4
 """Programs of one Block whose engine may keep copies of the parameters; the one packed longest ago gives its up."""
+LARGE = 1 << 18
+"""Gradients of so many bytes are written into the parameters' `grad` at once, not copied there."""
 MAX_PATIENCE = 64
 """Calls with unchanged parameters before they are packed: one at first, twice as many each time that was in vain."""
 
@@ -186,6 +188,8 @@ class Program:
         self._kept_outputs = [index for kind, index in special.sources if kind == "output"]
         self._kept_saved = [index for kind, index in special.sources if kind == "saved"]
         self.heads = [index for kind, index in special.sources if kind == "head"]
+        size = 0 if special.backward is None else sum(value.nbytes for value in special.backward.outputs)
+        self.large_gradients = size >= LARGE and self.together is not None
         self.wrt_all = special.wrt == tuple(range(num_data + len(self._arrays)))
         self.short = self._shortest()
 
@@ -395,10 +399,36 @@ class CompiledEntry(tape.Entry):
         """Run the compiled backward; an output without a gradient gets zeros."""
         return self._run(douts, needed, False)
 
-    def finish(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        return self._run(douts, needed, True)
+    @property
+    def takes_leaves(self) -> bool:  # type: ignore[override]
+        return self.program.large_gradients
 
-    def _run(self, douts: list[Any], needed: tuple[bool, ...], last: bool) -> Sequence[Any]:
+    def finish(
+        self, douts: list[Any], needed: tuple[bool, ...], leaves: Sequence[tape.Leaf | None] | None = None
+    ) -> Sequence[Any]:
+        return self._run(douts, needed, True, None if leaves is None else self._places(leaves))
+
+    def _places(self, leaves: Sequence[tape.Leaf | None]) -> list[np.ndarray | None]:
+        """Per gradient the array of the leaf that may take it: of its type, on the host, and read by nobody here."""
+        read = {id(buffer) for buffer in self.buffers}
+        places: list[np.ndarray | None] = []
+        assert self.program.special.backward is not None
+        for index, value in zip(self.program.special.wrt, self.program.special.backward.outputs, strict=True):
+            leaf, place = leaves[index], None
+            if leaf is not None:
+                view, buffer = leaf.grad._view, leaf.grad._buffer
+                alike = view.shape == value.shape and view.dtype == value.dtype and view.flags.c_contiguous
+                place = view if alike and buffer.device is None and id(buffer) not in read else None
+            places.append(place)
+        return places
+
+    def _run(
+        self,
+        douts: list[Any],
+        needed: tuple[bool, ...],
+        last: bool,
+        out: Sequence[np.ndarray | None] | None = None,
+    ) -> Sequence[Any]:
         program = self.program
         assert program.backward is not None
         self._check()
@@ -411,7 +441,7 @@ class CompiledEntry(tape.Entry):
         if program.together is None or self.kept is None:
             results = program.backward.run(operands, self.rng)
         else:
-            results = program.together.finish(self.kept, operands, self.rng, last)
+            results = program.together.finish(self.kept, operands, self.rng, last, out)
         if program.wrt_all:
             return results
         gradients: list[Any] = [None] * len(needed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -148,11 +149,13 @@ def run_backward(
     retain_graph: bool,
     create_graph: bool,
     stop: Sequence[Node] = (),
+    in_place: bool = False,
 ) -> tuple[_Gradients, dict[Leaf, None]]:
     """Go backward from `heads`.
 
     targets : links whose gradients are wanted, or None for all leaves
     stop : nodes behind which nothing is wanted
+    in_place : gradients of leaves may be written into their `grad` at once
     Returns the gradients (NumPy arrays, or NDArrays with create_graph), and all leaves that were reached.
     """
     links = _head_links(heads)
@@ -166,7 +169,7 @@ def run_backward(
             douts = found.at(node)
             if douts is not None:
                 needed = tuple([held is not None for held in node.links])
-                _step_back(found, node, douts, needed, create_graph, not retain_graph)
+                _step_back(found, node, douts, needed, create_graph, not retain_graph, in_place)
                 found.drop(node)
             if not retain_graph:
                 _use_up(node)
@@ -199,14 +202,23 @@ def run_backward(
 
 
 def _step_back(
-    found: _Gradients, node: Node, douts: list[Any], needed: tuple[bool, ...], create_graph: bool, last: bool
+    found: _Gradients,
+    node: Node,
+    douts: list[Any],
+    needed: tuple[bool, ...],
+    create_graph: bool,
+    last: bool,
+    in_place: bool = False,
 ) -> None:
     """The gradients of one node's inputs from those of its outputs."""
     entry = node.entry
     assert entry is not None
-    run = entry.backward_recorded if create_graph else entry.finish if last else entry.backward
-    results = run(douts, needed)
     arrived = found.arrived
+    if in_place and last and entry.takes_leaves:
+        results = entry.finish(douts, needed, _untouched(node.links, arrived))
+    else:
+        run = entry.backward_recorded if create_graph else entry.finish if last else entry.backward
+        results = run(douts, needed)
     for held, want, result in zip(node.links, needed, results, strict=True):
         if not want or result is None:
             continue
@@ -214,6 +226,15 @@ def _step_back(
             arrived[held] = [result]
         else:
             found.arrive(held, result)
+
+
+def _untouched(links: Sequence[Link], arrived: dict[Any, Any]) -> list[Leaf | None]:
+    """Per link the leaf, where its gradient is written (not added), comes from this link alone and is the first."""
+    times = Counter(links)
+    return [
+        held if type(held) is Leaf and held.req == "write" and times[held] == 1 and held not in arrived else None
+        for held in links
+    ]
 
 
 def _use_up(node: Node) -> None:
@@ -232,9 +253,9 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
         if type(held) is Output and held.node.entry is not None and Output not in map(type, held.node.links):
             view = heads[0]._view
             dout = _ones(view.shape, view.dtype) if head_grads is None else _head_gradients(heads, head_grads, False)[0]
-            arrived = _through_one_step(held, dout, retain_graph)
+            arrived = _through_one_step(held, dout, retain_graph, head_grads is None)
         else:
-            found, leaves = run_backward(heads, head_grads, None, retain_graph, False)
+            found, leaves = run_backward(heads, head_grads, None, retain_graph, False, in_place=head_grads is None)
             arrived = {leaf: found.get(leaf) for leaf in leaves}
     finally:
         state.recording, state.training = before
@@ -242,7 +263,7 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
         leaf.receive(gradient)
 
 
-def _through_one_step(head: Output, dout: Any, retain_graph: bool) -> dict[Leaf, Any]:
+def _through_one_step(head: Output, dout: Any, retain_graph: bool, in_place: bool) -> dict[Leaf, Any]:
     """`run_backward` where a single step is recorded, as with a hybridized block that computes the loss."""
     node = head.node
     entry, links = node.entry, node.links
@@ -250,8 +271,14 @@ def _through_one_step(head: Output, dout: Any, retain_graph: bool) -> dict[Leaf,
     douts = [None] * node.outputs
     douts[head.index] = dout
     arrived: dict[Leaf, Any] = {}
-    run = entry.backward if retain_graph else entry.finish
-    for held, result in zip(links, run(douts, tuple(map(bool, links))), strict=True):
+    needed = tuple(map(bool, links))
+    if retain_graph:
+        results = entry.backward(douts, needed)
+    elif in_place and entry.takes_leaves:
+        results = entry.finish(douts, needed, _untouched(links, {}))
+    else:
+        results = entry.finish(douts, needed)
+    for held, result in zip(links, results, strict=True):
         if type(held) is Leaf:
             present = arrived.get(held)
             arrived[held] = result if present is None else present if result is None else present + result

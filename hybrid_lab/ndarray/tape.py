@@ -54,6 +54,10 @@ class Leaf:
     def receive(self, gradient: np.ndarray | None) -> None:
         """Write or add what backward found; None stands for zeros."""
         target, buffer = self.grad._view, self.grad._buffer
+        if gradient is target:  # it was computed in its place
+            buffer.written()
+            self.fresh = True
+            return
         if buffer.host_stale:
             buffer.pull()
         if self.req != "add":
@@ -94,8 +98,17 @@ class Entry:
         """
         raise NotImplementedError
 
-    def finish(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        """As `backward`, for the last time: what was saved may be used up on the way."""
+    takes_leaves = False
+    """Whether `finish` can write gradients where they are to go."""
+
+    def finish(
+        self, douts: list[Any], needed: tuple[bool, ...], leaves: Sequence[Leaf | None] | None = None
+    ) -> Sequence[Any]:
+        """As `backward`, for the last time: what was saved may be used up on the way.
+
+        leaves : per input the leaf whose `grad` may take the gradient at once, or None; where it did, the result is
+            that very array
+        """
         return self.backward(douts, needed)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:

@@ -8,12 +8,12 @@ import threading
 import numpy as np
 import pytest
 
-from hybrid_lab import autograd, engines, nd
+from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import SeparateTraining, Training
 from hybrid_lab.engines.numpy.arena import POOL_LIMIT, Arena, ArenaPool
 from hybrid_lab.engines.numpy.training import JointTraining
-from hybrid_lab.gluon import nn
+from hybrid_lab.gluon import nn, program
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.joint_plan import JointPlan
 from hybrid_lab.graph.specialize import Specialized, specialize
@@ -269,6 +269,81 @@ def test_a_block_called_several_times_before_one_backward():
     for _ in range(2):
         for one, two in zip(total(), expected, strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def in_place(monkeypatch) -> None:
+    """Gradients of any size are written into `grad` at once."""
+    monkeypatch.setattr(program, "LARGE", 0)
+
+
+@pytest.mark.usefixtures("in_place")
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
+def test_gradients_written_in_their_place_are_the_same(engine):
+    net, _ = dense_block()
+    parameters = net.collect_params()
+    inputs = [nd.array(uniform((5, 4), seed=seed)[0]) for seed in range(3)]
+
+    def steps() -> list[np.ndarray]:
+        found = []
+        for weights in ([1.0], [1.0, 2.0], [0.5, 3.0, 1.0]):  # one call, or several whose gradients add up
+            with autograd.record():
+                loss = sum((net(x) ** 2).sum() * weight for x, weight in zip(inputs, weights, strict=False))
+            loss.backward()
+            found += gradients_of(net)
+        with autograd.record():
+            y = net(inputs[0])
+        y.backward(nd.array(uniform(y.shape)[0]))
+        found += gradients_of(net)
+        first = next(iter(parameters.values()))
+        first.grad_req = "add"
+        for _ in range(2):
+            with autograd.record():
+                y = net(inputs[1])
+            y.backward()
+        found += gradients_of(net)
+        first.grad_req = "write"
+        return found
+
+    states = {name: parameter.data().asnumpy() for name, parameter in parameters.items()}
+    expected = steps()
+    for name, value in states.items():
+        parameters[name].set_data(nd.array(value))
+    net.hybridize(engine=engine)
+    for one, two in zip(steps(), expected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4 * max(np.abs(two).max(), 1e-2))
+
+
+@pytest.mark.usefixtures("in_place")
+def test_the_gradient_array_is_the_same_one_and_really_written():
+    net, x = dense_block()
+    net.hybridize(engine="numpy")
+    grad = net[0].weight.grad()
+    before, version = grad._view, grad.version
+    with autograd.record():
+        y = net(x)
+    y.backward()
+    assert net[0].weight.grad() is grad and grad._view is before and grad.version > version
+    assert np.abs(before).max() > 0
+
+
+@pytest.mark.usefixtures("in_place")
+def test_a_gradient_array_that_the_backward_reads_is_not_written_early():
+    class Product(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, y):
+            return F.tanh(x) * y
+
+    net = Product()
+    net.hybridize(engine="numpy")
+    x, y = (nd.array(array) for array in uniform((3,), (3,)))
+    wanted = y.asnumpy() * (1 - np.tanh(x.asnumpy()) ** 2), np.tanh(x.asnumpy())
+    other = nd.zeros((3,))
+    autograd.mark_variables([x, y], [y, other])  # the gradient of x goes where y lies
+    with autograd.record():
+        z = net(x, y)
+    z.backward()
+    np.testing.assert_allclose(other.asnumpy(), wanted[1], rtol=1e-5)
+    np.testing.assert_allclose(y.asnumpy(), wanted[0], rtol=1e-5)
 
 
 def test_threads_train_side_by_side():
