@@ -1,16 +1,17 @@
-"""Matrix products through NumPy, small ones on one thread.
+"""Matrix products through NumPy, small ones on one thread; and work cut into parts of our own, one thread each.
 
-OpenBLAS, which NumPy's wheels bring, shares a product of 64 x 120 x 84 among all cores and waits for each of them. On
-an idle machine
-that gains microseconds; on one where a browser or another kernel is busy it costs milliseconds per product. NumPy has
-no setting for it,
-the library has a function. Where the library is another one, products go to NumPy as they are.
+OpenBLAS, which NumPy's wheels bring, shares a product of 64 x 120 x 84 among all cores and waits for each of them,
+several times within one product. On an idle machine that gains microseconds; on one where a browser or another kernel
+is busy it costs milliseconds per product. NumPy has no setting for it, the library has a function. Where the library is
+another one, products go to NumPy as they are.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,8 @@ import numpy as np
 SMALL = 1 << 24
 #: Up to here OpenBLAS itself stays on one thread.
 TINY = 1 << 18
+#: Work of more multiply-adds than this is cut into a part per core: it takes a thread a twentieth of it to wake up.
+SHARED = 1 << 25
 
 
 @cache
@@ -43,6 +46,46 @@ def thread_control() -> tuple[Callable[[], int], Callable[[int], None]] | None:
                         write.argtypes, write.restype = (ctypes.c_int,), None
                         return read, write
     return None
+
+
+def workers(products: int) -> int:
+    """Into how many parts work of that many multiply-adds is worth cutting: as many as OpenBLAS may use threads."""
+    control = thread_control()
+    return 1 if products <= SHARED or control is None else max(1, control[0]())
+
+
+def together(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run the tasks, which do not depend on each other, on a thread each; their matrix products on that thread alone.
+
+    Raises what the first failing task raises, when all have ended.
+    """
+    control = thread_control()
+    if len(tasks) == 1 or control is None or (count := control[0]()) <= 1:
+        for task in tasks:
+            task()
+        return
+    control[1](1)
+    try:
+        others = [_pool(count - 1).submit(task) for task in tasks[1:]]
+        try:
+            tasks[0]()
+        finally:
+            results = [other.exception() for other in others]
+        for problem in results:
+            if problem is not None:
+                raise problem
+    finally:
+        control[1](count)
+
+
+@cache
+def _pool(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="hybrid-lab-product")
+
+
+if hasattr(os, "register_at_fork"):
+    # A child process has none of its parent's threads.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def matmul(left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None) -> Any:

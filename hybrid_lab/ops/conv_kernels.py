@@ -1,23 +1,32 @@
 """NumPy kernels of convolution: patches gathered with the batch as the last axis, then one matrix product per group.
 
 With the batch last every copied row is `width * batch` numbers long, so that small images cost no more than large
-ones; and the product is
-one large matrix product. Batches are cut into pieces whose patches stay in the cache.
+ones; and the product is one large matrix product. Work is cut into units - several small images, or some rows of a
+large one - whose patches stay in the cache, and large work among the cores, which share nothing until the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from hybrid_lab.ops import blas
 
 #: Patches gathered at a time, in numbers.
 PIECE = 1 << 18
+
+
+class Unit(NamedTuple):
+    """A part of a convolution's output: these images, these rows (the first spatial axis)."""
+
+    images: slice
+    rows: slice
 
 
 class Geometry(NamedTuple):
@@ -55,41 +64,87 @@ class Geometry(NamedTuple):
             )
 
 
-def _pieces(batch: int, patch: int) -> Iterator[slice]:
-    step = max(1, min(batch, PIECE // max(patch, 1)))
-    for start in range(0, batch, step):
-        yield slice(start, min(start + step, batch))
+def _units(batch: int, rows: int, per_row: int, parts: int) -> list[Unit]:
+    """The output in units of at most PIECE numbers of patches, `per_row` for a row of one image; at least `parts` units
+    where there are so many rows.
+    """
+    images = max(1, min(-(-batch // parts), PIECE // max(per_row * rows, 1)))
+    if images > 1 or batch >= parts > 1:
+        height = max(1, min(rows, PIECE // max(per_row, 1)))
+    else:
+        height = max(1, min(-(-rows // parts), PIECE // max(per_row, 1)))
+    return [
+        Unit(slice(start, min(start + images, batch)), slice(first, min(first + height, rows)))
+        for start in range(0, batch, images)
+        for first in range(0, rows, height)
+    ]
+
+
+def _shared(items: list[Any], parts: int) -> list[list[Any]]:
+    """The items in at most `parts` lists of about the same length, none of them empty."""
+    parts = max(1, min(parts, len(items)))
+    bounds = [len(items) * part // parts for part in range(parts + 1)]
+    return [items[first:last] for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
 class _Slots:
-    """Temporary memory by name, the same for every piece: the first piece is the largest."""
+    """Temporary memory by name for one thread: `sizes` numbers each, borrowed before the threads start."""
 
-    def __init__(self, scratch: Any):
-        self._scratch = scratch
-        self._memory: dict[str, np.ndarray] = {}
+    def __init__(self, scratch: Any, dtype: Any, **sizes: int):
+        self._memory = {name: scratch((count,), dtype) for name, count in sizes.items() if count}
 
-    def __call__(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        count = prod(shape)
-        if name not in self._memory:
-            self._memory[name] = self._scratch((count,), dtype)
-        return self._memory[name][:count].reshape(shape)
+    def __call__(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        return self._memory[name][: prod(shape)].reshape(shape)
 
 
-def _batch_last(x: np.ndarray, pad: tuple[int, ...], slots: _Slots, name: str = "x") -> np.ndarray:
-    """(n, c, *spatial) -> (c, *padded spatial, n), contiguous."""
-    turned = np.moveaxis(x, 0, -1)
-    if not any(pad) and turned.flags.c_contiguous:
+def _moved(x: np.ndarray) -> np.ndarray:
+    """(n, c, *spatial) -> (c, *spatial, n), a view."""
+    return np.moveaxis(x, 0, -1)
+
+
+def _batch_last(x: np.ndarray, slots: _Slots, name: str) -> np.ndarray:
+    """(n, c, *spatial) -> (c, *spatial, n), contiguous."""
+    turned = _moved(x)
+    if turned.flags.c_contiguous:
         return turned
-    shape = (x.shape[1], *(size + 2 * border for size, border in zip(x.shape[2:], pad, strict=True)), x.shape[0])
-    padded = slots(name, shape, x.dtype)
-    if any(pad):
-        padded.fill(0)
-    np.copyto(padded[_inside(x.shape[2:], pad)], turned)
-    return padded
+    copy = slots(name, turned.shape)
+    np.copyto(copy, turned)
+    return copy
+
+
+def _bordered(spatial: tuple[int, ...], pad: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size + 2 * border for size, border in zip(spatial, pad, strict=True))
 
 
 def _inside(spatial: tuple[int, ...], pad: tuple[int, ...]) -> tuple[slice, ...]:
     return (slice(None), *(slice(border, border + size) for size, border in zip(spatial, pad, strict=True)))
+
+
+def _window(x: np.ndarray, geometry: Geometry, rows: slice, slots: _Slots) -> np.ndarray:
+    """The padded input that output rows `rows` of the images x need: (c, padded rows, *padded others, n)."""
+    first = rows.start * geometry.stride[0]
+    length = (rows.stop - rows.start - 1) * geometry.stride[0] + geometry.dilate[0] * (geometry.kernel[0] - 1) + 1
+    turned = _moved(x)
+    if not any(geometry.pad) and x.shape[0] == 1:
+        return turned[:, first : first + length]
+    start, size = first - geometry.pad[0], x.shape[2]
+    low, high = max(start, 0), min(start + length, size)
+    window = slots("x", (x.shape[1], length, *_bordered(x.shape[3:], geometry.pad[1:]), x.shape[0]))
+    if any(geometry.pad):
+        window.fill(0)
+    inside = _inside(x.shape[3:], geometry.pad[1:])[1:]
+    np.copyto(window[(slice(None), slice(low - start, high - start), *inside)], turned[:, low:high])
+    return window
+
+
+def _window_size(x: np.ndarray, geometry: Geometry, units: list[Unit]) -> int:
+    """Numbers that the largest _window takes, 0 where views do."""
+    images = max((unit.images.stop - unit.images.start for unit in units), default=0)
+    if not any(geometry.pad) and images == 1:
+        return 0
+    rows = max((unit.rows.stop - unit.rows.start for unit in units), default=0)
+    length = (rows - 1) * geometry.stride[0] + geometry.dilate[0] * (geometry.kernel[0] - 1) + 1
+    return images * x.shape[1] * length * prod(_bordered(x.shape[3:], geometry.pad[1:]))
 
 
 def _gather(x: np.ndarray, geometry: Geometry, output: tuple[int, ...], slots: _Slots) -> np.ndarray:
@@ -100,10 +155,13 @@ def _gather(x: np.ndarray, geometry: Geometry, output: tuple[int, ...], slots: _
     )
     output_strides = tuple(stride * step for stride, step in zip(x.strides[1 : rank + 1], geometry.stride, strict=True))
     shape = (x.shape[0], *geometry.kernel, *output, x.shape[-1])
-    view: np.ndarray = np.ndarray(shape, x.dtype, x, 0, (x.strides[0], *kernel_strides, *output_strides, x.strides[-1]))
-    patches = slots("patches", shape, x.dtype)
+    strides = (x.strides[0], *kernel_strides, *output_strides, x.strides[-1])
+    # The constructor takes a tenth of the time, but no memory with gaps.
+    view = np.ndarray(shape, x.dtype, x, 0, strides) if x.flags.c_contiguous else as_strided(x, shape, strides)
+    patches = slots("patches", shape)
     np.copyto(patches, view)
-    return patches.reshape(geometry.groups, -1, prod(output) * x.shape[-1])
+    groups = min(geometry.groups, x.shape[0])
+    return patches.reshape(groups, x.shape[0] // groups * prod(geometry.kernel), prod(output) * x.shape[-1])
 
 
 def _wide(array: np.ndarray) -> np.ndarray:
@@ -126,28 +184,70 @@ def forward(
     output, filters, groups = out.shape[2:], weight.shape[0], geometry.groups
     matrix = weight.reshape(groups, filters // groups, -1)
     if geometry.pointwise:
-        target = out.reshape(x.shape[0], groups, filters // groups, -1)
-        blas.matmul(matrix, x.reshape(x.shape[0], groups, x.shape[1] // groups, -1), out=target)
-        if bias is not None:
-            out += bias.reshape(-1, *(1,) * len(output))
-        return out
-    slots = _Slots(scratch)
-    for piece in _pieces(x.shape[0], x.shape[1] * prod(geometry.kernel) * prod(output)):
-        part = _batch_last(x[piece], geometry.pad, slots)
-        patches = _gather(part, geometry, output, slots)
-        count = part.shape[-1]
-        if count == 1:
-            product_ = blas.matmul(matrix, patches, out=out[piece].reshape(groups, filters // groups, -1))
-        else:
-            product_ = blas.matmul(
-                matrix, patches, out=slots("y", (groups, filters // groups, patches.shape[-1]), x.dtype)
-            )
-        turned = np.moveaxis(product_.reshape(filters, *output, count), -1, 0)
-        if bias is not None:
-            np.add(turned, bias.reshape(-1, *(1,) * len(output)), out=out[piece])
-        elif count != 1:
-            np.copyto(out[piece], turned)
+        _pointwise(matrix, x, groups, out)
+    else:
+        per_row = x.shape[1] * prod(geometry.kernel) * prod(output[1:])
+        parts = blas.workers(out.size * matrix.shape[2])
+        units = _units(x.shape[0], output[0], per_row, parts)
+        largest = max((_count(unit) for unit in units), default=0)
+        turned = filters * prod(output[1:]) * largest if any(_images(unit) > 1 for unit in units) else 0
+        window, patches = _window_size(x, geometry, units), per_row * largest
+        tasks: list[Callable[[], None]] = []
+        for share in _shared(units, parts) if units else ():
+            slots = _Slots(scratch, x.dtype, x=window, patches=patches, y=turned)
+            tasks.append(partial(_forward_units, share, x, matrix, geometry, out, slots))
+        if tasks:
+            blas.together(tasks)
+    if bias is not None:
+        out += bias.reshape(-1, *(1,) * len(output))
     return out
+
+
+def _images(unit: Unit) -> int:
+    return unit.images.stop - unit.images.start
+
+
+def _count(unit: Unit) -> int:
+    """Rows of all images of the unit."""
+    return _images(unit) * (unit.rows.stop - unit.rows.start)
+
+
+def _forward_units(
+    units: list[Unit], x: np.ndarray, matrix: np.ndarray, geometry: Geometry, out: np.ndarray, slots: _Slots
+) -> None:
+    groups, filters, _ = matrix.shape
+    for images, rows in units:
+        output = (rows.stop - rows.start, *out.shape[3:])
+        part = x[images]
+        patches = _gather(_window(part, geometry, rows, slots), geometry, output, slots)
+        target = out[images, :, rows]
+        if len(part) == 1:
+            per_row = prod(output[1:])
+            lines = out[images].reshape(groups, filters, -1)[..., rows.start * per_row : rows.stop * per_row]
+            blas.matmul(matrix, patches, out=lines)
+        else:
+            product_ = blas.matmul(matrix, patches, out=slots("y", (groups, filters, patches.shape[-1])))
+            np.copyto(target, np.moveaxis(product_.reshape(groups * filters, *output, len(part)), -1, 0))
+
+
+def _pointwise(matrix: np.ndarray, x: np.ndarray, groups: int, out: np.ndarray) -> None:
+    """A matrix per group times every pixel.
+
+    matrix : (groups, m, k); x : (n, groups k, ...); out : (n, groups m, ...), filled
+    """
+    source = x.reshape(x.shape[0], groups, matrix.shape[2], prod(x.shape[2:]))
+    target = out.reshape(x.shape[0], groups, matrix.shape[1], prod(x.shape[2:]))
+    parts = blas.workers(out.size * matrix.shape[2])
+    if parts == 1:
+        blas.matmul(matrix, source, out=target)
+        return
+    cuts = _shared(list(range(source.shape[3])), parts)
+    blas.together(
+        [
+            partial(np.matmul, matrix, source[..., cut[0] : cut[-1] + 1], out=target[..., cut[0] : cut[-1] + 1])
+            for cut in cuts
+        ]
+    )
 
 
 def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Any) -> np.ndarray:
@@ -157,24 +257,93 @@ def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: n
         np.copyto(out, data_gradient(_wide(dy), _wide(weight), geometry, wide, scratch), casting="same_kind")
         return out
     output, filters, groups, channels = dy.shape[2:], weight.shape[0], geometry.groups, out.shape[1]
-    matrix = weight.reshape(groups, filters // groups, -1).swapaxes(1, 2)
     if geometry.pointwise:
-        source = dy.reshape(dy.shape[0], groups, filters // groups, -1)
-        blas.matmul(matrix, source, out=out.reshape(dy.shape[0], groups, channels // groups, -1))
+        _pointwise(weight.reshape(groups, filters // groups, -1).swapaxes(1, 2), dy, groups, out)
         return out
-    spatial, pad = out.shape[2:], geometry.pad
-    padded = tuple(size + 2 * border for size, border in zip(spatial, pad, strict=True))
-    slots = _Slots(scratch)
-    for piece in _pieces(dy.shape[0], channels * prod(geometry.kernel) * prod(output)):
-        count = dy[piece].shape[0]
-        part = _batch_last(dy[piece], (0,) * len(output), slots, "dy").reshape(groups, filters // groups, -1)
-        patches = blas.matmul(matrix, part, out=slots("patches", (groups, matrix.shape[1], part.shape[-1]), dy.dtype))
-        patches = patches.reshape(channels, *geometry.kernel, *output, count)
-        total = slots("dx", (channels, *padded, count), dy.dtype)
+    if _turns_round(dy, weight, geometry, out.shape[2:]):
+        return forward(dy, *_turned(weight, geometry, scratch), out, scratch)
+    if filters == groups == channels:
+        return _depthwise_data_gradient(dy, weight, geometry, out, scratch)
+    matrix = weight.reshape(groups, filters // groups, -1).swapaxes(1, 2)
+    per_channel = prod(geometry.kernel) * prod(output)
+    parts = min(blas.workers(dy.size * matrix.shape[1]), max(channels // groups, 1))
+    cuts = _shared(list(range(channels // groups)), parts)
+    images = max(1, min(dy.shape[0], PIECE // max(channels * per_channel, 1)))
+    sizes = {
+        "dy": images * filters * prod(output) if images > 1 else 0,
+        "patches": images * groups * per_channel * max(map(len, cuts), default=0),
+        "dx": images * groups * prod(_bordered(out.shape[2:], geometry.pad)) * max(map(len, cuts), default=0),
+    }
+    tasks: list[Callable[[], None]] = []
+    for cut in cuts:
+        slots = _Slots(scratch, dy.dtype, **sizes)
+        tasks.append(partial(_scatter_channels, slice(cut[0], cut[-1] + 1), dy, matrix, geometry, out, slots, images))
+    blas.together(tasks)
+    return out
+
+
+def _scatter_channels(
+    part: slice, dy: np.ndarray, matrix: np.ndarray, geometry: Geometry, out: np.ndarray, slots: _Slots, images: int
+) -> None:
+    """out's channels `part` of every group: patches as a product, added up where they lie."""
+    groups, output, spatial, places = geometry.groups, dy.shape[2:], out.shape[2:], prod(geometry.kernel)
+    rows, count = matrix[:, part.start * places : part.stop * places], part.stop - part.start
+    target = out.reshape(out.shape[0], groups, out.shape[1] // groups, *spatial)[:, :, part]
+    for start in range(0, dy.shape[0], images):
+        piece = dy[start : start + images]
+        source = _batch_last(piece, slots, "dy").reshape(groups, dy.shape[1] // groups, prod(output) * len(piece))
+        patches = blas.matmul(rows, source, out=slots("patches", (groups, rows.shape[1], source.shape[-1])))
+        patches = patches.reshape(groups * count, *geometry.kernel, *output, len(piece))
+        total = slots("dx", (groups * count, *_bordered(spatial, geometry.pad), len(piece)))
         total.fill(0)
         for place, where in geometry.places(output):
             total[(slice(None), *where)] += patches[(slice(None), *place)]
-        np.copyto(out[piece], np.moveaxis(total[_inside(spatial, pad)], -1, 0))
+        made = np.moveaxis(total[_inside(spatial, geometry.pad)], -1, 0)
+        np.copyto(target[start : start + images], made.reshape(len(piece), groups, count, *spatial))
+
+
+def _turns_round(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, spatial: tuple[int, ...]) -> bool:
+    """Whether the data gradient is best a convolution of dy with the weight turned round.
+
+    Gathering costs half of adding up. But it must not gather and multiply more, as it does where the output is smaller
+    than the input or has more channels; and turning a large weight costs more than it saves with few pixels.
+    """
+    numbers = zip(geometry.pad, geometry.kernel, geometry.dilate, strict=True)
+    if prod(geometry.stride) != 1 or any(border > step * (size - 1) for border, size, step in numbers):
+        return False
+    filters, channels = weight.shape[0], weight.shape[1] * geometry.groups
+    more = filters * prod(spatial) > 1.25 * channels * prod(dy.shape[2:])
+    return not more and dy.shape[0] * prod(spatial) * geometry.groups >= 2 * filters
+
+
+def _turned(weight: np.ndarray, geometry: Geometry, scratch: Any) -> tuple[np.ndarray, None, Geometry]:
+    """The arguments of `forward` that give the data gradient of a convolution with stride 1."""
+    groups, (filters, channels) = geometry.groups, weight.shape[:2]
+    backwards = (slice(None, None, -1),) * len(geometry.kernel)
+    mirrored = weight.reshape(groups, filters // groups, channels, *geometry.kernel).swapaxes(1, 2)
+    mirrored = mirrored[(slice(None), slice(None), slice(None), *backwards)]
+    turned = scratch(mirrored.shape, weight.dtype)
+    np.copyto(turned, mirrored)
+    pad = tuple(
+        step * (size - 1) - border
+        for border, size, step in zip(geometry.pad, geometry.kernel, geometry.dilate, strict=True)
+    )
+    return turned.reshape(groups * channels, filters // groups, *geometry.kernel), None, geometry._replace(pad=pad)
+
+
+def _depthwise_data_gradient(
+    dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Any
+) -> np.ndarray:
+    """One filter per channel: dy times each number of the kernel, added where it belongs."""
+    spatial = out.shape[2:]
+    total = scratch((*out.shape[:2], *_bordered(spatial, geometry.pad)), dy.dtype)
+    total.fill(0)
+    share = scratch(dy.shape, dy.dtype)
+    for place, where in geometry.places(dy.shape[2:]):
+        factor = weight[(slice(None), 0, *place)].reshape(-1, *(1,) * len(spatial))
+        part = total[(slice(None), slice(None), *where)]
+        part += np.multiply(dy, factor, out=share)
+    np.copyto(out, total[(slice(None), *_inside(spatial, geometry.pad))])
     return out
 
 
@@ -195,17 +364,43 @@ def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.n
         products = blas.matmul(left, right, out=scratch((dy.shape[0], *target.shape), dy.dtype))
         np.add.reduce(products, axis=0, out=target)
         return out
-    first = True
-    slots = _Slots(scratch)
-    for piece in _pieces(dy.shape[0], channels * prod(geometry.kernel) * prod(output)):
-        part = _batch_last(x[piece], geometry.pad, slots)
-        patches = _gather(part, geometry, output, slots).swapaxes(1, 2)
-        left = _batch_last(dy[piece], (0,) * len(output), slots, "dy").reshape(groups, filters // groups, -1)
-        if first:
-            blas.matmul(left, patches, out=target)
-            first = False
-        else:
-            target += blas.matmul(left, patches, out=slots("dw", target.shape, dy.dtype))
-    if first:
+    per_channel = prod(geometry.kernel) * prod(output)
+    parts = min(blas.workers(dy.size * target.shape[2]), channels if groups == 1 else 1)
+    cuts = _shared(list(range(channels if groups == 1 else 1)), parts)
+    images = max(1, min(dy.shape[0], PIECE // max(channels * per_channel, 1)))
+    whole = [Unit(slice(0, images), slice(0, output[0]))]
+    width = max(map(len, cuts), default=0) if groups == 1 else channels
+    sizes = {
+        "dy": images * filters * prod(output) if images > 1 else 0,
+        "x": _window_size(x[:, :width], geometry, whole),
+        "patches": images * width * per_channel,
+        "dw": target.size // max(channels // groups, 1) * width // groups if dy.shape[0] > images else 0,
+    }
+    tasks: list[Callable[[], None]] = []
+    for cut in cuts:
+        slots = _Slots(scratch, dy.dtype, **sizes)
+        part = slice(cut[0], cut[-1] + 1) if groups == 1 else slice(0, channels)
+        tasks.append(partial(_weigh_channels, part, dy, x, geometry, target, slots, images))
+    if dy.shape[0] == 0 or not tasks:
         out.fill(0)
+    else:
+        blas.together(tasks)
     return out
+
+
+def _weigh_channels(
+    part: slice, dy: np.ndarray, x: np.ndarray, geometry: Geometry, target: np.ndarray, slots: _Slots, images: int
+) -> None:
+    """target's columns of x's channels `part` (all of them with several groups)."""
+    groups, output, places = geometry.groups, dy.shape[2:], prod(geometry.kernel)
+    if groups == 1:
+        target = target[..., part.start * places : part.stop * places]
+    for start in range(0, dy.shape[0], images):
+        piece, source = dy[start : start + images], x[start : start + images, part]
+        window = _window(source, geometry, slice(0, output[0]), slots)
+        patches = _gather(window, geometry, output, slots).swapaxes(1, 2)
+        left = _batch_last(piece, slots, "dy").reshape(groups, dy.shape[1] // groups, prod(output) * len(piece))
+        if start == 0:
+            blas.matmul(left, patches, out=target)
+        else:
+            target += blas.matmul(left, patches, out=slots("dw", target.shape))

@@ -1,0 +1,85 @@
+"""Convolution and its gradients, cut into units and among threads in every way: the numbers are torch's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hybrid_lab.ops import F, blas, conv_kernels
+
+torch = pytest.importorskip("torch")
+
+#: batch, channels, filters, spatial, kernel, stride, dilate, pad, groups
+GEOMETRIES = {
+    "3x3": (3, 8, 6, (9, 7), (3, 3), 1, 1, 1, 1),
+    "one image": (1, 8, 6, (17, 9), (3, 3), 1, 1, 1, 1),
+    "stride 2": (2, 5, 8, (11, 8), (3, 2), 2, 1, 1, 1),
+    "1x1 with stride": (3, 4, 8, (8, 9), (1, 1), 2, 1, 0, 1),
+    "1x1": (2, 4, 8, (8, 9), (1, 1), 1, 1, 0, 1),
+    "1x1, groups": (2, 4, 8, (8, 9), (1, 1), 1, 1, 0, 2),
+    "stem": (1, 3, 8, (20, 21), (7, 7), 2, 1, 3, 1),
+    "dilated": (2, 4, 4, (12, 11), (3, 3), 1, 2, 2, 1),
+    "groups": (2, 8, 12, (9, 8), (3, 3), 1, 1, 1, 4),
+    "groups with stride": (2, 8, 12, (9, 8), (3, 3), 2, 1, 1, 2),
+    "depthwise": (2, 6, 6, (9, 8), (3, 3), 1, 1, 1, 6),
+    "depthwise with stride": (2, 6, 6, (9, 8), (3, 3), 2, 1, 1, 6),
+    "depthwise, two filters a channel": (2, 6, 12, (9, 8), (3, 3), 2, 1, 1, 6),
+    "many filters, few pixels": (1, 8, 40, (4, 3), (3, 3), 1, 1, 1, 1),
+    "a pad wider than the kernel": (1, 3, 4, (6, 5), (2, 2), 1, 1, 2, 1),
+    "one axis": (3, 4, 6, (19,), (5,), 2, 1, 2, 1),
+    "three axes": (2, 3, 4, (6, 5, 7), (3, 2, 3), 1, 1, 1, 1),
+}
+
+
+@pytest.fixture(params=["whole", "threads", "small units", "threads and small units"])
+def cut(request, monkeypatch):
+    """How the work is cut; the small sizes here would otherwise stay whole."""
+    if "threads" in request.param:
+        if blas.thread_control() is None:
+            pytest.skip("NumPy's BLAS has no thread control")
+        monkeypatch.setattr(blas, "workers", lambda products: 3)
+    if "units" in request.param:
+        monkeypatch.setattr(conv_kernels, "PIECE", 200)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_equals_torch(name, cut):
+    batch, channels, filters, spatial, kernel, stride, dilate, pad, groups = GEOMETRIES[name]
+    rank, random = len(kernel), np.random.RandomState(0)
+    x = random.normal(0, 1, (batch, channels, *spatial)).astype("float32")
+    weight = random.normal(0, 1, (filters, channels // groups, *kernel)).astype("float32")
+    bias = random.normal(0, 1, filters).astype("float32")
+    attributes = {
+        "kernel": kernel,
+        "stride": (stride,) * rank,
+        "dilate": (dilate,) * rank,
+        "pad": (pad,) * rank,
+        "num_filter": filters,
+        "num_group": groups,
+    }
+    given = [torch.tensor(item, requires_grad=True) for item in (x, weight, bias)]
+    expected = getattr(torch.nn.functional, f"conv{rank}d")(*given, stride, pad, dilate, groups)
+    dy = random.normal(0, 1, expected.shape).astype("float32")
+    expected.backward(torch.tensor(dy))
+    for found, wanted in (
+        (F.Convolution(x, weight, bias, **attributes), expected.detach()),
+        (F._conv_data_grad(dy, x, weight, **attributes), given[0].grad),
+        (F._conv_weight_grad(dy, x, weight, **attributes), given[1].grad),
+    ):
+        np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_tasks_run_together_and_their_errors_arrive():
+    done = []
+
+    def fail():
+        raise ValueError("of a part")
+
+    with pytest.raises(ValueError, match="of a part"):
+        blas.together([lambda: done.append(1), fail, lambda: done.append(2)])
+    assert sorted(done) in ([1], [1, 2])  # one after the other stops at the error
+    control = blas.thread_control()
+    before = None if control is None else control[0]()
+    blas.together([lambda: done.append(3), lambda: done.append(4)])
+    assert {3, 4} <= set(done)
+    assert control is None or control[0]() == before
