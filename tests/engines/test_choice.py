@@ -185,6 +185,37 @@ def test_a_long_import_waits_until_it_pays(clock, monkeypatch):
     assert made.leader == "late"
 
 
+def test_what_is_here_is_compared_before_a_long_import(clock, monkeypatch):
+    monkeypatch.setattr(contests, "IMPORTS", {"late": "a_package_that_nobody_imports"})
+    rivals = Paced("here", clock, 0.1), Paced("better", clock, 0.08), Paced("late", clock, 0.01)
+    made = contest(clock, *rivals)
+    (executable,) = made.executables()
+    call(executable, 2)
+    assert made.leader == "better" and made.open and rivals[2].compiled == 0
+    call(executable, 6)
+    assert made.leader == "late" and not made.open
+    assert made.notes == {"here": "100 ms", "better": "80 ms", "late": "10 ms"}
+
+
+def test_what_the_disk_says_takes_over_without_a_comparison(clock, monkeypatch):
+    call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
+    monkeypatch.setattr(contests, "IMPORTS", {"fast": "a_package_that_nobody_imports"})
+    slow, fast = Paced("slow", clock, 0.1), Paced("fast", clock, 0.04)
+    made = contest(clock, slow, fast)
+    call(made.executables()[0], 2)
+    assert made.leader == "slow" and made.open
+    call(made.executables()[0], 2)
+    assert made.leader == "fast" and not made.open and (slow.runs, fast.runs) == (2, 2)
+
+
+def test_large_recorded_calls_start_in_numpy(clock, monkeypatch):
+    monkeypatch.setattr(contests, "MANY", 2)
+    parts = specialize(graph_of(net, *SHAPES), SHAPES, ["float32"] * 2, True, [0, 1])
+    first, numpy = Paced("first", clock, 0.01), Paced("numpy", clock, 0.02)
+    training = ChoosingEngine([first, numpy]).compile_training(parts.forward, parts.backward, parts.sources, 1)
+    assert training.forward.contest.leader == "numpy" and first.compiled == 0
+
+
 def test_what_was_measured_is_remembered_for_calls_of_about_this_size(clock, tmp_path):
     call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
     (file,) = (tmp_path / "choices").iterdir()

@@ -169,7 +169,7 @@ def test_messages_are_what_the_onnx_package_reads():
     graph = model.graph
     assert [opset.version for opset in model.opset_import] == [17]
     (read,) = graph.node
-    assert (read.op_type, list(read.input), list(read.output), read.name) == ("Op", ["a", ""], ["b"], "name")
+    assert (read.op_type, list(read.input), list(read.output)) == ("Op", ["a", ""], ["b"])
     got = {item.name: onnx.helper.get_attribute_value(item) for item in read.attribute}
     assert got["i"] == -3 and got["f"] == 0.5 and got["s"] == b"text"
     assert list(got["ints"]) == [1, -2] and list(got["floats"]) == [0.5, 2.0]

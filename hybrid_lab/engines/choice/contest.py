@@ -25,6 +25,8 @@ SMALL = 2e-4
 HEAVY = 5e-3
 #: A call is compared when it comes for this many times after the first, which is slow for reasons of its own.
 CALLS = 1
+#: Recorded calls of more operators than this start in NumPy, whose programs are made in an instant.
+MANY = 150
 #: An engine whose package still has to be imported is tried when the calls so far have taken this long (seconds); a
 #: third of it suffices where the disk says that it wins. Waiting for an import pays only for work that goes on.
 PATIENCE = 0.5
@@ -46,7 +48,7 @@ Clock = Callable[[], float]
 class Contest:
     """One call: its graphs (forward; backward where it is recorded), compiled by the engine that leads.
 
-    engines : name -> engine, the one to start with first
+    engines : name -> engine, the one to start with first; large recorded calls start in NumPy
     options : of Engine.compile
     training : for a recorded call, `sources` and `num_outputs` of Engine.compile_training
     open : whether it is still to be decided who leads from then on
@@ -78,11 +80,13 @@ class Contest:
         self._trainings: dict[str, Training] = {}
         found = memory.recall(self.key)
         self.remembered = found["choice"] if found is not None and found["choice"] in engines else None
-        self.leader = next(iter(engines))
-        if self.remembered is not None and self._ready(self.remembered):
-            self.leader, self.open = self.remembered, False
+        large = training is not None and sum(len(graph.operators) for graph in self.graphs) > MANY
+        self.leader = "numpy" if large and "numpy" in engines else next(iter(engines))
+        if self.remembered is not None:
             assert found is not None
             self.notes = {name: f"{seconds * 1e3:.3g} ms before" for name, seconds in found["seconds"].items()}
+            if self.remembered == self.leader or (self._ready(self.remembered) and not large):
+                self.leader, self.open = self.remembered, False
         self._compile(self.leader)
 
     def _compile(self, name: str) -> list[Executable]:
@@ -124,35 +128,53 @@ class Contest:
         if self._calls[part] < CALLS or not self._lock.acquire(blocking=False):
             return
         try:
-            if not self.open:
+            if not self.open or (self._waits_for_packing and self._packing is None and sum(self._fastest) >= SMALL):
                 return
-            if sum(self._fastest) < SMALL:
+            if self.remembered is not None:
+                if part == 0 and self._may_import(self.remembered):
+                    self._adopt(self.remembered)
+            elif sum(self._fastest) < SMALL:
                 self._close(dict.fromkeys(self._rivals(), "not tried: the calls are short"))
-            elif not (self._waits_for_packing and self._packing is None):
-                if all(self._may_import(name) for name in self._rivals()):
-                    self._compare(part, inputs, rng)
+            else:
+                due = [name for name in self._rivals() if part not in self.seconds.get(name, ())]
+                due = [name for name in due if self._may_import(name)]
+                if due:
+                    self._compare(due, part, inputs, rng)
         finally:
             self._lock.release()
 
-    def _compare(self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> None:
-        """Time all engines on this part; decide when all parts are timed."""
+    def _adopt(self, name: str) -> None:
+        """Let the engine take over that the disk says is fastest."""
+        try:
+            self._compile(name)
+        except Exception as error:  # what does not work here any more is compared anew
+            self.remembered = None
+            self._drop(name, f"not possible: {_first_line(error)}")
+            return
+        self.leader = name
+        self._keep_leader()
+
+    def _compare(self, due: list[str], part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> None:
+        """Time the leader and some rivals on this part; the fastest leads once all parts are timed."""
         wanted, seconds = self._timed(self.leader, part, inputs, rng)
-        for name in self._rivals():
+        for name in due:
             if name == "numpy" and seconds > HEAVY and self._together is None:
                 self._drop(name, "not tried: too much work")
             elif name == "numpy" and not any(made.report.regions for made in self._compiled[self.leader]):
                 self._drop(name, "runs already: no part is worth more")
             else:
                 self._challenge(name, part, inputs, rng, wanted, 2 * seconds)
-        if all(len(self.seconds.get(name, ())) == len(self.graphs) for name in self.engines):
-            self._close({})
+        if all(len(found) == len(self.graphs) for found in self.seconds.values()):
+            if all(name in self.seconds for name in self.engines):
+                self._close({})
+            else:
+                self._lead()
 
     def _rivals(self) -> list[str]:
         return [name for name in self.engines if name != self.leader]
 
     def _may_import(self, name: str) -> bool:
-        share = 1 / 3 if name == self.remembered else 1
-        return self._ready(name) or self._spent >= PATIENCE * share
+        return self._ready(name) or self._spent >= (PATIENCE / 3 if name == self.remembered else PATIENCE)
 
     def _challenge(
         self,
@@ -167,7 +189,7 @@ class Contest:
             self._compile(name)
             made, _ = self._timed(name, part, inputs, rng, limit)
         except Exception as error:  # a challenger that fails must not fail the call
-            return self._drop(name, f"not possible: {(str(error) or type(error).__name__).splitlines()[0]}")
+            return self._drop(name, f"not possible: {_first_line(error)}")
         wrong = difference(made, wanted, TOLERANCE[min(part, 1)])
         if wrong:
             logger.warning(f"{self.graphs[part].name or 'graph'}: {name} was left out: {wrong}")
@@ -200,11 +222,12 @@ class Contest:
             best, total = min(best, taken), total + taken
             if taken > limit or (turn and total > 0.05):
                 break
-        return results, self.seconds.setdefault(name, {}).setdefault(part, best)
+        found = self.seconds.setdefault(name, {})
+        found[part] = min(best, found.get(part, best))
+        return results, found[part]
 
-    def _close(self, notes: dict[str, str]) -> None:
-        """Decide, remember, and drop what lost."""
-        self.notes.update(notes)
+    def _lead(self) -> dict[str, float]:
+        """Let the fastest of those that are timed lead; returns the seconds of each."""
         totals = {name: sum(found.values()) for name, found in self.seconds.items() if len(found) == len(self.graphs)}
         before = self.leader
         best = min(totals, key=totals.__getitem__, default=before)
@@ -215,8 +238,17 @@ class Contest:
                 f"{totals[best] * 1e3:.3g} instead of {totals[before] * 1e3:.3g} ms a call"
             )
         self.notes.update({name: f"{seconds * 1e3:.3g} ms" for name, seconds in totals.items()})
+        return totals
+
+    def _close(self, notes: dict[str, str]) -> None:
+        """Decide, remember, and drop what lost."""
+        self.notes.update(notes)
+        totals = self._lead()
         if len(totals) > 1 and not _busy():
             memory.remember(self.key, self.leader, totals)
+        self._keep_leader()
+
+    def _keep_leader(self) -> None:
         self._compiled = {self.leader: self._compiled[self.leader]}
         self._trainings = {name: made for name, made in self._trainings.items() if name == self.leader}
         self.open = False
@@ -250,6 +282,10 @@ class Contest:
             busy.update(dict.fromkeys(name for name, count in executable.report.operators.items() if count))
         titles = [self._titles.get(name, name) for name in busy] or [self._titles[self.leader]]
         return f"{' and '.join(titles)} on the CPU"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _busy() -> bool:

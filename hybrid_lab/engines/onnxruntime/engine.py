@@ -121,13 +121,14 @@ class OnnxRuntimeEngine(Engine):
     def _sessions(self, graph: Graph) -> tuple[Partition, dict[Region, BoundSession]]:
         """The final partition with a session per region. Operators that onnxruntime turns down are taken out."""
         turned_down: dict[Node, str] = {}
-        refusals: dict[Node, str | None] = {}
+        refusals: dict[Any, str | None] = {}
         sessions: dict[tuple[Node, ...], BoundSession] = {}
 
         def supported(node: Node) -> str | None:
-            if node not in refusals:
-                refusals[node] = _turned_down.get(_signature(node)) or refusal(node)
-            return turned_down.get(node) or refusals[node]
+            key = _signature(node)
+            if key not in refusals:
+                refusals[key] = _turned_down.get(key) or refusal(node)
+            return turned_down.get(node) or refusals[key]
 
         while True:
             found = partition(graph, supported, self.worth)

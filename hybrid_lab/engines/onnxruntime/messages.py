@@ -21,8 +21,13 @@ IR_VERSION = 8
 _FLOAT, _INT, _STRING, _TENSOR, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 4, 6, 7, 8
 
 
+_SHORT = [bytes([number]) for number in range(128)]
+
+
 def varint(number: int) -> bytes:
     """A whole number in groups of seven bits, the lowest first; negative ones as 64 bits in two's complement."""
+    if 0 <= number < 128:
+        return _SHORT[number]
     if number < 0:
         number += 1 << 64
     made = bytearray()
@@ -71,9 +76,9 @@ def attribute(name: str, value: Any) -> bytes:
 
 
 def node(item: OnnxNode) -> bytes:
-    """A NodeProto."""
+    """A NodeProto, without a name."""
     parts = [_text(1, name) for name in item.inputs] + [_text(2, name) for name in item.outputs]
-    parts += [_text(3, item.name), _text(4, item.op_type)]
+    parts.append(_text(4, item.op_type))
     parts += [_bytes(5, attribute(name, value)) for name, value in item.attributes.items() if value is not None]
     return b"".join(parts)
 

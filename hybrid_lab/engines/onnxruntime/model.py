@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -51,13 +52,22 @@ class Model:
 
     @cached_property
     def skeleton(self) -> bytes:
-        """The model without the sizes of its inputs and outputs and without the values of its small constants.
+        """A digest of the model but for the sizes of its inputs and outputs and the values of its small constants.
 
         ONNX operators take sizes from their operands as they run. So of two models with one skeleton, whose small
         constants agree as well, each computes what the other does at every shape; where some constants differ, the
         same is true of the model that takes these as inputs.
         """
-        return self.serialize(self.small)
+        digest = hashlib.sha256()
+        for name, shape, dtype in (*self.inputs, *self.outputs):
+            digest.update(f"{name} {len(shape)} {dtype} ".encode())
+        for name, array in self.constants.items():
+            digest.update(f"{name} {array.shape} {array.dtype} ".encode())
+            if name not in self.small:
+                digest.update(array.tobytes())
+        for node in self._nodes:
+            digest.update(len(node).to_bytes(4, "little") + node)
+        return digest.digest()
 
     def serialize(self, fed: Collection[str] = (), weights: Mapping[str, Any] | None = None) -> bytes:
         """The model as an ONNX file.
