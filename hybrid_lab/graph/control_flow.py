@@ -394,25 +394,28 @@ class Cond(ControlFlow):
     def draws(self) -> int:
         return max(body.graph.draws for body in self.bodies)
 
-    def infer_shape(self, number: Any, *captures: Any) -> Any:
+    def infer_shape(self, *shapes: Any) -> Any:
+        number, captures = shapes[0], shapes[1:]
         if int(np.prod(number)) != 1:
             raise ShapeError(f"cond: the condition has shape {number}; one number is needed")
-        found = [body.shapes(captures)[: self.num_out] for body in self.bodies]
-        _same("cond", "output", *found, ShapeError, "in the then branch", "in the else branch")
-        return [*found[0], *(captures[index - 1] for index in self.carried), (1,)]
+        then, other = (body.shapes(captures)[: self.num_out] for body in self.bodies)
+        _same("cond", "output", then, other, ShapeError, "in the then branch", "in the else branch")
+        return [*then, *(captures[index - 1] for index in self.carried), (1,)]
 
-    def infer_type(self, number: Any, *captures: Any) -> Any:
-        found = [body.types(captures)[: self.num_out] for body in self.bodies]
-        _same("cond", "output", *found, DTypeError, "in the then branch", "in the else branch")
-        return [*found[0], *(captures[index - 1] for index in self.carried), _KEY]
+    def infer_type(self, *dtypes: Any) -> Any:
+        captures = dtypes[1:]
+        then, other = (body.types(captures)[: self.num_out] for body in self.bodies)
+        _same("cond", "output", then, other, DTypeError, "in the then branch", "in the else branch")
+        return [*then, *(captures[index - 1] for index in self.carried), _KEY]
 
-    def complete(self, number: Any, *captures: Any) -> tuple[Any, ...]:
-        return (number, *self.bodies[1].complete(self.bodies[0].complete(captures)))
+    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+        return (shapes[0], *self.bodies[1].complete(self.bodies[0].complete(shapes[1:])))
 
     def _taken(self, number: Any) -> Body:
         return self.bodies[0 if number.item() else 1]
 
-    def numpy(self, number: Any, *captures: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
+    def numpy(self, *inputs: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
+        number, captures = inputs[0], inputs[1:]
         seed = _seed(rng)
         outputs = [*self._taken(number).program(captures)(captures, (seed, 0)), _as_key(seed)]
         outs = (None,) * len(outputs) if out is None else out
@@ -467,7 +470,7 @@ class _Kept:
     def finish(self, states: Sequence[Any], carried: Sequence[Any], extra: Sequence[Any]) -> tuple[Any, ...]:
         """All outputs, in `out` where it was given."""
         values = [*self.stacked, *states, *carried, *self.history, *extra]
-        results = []
+        results: list[Any] = []
         for value, target, wanted in zip(values, self.outs, self.need, strict=True):
             if not wanted or value is None:
                 results.append(None)

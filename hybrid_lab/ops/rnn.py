@@ -64,7 +64,7 @@ class _Recurrent(Operator):
     @property
     def roles(self) -> tuple[str, ...]:
         """The inputs of the forward, in order."""
-        names = ("data", "parameters", "state")
+        names: tuple[str, ...] = ("data", "parameters", "state")
         if self.mode == "lstm":
             names += ("state_cell",)
         return (*names, "sequence_length") if self.use_sequence_length else names
@@ -96,7 +96,7 @@ class _Recurrent(Operator):
     def memory(self, steps: int, batch: int, dtype: Any, scratch: Any) -> Kept:
         """Temporary memory for what a forward writes; each layer overwrites the one below where no backward follows."""
         places = self.num_layers * self.sizes.directions
-        made: dict[str, list[np.ndarray]] = {}
+        made: dict[str, Any] = {}
         for name in self.saved:
             shape = self.saved_shape(name, steps, batch)[1:]
             if name == "lower":
@@ -126,10 +126,8 @@ def _delivered(value: np.ndarray | None, out: Any, dtype: Any) -> Any:
 
 def _operands(given: dict[str, Any], kind: np.dtype, scratch: Any) -> tuple[Any, ...]:
     """data, parameters, state, cell state and lengths as the kernels take them."""
-    x, vector, state, cell = (
-        None if given[name] is None else np.ascontiguousarray(given[name], kind)
-        for name in ("data", "parameters", "state", "state_cell")
-    )
+    x, vector, state = (np.ascontiguousarray(given[name], kind) for name in ("data", "parameters", "state"))
+    cell = None if given["state_cell"] is None else np.ascontiguousarray(given["state_cell"], kind)
     lengths = read_lengths(given["sequence_length"], len(x))
     if lengths is not None:
         masked = scratch(x.shape, kind)
@@ -306,13 +304,13 @@ class RNN(_Recurrent, name="RNN"):
         visible = self.num_visible
         need = (True,) * self.num_outputs if need is None else need
         made = [_writable(target, shape, kind) for target, shape in zip(outs[:visible], shapes, strict=False)]
-        kept = self.memory(*data.shape[:2], kind, scratch)
+        kept = self.memory(data.shape[0], data.shape[1], kind, scratch)
         names = () if self._predict else self.saved
         held: dict[str, Any] = {}
         for index, name in enumerate(names, visible):
             if name == "mask":
-                key = rng if rng is not None else (0, 0)
-                mask = philox.keep_mask(*key, prod(shapes[index]), 1.0 - self.p, scratch=scratch)
+                seed, draw = rng if rng is not None else (0, 0)
+                mask = philox.keep_mask(seed, draw, prod(shapes[index]), 1.0 - self.p, scratch=scratch)
                 held[name] = np.array(mask).reshape(shapes[index])
             elif any(need[visible:]):
                 held[name] = _writable(outs[index], shapes[index], kind)

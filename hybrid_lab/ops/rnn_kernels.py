@@ -1,8 +1,7 @@
 """NumPy kernels of recurrent layers: one input product per layer and direction, one small product per time step.
 
 What a backward needs is written where it is computed: `gates` holds the activated gates, `cells` the LSTM's cell
-states. All gates of a step take one call of exp: a sigmoid is 1 / (1 + exp(-x)), and the LSTM's tanh is 2 sigmoid(2 x) -
-1; the factors are in the weights.
+states. A sigmoid is 1 / (1 + exp(-x)), whose minus is in the weights.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from hybrid_lab.ops import blas
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 #: Arrays of size H per step that a backward reads besides the outputs. A GRU keeps the hidden half of n as well.
 KEPT = {"rnn_relu": 0, "rnn_tanh": 0, "lstm": 4, "gru": 4}
-#: What each gate's argument is multiplied with before the exp; n of a GRU takes its own tanh.
-_FACTORS = {"lstm": (-1.0, -1.0, -2.0, -1.0), "gru": (-1.0, -1.0, 1.0)}
+#: What each gate's weights are multiplied with: gates that take a sigmoid are computed negated.
+_SIGNS = {"lstm": (-1.0, -1.0, 1.0, -1.0), "gru": (-1.0, -1.0, 1.0)}
 
 
 class Weights(NamedTuple):
@@ -178,17 +177,17 @@ def run_direction(
     order = range(steps - 1, -1, -1) if reverse else range(steps)
     mode, kind = sizes.mode, x.dtype
     rows = GATES[mode] * sizes.hidden
-    scales = np.repeat(np.asarray(_FACTORS.get(mode, (1.0,)), kind), sizes.hidden)
+    signs = np.repeat(np.asarray(_SIGNS.get(mode, (1.0,)), kind), sizes.hidden)
     bias = weights.bx + weights.bh
     if mode == "gru":
         bias[2 * sizes.hidden :] = weights.bx[2 * sizes.hidden :]
     recurrent = scratch((sizes.hidden, rows), kind)
-    np.multiply(weights.wh.T, scales, out=recurrent)
+    np.multiply(weights.wh.T, signs, out=recurrent)
     entrance = scratch((x.shape[2], rows), kind)
-    np.multiply(weights.wx.T, scales, out=entrance)
+    np.multiply(weights.wx.T, signs, out=entrance)
     projected = gates if mode == "lstm" and gates is not None else scratch((steps, batch, rows), kind)
     blas.matmul(x.reshape(steps * batch, x.shape[2]), entrance, out=projected.reshape(steps * batch, rows))
-    projected += bias * scales
+    projected += bias * signs
     carry = None if lengths is None else [scratch((batch, sizes.hidden), kind) for _ in range(2)]
     # The exp of a gate that is shut for good overflows to infinity, which is what the sigmoid needs.
     with blas.small_products(batch * sizes.hidden * rows), np.errstate(over="ignore"):
@@ -229,9 +228,9 @@ def _lstm(
         step, cell = gates[t], cells[t]
         np.matmul(h, recurrent, out=product)
         step += product
-        _sigmoid(step)
-        g[t] *= 2
-        g[t] -= 1
+        _sigmoid(step[:, : 2 * hidden])
+        np.tanh(g[t], out=g[t])
+        _sigmoid(o[t])
         np.multiply(f[t], c, out=cell)
         np.multiply(i[t], g[t], out=part)
         cell += part

@@ -48,9 +48,9 @@ def write(node: Node, portable: bool, document: Callable[[Graph], dict[str, Any]
     if isinstance(op, Foreach):
         made = _write_foreach(node, op, parts[0])
     elif isinstance(op, WhileLoop):
-        made = _write_while(node, op, *parts)
+        made = _write_while(node, op, parts[0], parts[1])
     else:
-        made = _write_cond(op, *parts, document)
+        made = _write_cond(op, parts[0], parts[1], document)
     attributes = {"num_args": len(made.inputs) + len(made.subgraphs), "num_outputs": op.num_visible, **made.attributes}
     if not portable:
         attributes[DRAWS] = json.dumps([graph.draws for _, graph in op.subgraphs])
@@ -143,7 +143,7 @@ def read(kind: str, attributes: Mapping[str, str], graphs: Sequence[Graph], coun
         return _read_foreach(attributes, graphs[0], count)
     if kind == "_while_loop":
         return _read_while(attributes, graphs[0], graphs[1], count)
-    return _read_cond(attributes, *graphs, count)
+    return _read_cond(attributes, graphs[0], graphs[1], graphs[2], count)
 
 
 def _read_foreach(attributes: Mapping[str, str], graph: Graph, count: int) -> Read:

@@ -195,8 +195,8 @@ class RNNCell(_Gated):
         super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
         self._activation = activation
 
-    def hybrid_forward(self, F: Any, inputs: Any, states: Any, **params: Any) -> Any:
-        i2h, h2h = self._projections(F, inputs, states[0], params)
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+        i2h, h2h = self._projections(F, x, states[0], params)
         output = F.Activation(i2h + h2h, act_type=self._activation)
         return output, [output]
 
@@ -227,8 +227,8 @@ class LSTMCell(_Gated):
         super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
         self._activation, self._recurrent_activation = activation, recurrent_activation
 
-    def hybrid_forward(self, F: Any, inputs: Any, states: Any, **params: Any) -> Any:
-        i2h, h2h = self._projections(F, inputs, states[0], params)
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+        i2h, h2h = self._projections(F, x, states[0], params)
         gates = F.SliceChannel(i2h + h2h, num_outputs=4, name="slice")
         i, f, o = (F.Activation(gates[index], act_type=self._recurrent_activation) for index in (0, 1, 3))
         g = F.Activation(gates[2], act_type=self._activation)
@@ -263,9 +263,9 @@ class GRUCell(_Gated):
         super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
         self._activation, self._recurrent_activation = activation, recurrent_activation
 
-    def hybrid_forward(self, F: Any, inputs: Any, states: Any, **params: Any) -> Any:
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
         h = states[0]
-        i2h, h2h = self._projections(F, inputs, h, params)
+        i2h, h2h = self._projections(F, x, h, params)
         inner = F.SliceChannel(i2h, num_outputs=3, name="i2h_slice")
         outer = F.SliceChannel(h2h, num_outputs=3, name="h2h_slice")
         r = F.Activation(inner[0] + outer[0], act_type=self._recurrent_activation)

@@ -95,21 +95,22 @@ class _Layer(HybridBlock):
         """See the class."""
         if is_tensor(states):
             states = [states]
-        given = (inputs, states, sequence_length)
+        given: tuple[Any, ...] = (inputs, states, sequence_length)
         while given[-1] is None:
             given = given[:-1]
         return super().__call__(*given)
 
-    def hybrid_forward(
-        self, F: Any, inputs: Any, states: Any = None, sequence_length: Any = None, **params: Any
+    def hybrid_forward(  # type: ignore[override]
+        self, F: Any, x: Any, states: Any = None, sequence_length: Any = None, **params: Any
     ) -> Any:
         batch = axes_of(self._layout)[1]
         if states is None:
-            begin = [zeros_for(inputs, info["shape"], batch, 1) for info in self.state_info()]
+            begin = [zeros_for(x, info["shape"], batch, 1) for info in self.state_info()]
         else:
             begin = [states] if is_tensor(states) else list(states)
-            self._check_states(inputs, begin, batch)
-        x = F.SwapAxis(inputs, dim1=0, dim2=1) if batch == 0 else inputs
+            self._check_states(x, begin, batch)
+        if batch == 0:
+            x = F.SwapAxis(x, dim1=0, dim2=1)
         ordered = sorted(self._names(), key=lambda entry: entry[1].endswith("bias"))
         flat = [F.Reshape(params[name], shape=(-1,)) for name, _, _ in ordered]
         outputs = F.RNN(
