@@ -53,11 +53,10 @@ class CallProfile:
 
     @property
     def headline(self) -> str:
-        return (
-            f"{self.mode}, {self.where}: {milliseconds(self.hybrid_seconds)} a call, eager "
-            f"{milliseconds(self.eager_seconds)} ({self.eager_seconds / max(self.hybrid_seconds, 1e-9):.1f} x); "
-            f"medians of {self.runs} runs"
-        )
+        ratio = self.eager_seconds / max(self.hybrid_seconds, 1e-9)
+        words = f"{ratio:.1f} times as fast" if ratio >= 1 else f"{1 / ratio:.1f} times as slow"
+        times = f"{milliseconds(self.hybrid_seconds)} a call, eager {milliseconds(self.eager_seconds)}"
+        return f"{self.mode}, {self.where}: {times}: {words}; medians of {self.runs} runs"
 
     @property
     def notes(self) -> list[str]:

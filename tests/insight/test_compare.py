@@ -196,6 +196,39 @@ def test_a_wrong_numpy_kernel_is_named(monkeypatch):
     assert found.first.operator.startswith("Pooling") and found.first.block == "resnet.pool"
 
 
+class Small(gluon.HybridBlock):
+    """Operators that every engine puts into one region."""
+
+    def hybrid_forward(self, F, x):
+        y = F.exp(x * 0.5)
+        y = F.tanh(y)
+        return F.sqrt(y + 1)
+
+
+def spoil_torch(monkeypatch):
+    engine_or_skip("torch")
+    from hybrid_lab.engines.torch_kernels import table
+
+    monkeypatch.setitem(table._UNARY, "tanh", "sinh")
+
+
+def spoil_triton(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    engine_or_skip("triton")
+    monkeypatch.setattr(get("tanh"), "triton", "tl.exp({0})")
+
+
+@pytest.mark.parametrize("name, spoil", [("torch", spoil_torch), ("triton", spoil_triton)])
+def test_regions_of_every_engine_are_looked_into(monkeypatch, name, spoil):
+    spoil(monkeypatch)
+    found = mx.compare(make(Small, name), mx.nd.array([[0.1, 0.2, 0.3]]), train=False)
+    assert found.first.operator == "tanh" and "y = F.tanh(y)" in found.first.excerpt
+    assert f"on {name} (region 0)" in found.first.text
+    inside = [row for row in found.calls[0].nodes if row.inside]
+    assert [row.operator for row in inside if not row.agrees] == ["tanh"] and len(inside) > 3
+
+
 def test_an_operator_that_is_wrong_only_where_it_is_fused(monkeypatch, sessions):
     """Seen as an output it is right: found by compiling ever longer parts of its region."""
     from hybrid_lab.engines.onnxruntime import engine as room
@@ -213,13 +246,7 @@ def test_an_operator_that_is_wrong_only_where_it_is_fused(monkeypatch, sessions)
 
     monkeypatch.setattr(room, "build_model", build_model)
 
-    class Fused(gluon.HybridBlock):
-        def hybrid_forward(self, F, x):
-            y = F.exp(x)
-            y = F.tanh(y)
-            return F.sqrt(y + 1)
-
-    found = mx.compare(make(Fused, sessions), mx.nd.array([[0.1, 0.2, 0.3]]), train=False)
+    found = mx.compare(make(Small, sessions), mx.nd.array([[0.1, 0.2, 0.3]]), train=False)
     assert found.first is not None and "compiled together" in found.first.text
     assert found.first.operator in ("sqrt", "broadcast_add")
 
@@ -235,10 +262,6 @@ def test_a_region_that_is_wrong_only_as_it_runs(monkeypatch, sessions):
         if len(self.model.outputs) == 1 and len(count) < 40:
             count.append(1)
             outputs[0][...] += 1
-
-    class Small(gluon.HybridBlock):
-        def hybrid_forward(self, F, x):
-            return F.tanh(F.exp(x)) * 2
 
     net = make(Small, sessions)
     monkeypatch.setattr(BoundSession, "__call__", call)
@@ -260,14 +283,10 @@ def test_a_pass_that_changes_the_numbers_is_named(monkeypatch):
         )
         return right(graph).map(wrong)
 
-    class Small(gluon.HybridBlock):
-        def hybrid_forward(self, F, x):
-            return F.tanh(F.exp(x)) * 2
-
     monkeypatch.setattr(room, "simplify", simplify)
     found = mx.compare(make(Small), mx.nd.array([[0.1, 0.2]]))
     assert found.first.layer == "pass" and "simplify" in found.first.text
-    assert found.first.operator == "sigmoid" and "F.tanh(F.exp(x))" in found.first.excerpt
+    assert found.first.operator == "sigmoid" and "y = F.tanh(y)" in found.first.excerpt
     assert not found.equal
 
 
