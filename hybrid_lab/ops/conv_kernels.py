@@ -270,7 +270,7 @@ def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: n
     cuts = _shared(list(range(channels // groups)), parts)
     images = max(1, min(dy.shape[0], PIECE // max(channels * per_channel, 1)))
     sizes = {
-        "dy": images * filters * prod(output) if images > 1 else 0,
+        "dy": images * filters * prod(output) if images > 1 or not dy.flags.c_contiguous else 0,
         "patches": images * groups * per_channel * max(map(len, cuts), default=0),
         "dx": images * groups * prod(_bordered(out.shape[2:], geometry.pad)) * max(map(len, cuts), default=0),
     }
@@ -371,7 +371,7 @@ def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.n
     whole = [Unit(slice(0, images), slice(0, output[0]))]
     width = max(map(len, cuts), default=0) if groups == 1 else channels
     sizes = {
-        "dy": images * filters * prod(output) if images > 1 else 0,
+        "dy": images * filters * prod(output) if images > 1 or not dy.flags.c_contiguous else 0,
         "x": _window_size(x[:, :width], geometry, whole),
         "patches": images * width * per_channel,
         "dw": target.size // max(channels // groups, 1) * width // groups if dy.shape[0] > images else 0,

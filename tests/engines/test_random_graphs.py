@@ -246,6 +246,11 @@ def vector(*numbers: float) -> np.ndarray:
 
 
 FOUND = {
+    "gradient of a Convolution of one image through a transpose": built(
+        lambda F, x, weight, bias: F.transpose(F.Convolution(x, weight, bias, kernel=(2, 2), pad=(1, 0), num_filter=2)),
+        *(np.linspace(-1, 1, 16, dtype=np.float32).reshape(1, 4, 2, 2),),
+        *(np.linspace(-1, 1, 32, dtype=np.float32).reshape(2, 4, 2, 2), vector(1, 2)),
+    ),
     "LayerNorm of a vector": built(
         lambda F, x, gamma, beta: F.LayerNorm(x, gamma, beta), vector(0.5, 1), vector(1, 2), vector(0, 1)
     ),
