@@ -15,6 +15,7 @@ import numpy as np
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon.higher_order import gradient_graph
+from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specialize import Specialized, specialize
@@ -246,9 +247,11 @@ class Program:
             results = self._run(raw, rng)
         else:
             results, kept = begin(raw, rng)
-        for index, new in zip(self._effects, results[self._num_outputs :], strict=False):
-            # A state may be an input of the call as well as a parameter.
-            (leaves[index] if index < self._num_data else self._arrays[index - self._num_data])._assign(new)
+        if self._effects:
+            with boundary.interrupts:  # the statistics of all layers or of none
+                for index, new in zip(self._effects, results[self._num_outputs :], strict=True):
+                    # A state may be an input of the call as well as a parameter.
+                    (leaves[index] if index < self._num_data else self._arrays[index - self._num_data])._assign(new)
         context = self.context
         if self._num_outputs == 1:
             outputs = [_wrap(results[0], context)]

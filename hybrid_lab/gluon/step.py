@@ -48,7 +48,7 @@ class _Work:
 
 class Interrupts:
     """`with interrupts:` holds an interrupt back (Ctrl-C, a notebook's stop button) until the end of the block, so that
-    parameters, optimizer states and counters are all from before a step or all from after it.
+    parameters, optimizer states and counters are all from before a step or all from after it. Blocks may be nested.
 
     Interrupts reach the main thread only; in others, and where the program has a handler that is not Python's, the
     block is an ordinary one.
@@ -57,10 +57,10 @@ class Interrupts:
     def __init__(self) -> None:
         self._hold = self._note  # one object, to be recognized
         self._handler: Callable[[int, Any], Any] | None = None
-        self._holding = self._pending = False
+        self._depth, self._pending = 0, False
 
     def _note(self, number: int, frame: Any) -> None:
-        if self._holding:
+        if self._depth:
             self._pending = True
         elif self._handler is not None:
             self._handler(number, frame)
@@ -68,18 +68,23 @@ class Interrupts:
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
+        if self._depth:
+            self._depth += 1
+            return
         handler = signal.getsignal(signal.SIGINT)
         if not callable(handler):
             return
         if handler is not self._hold:  # else an earlier block did not come to its end
             self._handler = handler
             signal.signal(signal.SIGINT, self._hold)
-        self._holding = True
+        self._depth = 1
 
     def __exit__(self, *error: Any) -> None:
-        if not self._holding or threading.current_thread() is not threading.main_thread():
+        if not self._depth or threading.current_thread() is not threading.main_thread():
             return
-        self._holding = False
+        self._depth -= 1
+        if self._depth:
+            return
         signal.signal(signal.SIGINT, self._handler)
         if self._pending:
             self._pending = False

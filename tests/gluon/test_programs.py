@@ -474,3 +474,30 @@ def test_gradients_of_gradients_refuse_what_was_written_to():
     x[:] = 3.0
     with pytest.raises(AutogradError, match="written to since"):
         autograd.grad(z, [x], create_graph=True)
+
+
+# -- interrupts --------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_leaves_the_statistics_of_all_layers_or_of_none(monkeypatch):
+    import signal
+
+    from hybrid_lab.ndarray.ndarray import NDArray
+
+    net = nn.HybridSequential()
+    net.add(nn.BatchNorm(in_channels=2), nn.BatchNorm(in_channels=2))
+    net.initialize()
+    net.hybridize(engine="numpy")
+    states = {id(value.data()) for key, value in net.collect_params().items() if "running" in key}
+    real, written = NDArray._assign, set()
+
+    def interrupted(self, values):
+        signal.raise_signal(signal.SIGINT)
+        real(self, values)
+        written.add(id(self))
+
+    monkeypatch.setattr(NDArray, "_assign", interrupted)
+    with pytest.raises(KeyboardInterrupt), autograd.record():
+        net(nd.array([[1.0, 2.0], [3.0, 5.0]]))
+    assert written == states and len(states) == 4
+    assert not autograd.is_recording()

@@ -232,6 +232,15 @@ def test_an_interrupt_waits_for_the_end_of_the_step():
         signal.raise_signal(signal.SIGINT)
 
 
+def test_nested_blocks_hold_until_the_outer_one_ends():
+    interrupts, reached = Interrupts(), []
+    with pytest.raises(KeyboardInterrupt), interrupts:
+        with interrupts:
+            signal.raise_signal(signal.SIGINT)
+        reached.append("between")
+    assert reached == ["between"]
+
+
 def test_an_interrupted_step_is_complete(monkeypatch):
     weights, trainer = trained({"momentum": 0.9})
     backward(weights)
