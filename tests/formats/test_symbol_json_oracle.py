@@ -23,12 +23,28 @@ pytestmark = pytest.mark.skipif(not ORACLE.exists(), reason="the real MXNet is n
 ELSEWHERE = {("_contrib_BatchNormWithReLU", 0), ("_contrib_BatchNormWithReLU", 1), ("Deconvolution", 8)}
 #: tests/golden/rnn has its answers with oneDNN.
 ELSEWHERE |= {("RNN", index) for index in range(12)}
+#: Only written in place there, which a Symbol does not do; a crash; an axis that is not counted from the end.
+ELSEWHERE |= {("_scatter_set_nd", 0), ("_scatter_set_nd", 1), ("fill_element_0index", 0), ("cumsum", 2)}
+#: A step that is skipped leaves the output unwritten there.
+ELSEWHERE |= {("_adamw_update", 1), ("_adamw_update", 2), ("_adamw_update", 3)}
+#: As Symbols they infer no shapes there.
+ARRAYS_ONLY = ("multi_sgd", "multi_mp_sgd", "preloaded_multi_")
+
+
+def loaded(record, sample):
+    """Whether a number that MXNet has as an attribute is an array here."""
+    given = zip(record.bind(**sample.attributes).names(), sample.inputs, strict=False)
+    return any(name in record.scalars and isinstance(item, np.ndarray) for name, item in given)
+
+
 CASES = [
     (record, index)
     for record in records()
     if record.mxnet is not None and record.name != "null"
     for index, sample in enumerate(record.samples)
     if (record.name, index) not in ELSEWHERE
+    and not loaded(record, sample)
+    and not record.name.startswith(ARRAYS_ONLY)
     and sample.dtype != "float16"  # which MXNet computes on a GPU only, or rounds otherwise
 ]
 
