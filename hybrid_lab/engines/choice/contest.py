@@ -93,7 +93,8 @@ class Contest:
         if name not in self._compiled:
             engine = self.engines[name]
             if self._together is not None:
-                made = engine.compile_training(*self.graphs, *self._together, **self.options)
+                (forward, backward), (sources, num_outputs) = self.graphs, self._together
+                made = engine.compile_training(forward, backward, sources, num_outputs, **self.options)
                 self._trainings[name], self._compiled[name] = made, [made.forward, made.backward]
             else:
                 self._compiled[name] = [engine.compile(graph, **self.options) for graph in self.graphs]

@@ -6,21 +6,20 @@ import math
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.engines.torch_kernels.rules import Kernel, needs, rule, shape_of
-from hybrid_lab.graph.node import Node
+from hybrid_lab.engines.torch_kernels.rules import Kernel, RuleNode, needs, rule, shape_of
 
 # -- convolution and pooling ---------------------------------------------------------------------------------------
 
 
 @rule("Convolution")
-def _convolution(torch: Any, node: Node) -> Kernel:
+def _convolution(torch: Any, node: RuleNode) -> Kernel:
     shape = node.op.geometry
     rest = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), node.op.num_group)
     convolution = torch.convolution
     return lambda x, weight, bias=None: convolution(x, weight, bias, *rest)
 
 
-def _convolution_backward(torch: Any, node: Node, wanted: int) -> Kernel:
+def _convolution_backward(torch: Any, node: RuleNode, wanted: int) -> Kernel:
     shape = node.op.geometry
     rest = (None, shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), node.op.num_group)
     mask = [index == wanted for index in range(3)]
@@ -29,16 +28,16 @@ def _convolution_backward(torch: Any, node: Node, wanted: int) -> Kernel:
 
 
 @rule("_conv_data_grad")
-def _conv_data_grad(torch: Any, node: Node) -> Kernel:
+def _conv_data_grad(torch: Any, node: RuleNode) -> Kernel:
     return _convolution_backward(torch, node, 0)
 
 
 @rule("_conv_weight_grad")
-def _conv_weight_grad(torch: Any, node: Node) -> Kernel:
+def _conv_weight_grad(torch: Any, node: RuleNode) -> Kernel:
     return _convolution_backward(torch, node, 1)
 
 
-def _window(node: Node, data: tuple[int, ...]) -> tuple[Any, ...]:
+def _window(node: RuleNode, data: tuple[int, ...]) -> tuple[Any, ...]:
     """kernel, stride, pad and whether sizes round up, as torch counts. Raises Unmappable where it counts otherwise."""
     needs(len(data) == 4, "pooling over one or three axes")
     windows = node.op.windows(data[2:])
@@ -55,7 +54,7 @@ def _window(node: Node, data: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 @rule("Pooling")
-def _pooling(torch: Any, node: Node) -> Kernel:
+def _pooling(torch: Any, node: RuleNode) -> Kernel:
     op = node.op
     kernel, stride, pad, ceil = _window(node, shape_of(node, 0))
     if op.pool_type == "max" and op.global_pool:
@@ -74,7 +73,7 @@ def _pooling(torch: Any, node: Node) -> Kernel:
     return lambda x: average(x, kernel, stride, pad, ceil, counted, divisor)
 
 
-def _sweep(torch: Any, node: Node) -> Kernel:
+def _sweep(torch: Any, node: RuleNode) -> Kernel:
     """The maximum over windows, one axis after the other: on whole slices, which torch's own loop is slower than."""
     windows = node.op.windows(shape_of(node, 0)[2:])
     cuts = []
@@ -95,7 +94,7 @@ def _sweep(torch: Any, node: Node) -> Kernel:
 
 
 @rule("_max_pool_grad")
-def _max_pool_grad(torch: Any, node: Node) -> Kernel:
+def _max_pool_grad(torch: Any, node: RuleNode) -> Kernel:
     kernel, stride, pad, ceil = _window(node, shape_of(node, 1))
     windows = node.op.windows(shape_of(node, 1)[2:])
     if not any(pad) and not ceil and windows.disjoint and math.prod(kernel) <= 9:
@@ -126,7 +125,7 @@ def _disjoint_max_pool_grad(windows: Any) -> Kernel:
 
 
 @rule("_spread_pool_grad", shared=True)
-def _spread_pool_grad(torch: Any, node: Node) -> Kernel:
+def _spread_pool_grad(torch: Any, node: RuleNode) -> Kernel:
     op, shape = node.op, node.outputs[0].shape
     kernel, stride, pad, ceil = _window(node, shape_of(node, 1))
     if op.global_pool:
@@ -142,7 +141,7 @@ def _spread_pool_grad(torch: Any, node: Node) -> Kernel:
 
 
 @rule("BatchNorm")
-def _batch_norm(torch: Any, node: Node) -> Kernel:
+def _batch_norm(torch: Any, node: RuleNode) -> Kernel:
     op, eps = node.op, node.op.eps
     needs(op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
     normalize, fixed = torch.native_batch_norm, op.fix_gamma
@@ -159,7 +158,7 @@ def _batch_norm(torch: Any, node: Node) -> Kernel:
 
 
 @rule("LayerNorm")
-def _layer_norm(torch: Any, node: Node) -> Kernel:
+def _layer_norm(torch: Any, node: RuleNode) -> Kernel:
     shape, eps = shape_of(node, 0), node.op.eps
     needs(node.op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
 
@@ -171,7 +170,7 @@ def _layer_norm(torch: Any, node: Node) -> Kernel:
 
 
 @rule("_batch_norm_grad")
-def _batch_norm_grad(torch: Any, node: Node) -> Kernel:
+def _batch_norm_grad(torch: Any, node: RuleNode) -> Kernel:
     fixed = node.op.fix_gamma
     needs(node.op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
     backward, all_three = torch.ops.aten.native_batch_norm_backward, [True] * 3
@@ -181,7 +180,7 @@ def _batch_norm_grad(torch: Any, node: Node) -> Kernel:
 
 
 @rule("_layer_norm_grad")
-def _layer_norm_grad(torch: Any, node: Node) -> Kernel:
+def _layer_norm_grad(torch: Any, node: RuleNode) -> Kernel:
     shape = shape_of(node, 0)
     needs(node.op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
     backward, all_three = torch.ops.aten.native_layer_norm_backward, [True] * 3
@@ -191,12 +190,12 @@ def _layer_norm_grad(torch: Any, node: Node) -> Kernel:
 
 
 @rule("_softmax_grad", "_log_softmax_grad")
-def _softmax_grad(torch: Any, node: Node) -> Kernel:
+def _softmax_grad(torch: Any, node: RuleNode) -> Kernel:
     aten, axis, dtype = torch.ops.aten, node.op.axis, getattr(torch, node.outputs[0].dtype.name)
     backward = aten._softmax_backward_data if node.op.name == "_softmax_grad" else aten._log_softmax_backward_data
     return lambda dy, y: backward(dy, y, axis, dtype)
 
 
 @rule("_gelu_grad")
-def _gelu_grad(torch: Any, node: Node) -> Kernel:
+def _gelu_grad(torch: Any, node: RuleNode) -> Kernel:
     return torch.ops.aten.gelu_backward

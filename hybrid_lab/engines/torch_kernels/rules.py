@@ -14,6 +14,8 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph.node import Node, Value
 
 Kernel = Callable[..., Any]
+#: A Node whose operator is an instance of the record that the rule is for.
+RuleNode = Any
 Rule = Callable[[Any, Node], Kernel]
 
 #: Operator name -> rule.

@@ -12,6 +12,8 @@ from hybrid_lab.graph.node import Node, Value
 
 #: How far results may lie apart, relative to the largest.
 TOLERANCE = 1e-4
+#: Kernels faster than this (seconds) stay as they are.
+SHORT = 2e-4
 #: A variant must need less than this part of the time of the table's call.
 MARGIN = 0.95
 
@@ -38,6 +40,9 @@ def tune(torch: Any, node: Node, operands: list[Any]) -> None:
     kernel = rule(torch, node)
     wanted = kernel(*operands)
     best, seconds = rule, _timed(kernel, operands, float("inf")) * MARGIN
+    if seconds < SHORT:
+        _found[key] = rule
+        return
     scale = float(wanted.abs().max()) or 1.0
     for other in VARIANTS[node.op.name]:
         try:
@@ -56,7 +61,7 @@ def tune(torch: Any, node: Node, operands: list[Any]) -> None:
 def _timed(kernel: Kernel, operands: list[Any], limit: float) -> float:
     """Seconds of the fastest of a few runs; what is far slower than `limit` runs once."""
     best = float("inf")
-    for _ in range(3):
+    for _ in range(2):
         start = time.perf_counter()
         kernel(*operands)
         best = min(best, time.perf_counter() - start)

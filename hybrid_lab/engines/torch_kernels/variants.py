@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hybrid_lab.engines.torch_kernels.rules import TABLE, Kernel, Rule, needs, shape_of
-from hybrid_lab.graph.node import Node
+from hybrid_lab.engines.torch_kernels.rules import TABLE, Kernel, Rule, RuleNode, needs, shape_of
 from hybrid_lab.ops.run import run_kernel
 
 #: Operator name -> rules besides the one in the table.
@@ -27,21 +26,21 @@ def variant(*names: str) -> Callable[[Rule], Rule]:
     return enter
 
 
-def _plain(node: Node) -> Any:
+def _plain(node: RuleNode) -> Any:
     """The geometry of a convolution of images in one group, without dilation. Raises Unmappable for others."""
     shape = node.op.geometry
     needs(len(shape.kernel) == 2 and shape.groups == 1 and set(shape.dilate) == {1}, "groups, dilation or rank")
     return shape
 
 
-def _pointwise(node: Node) -> None:
+def _pointwise(node: RuleNode) -> None:
     """Raises Unmappable where the convolution is more than a matrix product over channels."""
     shape = _plain(node)
     needs(set(shape.kernel) == {1} and set(shape.stride) == {1} and not any(shape.pad), "more than channels")
 
 
 @variant("Convolution")
-def _channels_forward(torch: Any, node: Node) -> Kernel:
+def _channels_forward(torch: Any, node: RuleNode) -> Kernel:
     _pointwise(node)
     batch, channels = shape_of(node, 0)[:2]
     shape = node.outputs[0].shape
@@ -54,7 +53,7 @@ def _channels_forward(torch: Any, node: Node) -> Kernel:
 
 
 @variant("_conv_data_grad")
-def _channels_data(torch: Any, node: Node) -> Kernel:
+def _channels_data(torch: Any, node: RuleNode) -> Kernel:
     _pointwise(node)
     batch, filters = shape_of(node, 0)[:2]
     shape = node.outputs[0].shape
@@ -64,7 +63,7 @@ def _channels_data(torch: Any, node: Node) -> Kernel:
 
 
 @variant("_conv_data_grad")
-def _folded_data(torch: Any, node: Node) -> Kernel:
+def _folded_data(torch: Any, node: RuleNode) -> Kernel:
     """One product, whose columns are added up where windows overlap."""
     shape = _plain(node)
     batch, filters = shape_of(node, 0)[:2]
@@ -79,7 +78,7 @@ def _folded_data(torch: Any, node: Node) -> Kernel:
 
 
 @variant("_conv_weight_grad")
-def _unfolded_weight(torch: Any, node: Node) -> Kernel:
+def _unfolded_weight(torch: Any, node: RuleNode) -> Kernel:
     """One product with the windows of all images as rows: good where there are few windows and many channels."""
     shape = _plain(node)
     batch, filters = shape_of(node, 0)[:2]
@@ -97,7 +96,7 @@ def _unfolded_weight(torch: Any, node: Node) -> Kernel:
 
 
 @variant("Convolution", "_conv_data_grad", "_conv_weight_grad")
-def _channels_last(torch: Any, node: Node) -> Kernel:
+def _channels_last(torch: Any, node: RuleNode) -> Kernel:
     """The table's call on images with their channels innermost."""
     needs(len(node.op.kernel) == 2, "no images")
     plain, layout = TABLE[node.op.name](torch, node), torch.channels_last
@@ -112,14 +111,14 @@ def _channels_last(torch: Any, node: Node) -> Kernel:
 
 
 @variant("Convolution", "_conv_data_grad", "_conv_weight_grad")
-def _numpy(torch: Any, node: Node) -> Kernel:
+def _numpy(torch: Any, node: RuleNode) -> Kernel:
     """The record's own kernel, on the same memory."""
     op = node.op
     return lambda *inputs: torch.from_numpy(run_kernel(op, [item.numpy() for item in inputs])[0])
 
 
 @variant("Pooling")
-def _torch_pool(torch: Any, node: Node) -> Kernel:
+def _torch_pool(torch: Any, node: RuleNode) -> Kernel:
     """torch's own loop where the table works on whole slices."""
     op, windows = node.op, node.op.windows(shape_of(node, 0)[2:])
     needs(op.pool_type == "max" and not op.global_pool and not windows.padded, "no other way")
