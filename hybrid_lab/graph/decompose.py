@@ -31,7 +31,7 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
         "_restore_axes", "slice_axis", "Concat",
     ),
     "indexing": ("pick", "take"),
-    "products": ("dot", "batch_dot", "FullyConnected", "Convolution"),
+    "products": ("dot", "batch_dot", "_linalg_gemm2", "FullyConnected", "Convolution"),
     "random": ("_dropout_mask", "_masked_scale"),
 }  # fmt: skip
 

@@ -101,9 +101,10 @@ def test_the_table_of_primitives_names_primitives():
 
 def test_the_gradient_of_a_composite_belongs_together():
     graph = graph_of(lambda F, x: F.exp(F.softmax(x)), (2, 3))
-    joint = differentiate(graph, graph.inputs)
+    joint = decompose(differentiate(graph, graph.inputs))
     parts = [node.op.name for node in joint.operators if node.composite == "softmax0_backward"]
     assert parts == ["broadcast_mul", "sum", "broadcast_mul", "broadcast_sub"]
+    assert {node.composite for node in joint.operators} == {"", "softmax0", "softmax0_backward"}
 
 
 def test_fusion_keeps_a_composite_in_one_kernel_where_it_can(monkeypatch):
