@@ -30,6 +30,7 @@ _PER_ELEMENT = {
     "softmax": 2.0,
     "norm": 1.5,
     "pool": 4.0,
+    "rnn": 20.0,
     "comparison": -0.3,
     "arithmetic": -0.1,
 }
