@@ -6,6 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab import _openblas
 from hybrid_lab import log as _log
 from hybrid_lab._version import __version__
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from hybrid_lab.insight import compare, explain, profile
 
 _log.install()
+_openblas.choose_kernels()
 
 #: Public names -> module, or (module, attribute). Each room loads when it is first used.
 _ROOMS: dict[str, str | tuple[str, str]] = {

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .. import _version
+from .. import _openblas, _version
 from .command import has_module, install_hint, version_of
 
 ROCM_INDEX = "https://download.pytorch.org/whl/rocm6.4"
@@ -81,7 +81,9 @@ def _numpy() -> Item:
     blas = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     threads = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS")
     text = f"{numpy.__version__}, BLAS {blas.get('name', 'unknown')} {blas.get('version', '')}".rstrip()
-    return Item("numpy", text + (f", threads limited to {threads}" if threads else ""))
+    text += f", threads limited to {threads}" if threads else ""
+    advice = _openblas.advice()
+    return Item("numpy", f"{text}; {advice}" if advice else text)
 
 
 def _onnx() -> Item:
