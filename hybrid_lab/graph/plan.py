@@ -255,6 +255,10 @@ _ORDERS: tuple[Callable[[Block], Any], ...] = (
 )
 
 
+#: From this many blocks on, NumPy looks for their places.
+_MANY = 400
+
+
 def _offset(block: Block) -> int:
     return block.offset
 
@@ -266,8 +270,9 @@ def pack(blocks: Sequence[Block]) -> int:
     """
     ideal = peak(blocks)
     best: tuple[int, list[int]] | None = None
+    place = _place if len(blocks) <= _MANY else _place_many
     for order in _ORDERS:
-        total = _place(sorted(blocks, key=order))
+        total = place(sorted(blocks, key=order))
         if best is None or total < best[0]:
             best = total, [block.offset for block in blocks]
         if best[0] <= ideal * 1.03:
@@ -294,6 +299,26 @@ def _place(blocks: Sequence[Block]) -> int:
         block.offset = best if best >= 0 else end
         insort(placed, block, key=_offset)
         total = max(total, block.offset + size)
+    return total
+
+
+def _place_many(blocks: Sequence[Block]) -> int:
+    """As `_place`, with all contemporaries of a block looked at in one go."""
+    first = np.array([block.first for block in blocks])
+    last = np.array([block.last for block in blocks])
+    size = np.array([block.size for block in blocks])
+    start = np.zeros(len(blocks), np.int64)
+    total = 0
+    for index, block in enumerate(blocks):
+        alive = np.flatnonzero((first[:index] <= block.last) & (last[:index] >= block.first))
+        alive = alive[np.argsort(start[alive], kind="stable")]
+        begins = start[alive]
+        ends = np.maximum.accumulate(np.concatenate(([0], begins + size[alive])))
+        gaps = begins - ends[:-1]
+        fitting = np.flatnonzero(gaps >= block.size)
+        offset = int(ends[fitting[np.argmin(gaps[fitting])]]) if fitting.size else int(ends[-1])
+        block.offset = start[index] = offset
+        total = max(total, offset + block.size)
     return total
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.plan import Block, Plan, pack, peak, plan
+from hybrid_lab.graph.plan import Block, Plan, _place, _place_many, pack, peak, plan
 from hybrid_lab.graph.specialize import specialize
 from tests.engines.random_graphs import random_case
 from tests.graph.building import graph_of
@@ -111,6 +111,20 @@ def test_random_intervals_are_packed_without_overlap_and_near_the_ideal(seed):
     assert not overlaps(blocks)
     assert all(block.offset % 64 == 0 for block in blocks)
     assert peak(blocks) <= total <= 1.15 * peak(blocks)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_many_blocks_are_placed_as_few_are(seed):
+    random = np.random.RandomState(seed)
+    blocks = []
+    for _ in range(120):
+        first = int(random.randint(80))
+        blocks.append(Block(int(random.choice([0, 64, 100, 640, 5000])), first, first + int(random.geometric(0.1))))
+    blocks.sort(key=lambda block: -block.size)
+    total = _place(blocks)
+    offsets = [block.offset for block in blocks]
+    assert _place_many(blocks) == total
+    assert [block.offset for block in blocks] == offsets
 
 
 def test_empty_arrays_take_no_room():
