@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -54,24 +55,38 @@ def workers(products: int) -> int:
     return 1 if products <= SHARED or control is None else max(1, control[0]())
 
 
-def together(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run the tasks, which do not depend on each other, on a thread each; their matrix products on that thread alone.
+def share(items: Sequence[Any], workers: Sequence[Callable[[Any], None]]) -> None:
+    """Give every item to one of the workers, which run on a thread each and take the next item when they are done.
 
-    Raises what the first failing task raises, when all have ended.
+    A thread that the machine does not let run takes nothing, and is not waited for. Products of workers stay on their
+    threads. Raises what the first failing worker raises, when all have stopped.
     """
+    queue = deque(items)
+
+    def work(worker: Callable[[Any], None]) -> None:
+        try:
+            while queue:
+                try:
+                    item = queue.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                worker(item)
+        except BaseException:
+            queue.clear()
+            raise
+
     control = thread_control()
-    if len(tasks) == 1 or control is None or (count := control[0]()) <= 1:
-        for task in tasks:
-            task()
+    if len(workers) == 1 or len(items) == 1 or control is None or (count := control[0]()) <= 1:
+        work(workers[0])
         return
     control[1](1)
     try:
-        others = [_pool(count - 1).submit(task) for task in tasks[1:]]
+        others = [_pool(count - 1).submit(work, worker) for worker in workers[1:]]
         try:
-            tasks[0]()
+            work(workers[0])
         finally:
-            results = [other.exception() for other in others]
-        for problem in results:
+            problems = [other.exception() for other in others if not other.cancel()]
+        for problem in problems:
             if problem is not None:
                 raise problem
     finally:

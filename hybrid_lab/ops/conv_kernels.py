@@ -7,7 +7,7 @@ large one - whose patches stay in the cache, and large work among the cores, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
 from math import prod
@@ -80,11 +80,11 @@ def _units(batch: int, rows: int, per_row: int, parts: int) -> list[Unit]:
     ]
 
 
-def _shared(items: list[Any], parts: int) -> list[list[Any]]:
-    """The items in at most `parts` lists of about the same length, none of them empty."""
-    parts = max(1, min(parts, len(items)))
-    bounds = [len(items) * part // parts for part in range(parts + 1)]
-    return [items[first:last] for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
+def _cuts(size: int, parts: int) -> list[slice]:
+    """range(size) in pieces of about the same length: a few per part, so that no part waits for another one's last."""
+    count = max(1, min(1 if parts == 1 else 4 * parts, size // 4 or size))
+    bounds = [size * number // count for number in range(count + 1)]
+    return [slice(first, last) for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
 class _Slots:
@@ -192,12 +192,10 @@ def forward(
         largest = max((_count(unit) for unit in units), default=0)
         turned = filters * prod(output[1:]) * largest if any(_images(unit) > 1 for unit in units) else 0
         window, patches = _window_size(x, geometry, units), per_row * largest
-        tasks: list[Callable[[], None]] = []
-        for share in _shared(units, parts) if units else ():
-            slots = _Slots(scratch, x.dtype, x=window, patches=patches, y=turned)
-            tasks.append(partial(_forward_units, share, x, matrix, geometry, out, slots))
-        if tasks:
-            blas.together(tasks)
+        if units:
+            sizes = {"x": window, "patches": patches, "y": turned}
+            slots = [_Slots(scratch, x.dtype, **sizes) for _ in range(min(parts, len(units)))]
+            blas.share(units, [partial(_forward_unit, x, matrix, geometry, out, own) for own in slots])
     if bias is not None:
         out += bias.reshape(-1, *(1,) * len(output))
     return out
@@ -212,22 +210,20 @@ def _count(unit: Unit) -> int:
     return _images(unit) * (unit.rows.stop - unit.rows.start)
 
 
-def _forward_units(
-    units: list[Unit], x: np.ndarray, matrix: np.ndarray, geometry: Geometry, out: np.ndarray, slots: _Slots
+def _forward_unit(
+    x: np.ndarray, matrix: np.ndarray, geometry: Geometry, out: np.ndarray, slots: _Slots, unit: Unit
 ) -> None:
     groups, filters, _ = matrix.shape
-    for images, rows in units:
-        output = (rows.stop - rows.start, *out.shape[3:])
-        part = x[images]
-        patches = _gather(_window(part, geometry, rows, slots), geometry, output, slots)
-        target = out[images, :, rows]
-        if len(part) == 1:
-            per_row = prod(output[1:])
-            lines = out[images].reshape(groups, filters, -1)[..., rows.start * per_row : rows.stop * per_row]
-            blas.matmul(matrix, patches, out=lines)
-        else:
-            product_ = blas.matmul(matrix, patches, out=slots("y", (groups, filters, patches.shape[-1])))
-            np.copyto(target, np.moveaxis(product_.reshape(groups * filters, *output, len(part)), -1, 0))
+    images, rows = unit
+    output, part = (rows.stop - rows.start, *out.shape[3:]), x[images]
+    patches = _gather(_window(part, geometry, rows, slots), geometry, output, slots)
+    if len(part) == 1:
+        per_row = prod(output[1:])
+        lines = out[images].reshape(groups, filters, -1)[..., rows.start * per_row : rows.stop * per_row]
+        blas.matmul(matrix, patches, out=lines)
+    else:
+        product_ = blas.matmul(matrix, patches, out=slots("y", (groups, filters, patches.shape[-1])))
+        np.copyto(out[images, :, rows], np.moveaxis(product_.reshape(groups * filters, *output, len(part)), -1, 0))
 
 
 def _pointwise(matrix: np.ndarray, x: np.ndarray, groups: int, out: np.ndarray) -> None:
@@ -241,13 +237,11 @@ def _pointwise(matrix: np.ndarray, x: np.ndarray, groups: int, out: np.ndarray) 
     if parts == 1:
         blas.matmul(matrix, source, out=target)
         return
-    cuts = _shared(list(range(source.shape[3])), parts)
-    blas.together(
-        [
-            partial(np.matmul, matrix, source[..., cut[0] : cut[-1] + 1], out=target[..., cut[0] : cut[-1] + 1])
-            for cut in cuts
-        ]
-    )
+
+    def multiply(cut: slice) -> None:
+        np.matmul(matrix, source[..., cut], out=target[..., cut])
+
+    blas.share(_cuts(source.shape[3], parts), [multiply] * parts)
 
 
 def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Any) -> np.ndarray:
@@ -267,23 +261,21 @@ def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: n
     matrix = weight.reshape(groups, filters // groups, -1).swapaxes(1, 2)
     per_channel = prod(geometry.kernel) * prod(output)
     parts = min(blas.workers(dy.size * matrix.shape[1]), max(channels // groups, 1))
-    cuts = _shared(list(range(channels // groups)), parts)
+    cuts = _cuts(channels // groups, parts)
+    width = max(cut.stop - cut.start for cut in cuts)
     images = max(1, min(dy.shape[0], PIECE // max(channels * per_channel, 1)))
     sizes = {
         "dy": images * filters * prod(output) if images > 1 or not dy.flags.c_contiguous else 0,
-        "patches": images * groups * per_channel * max(map(len, cuts), default=0),
-        "dx": images * groups * prod(_bordered(out.shape[2:], geometry.pad)) * max(map(len, cuts), default=0),
+        "patches": images * groups * per_channel * width,
+        "dx": images * groups * prod(_bordered(out.shape[2:], geometry.pad)) * width,
     }
-    tasks: list[Callable[[], None]] = []
-    for cut in cuts:
-        slots = _Slots(scratch, dy.dtype, **sizes)
-        tasks.append(partial(_scatter_channels, slice(cut[0], cut[-1] + 1), dy, matrix, geometry, out, slots, images))
-    blas.together(tasks)
+    slots = [_Slots(scratch, dy.dtype, **sizes) for _ in range(min(parts, len(cuts)))]
+    blas.share(cuts, [partial(_scatter_channels, dy, matrix, geometry, out, images, own) for own in slots])
     return out
 
 
 def _scatter_channels(
-    part: slice, dy: np.ndarray, matrix: np.ndarray, geometry: Geometry, out: np.ndarray, slots: _Slots, images: int
+    dy: np.ndarray, matrix: np.ndarray, geometry: Geometry, out: np.ndarray, images: int, slots: _Slots, part: slice
 ) -> None:
     """out's channels `part` of every group: patches as a product, added up where they lie."""
     groups, output, spatial, places = geometry.groups, dy.shape[2:], out.shape[2:], prod(geometry.kernel)
@@ -365,31 +357,27 @@ def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.n
         np.add.reduce(products, axis=0, out=target)
         return out
     per_channel = prod(geometry.kernel) * prod(output)
-    parts = min(blas.workers(dy.size * target.shape[2]), channels if groups == 1 else 1)
-    cuts = _shared(list(range(channels if groups == 1 else 1)), parts)
+    # With several groups there is one part, all channels.
+    parts = blas.workers(dy.size * target.shape[2]) if groups == 1 else 1
+    cuts = _cuts(channels, parts)
+    width = max(cut.stop - cut.start for cut in cuts)
     images = max(1, min(dy.shape[0], PIECE // max(channels * per_channel, 1)))
-    whole = [Unit(slice(0, images), slice(0, output[0]))]
-    width = max(map(len, cuts), default=0) if groups == 1 else channels
     sizes = {
         "dy": images * filters * prod(output) if images > 1 or not dy.flags.c_contiguous else 0,
-        "x": _window_size(x[:, :width], geometry, whole),
+        "x": _window_size(x[:, :width], geometry, [Unit(slice(0, images), slice(0, output[0]))]),
         "patches": images * width * per_channel,
-        "dw": target.size // max(channels // groups, 1) * width // groups if dy.shape[0] > images else 0,
+        "dw": target.size // channels * width if dy.shape[0] > images else 0,
     }
-    tasks: list[Callable[[], None]] = []
-    for cut in cuts:
-        slots = _Slots(scratch, dy.dtype, **sizes)
-        part = slice(cut[0], cut[-1] + 1) if groups == 1 else slice(0, channels)
-        tasks.append(partial(_weigh_channels, part, dy, x, geometry, target, slots, images))
-    if dy.shape[0] == 0 or not tasks:
+    if dy.shape[0] == 0:
         out.fill(0)
-    else:
-        blas.together(tasks)
+        return out
+    slots = [_Slots(scratch, dy.dtype, **sizes) for _ in range(min(parts, len(cuts)))]
+    blas.share(cuts, [partial(_weigh_channels, dy, x, geometry, target, images, own) for own in slots])
     return out
 
 
 def _weigh_channels(
-    part: slice, dy: np.ndarray, x: np.ndarray, geometry: Geometry, target: np.ndarray, slots: _Slots, images: int
+    dy: np.ndarray, x: np.ndarray, geometry: Geometry, target: np.ndarray, images: int, slots: _Slots, part: slice
 ) -> None:
     """target's columns of x's channels `part` (all of them with several groups)."""
     groups, output, places = geometry.groups, dy.shape[2:], prod(geometry.kernel)

@@ -69,17 +69,35 @@ def test_equals_torch(name, cut):
         np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4, atol=1e-4)
 
 
-def test_tasks_run_together_and_their_errors_arrive():
-    done = []
+@pytest.mark.parametrize("batch", [1, 3])
+def test_views_of_other_arrays(batch):
+    """Inputs that lie in memory in another order, as a transpose hands them on."""
+    random = np.random.RandomState(0)
+    x = random.normal(0, 1, (batch, 9, 8, 4)).astype("float32")
+    weight = random.normal(0, 1, (6, 4, 3, 3)).astype("float32")
+    dy = random.normal(0, 1, (batch, 4, 3, 6)).astype("float32")
+    views = x.transpose(0, 3, 1, 2), dy.transpose(0, 3, 1, 2)
+    copies = [np.ascontiguousarray(view) for view in views]
+    attributes = {"kernel": (3, 3), "stride": (2, 2), "num_filter": 6}
+    for name in ("Convolution", "_conv_data_grad", "_conv_weight_grad"):
+        more = {"no_bias": True} if name == "Convolution" else {}
+        found, expected = (
+            getattr(F, name)(*((data, weight) if more else (head, data, weight)), **attributes, **more)
+            for data, head in (views, copies)
+        )
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
-    def fail():
+
+def test_every_item_is_done_once_and_errors_arrive():
+    done: list[int] = []
+    control = blas.thread_control()
+    before = None if control is None else control[0]()
+    blas.share(range(200), [done.append] * 3)
+    assert sorted(done) == list(range(200))
+
+    def fail(item):
         raise ValueError("of a part")
 
     with pytest.raises(ValueError, match="of a part"):
-        blas.together([lambda: done.append(1), fail, lambda: done.append(2)])
-    assert sorted(done) in ([1], [1, 2])  # one after the other stops at the error
-    control = blas.thread_control()
-    before = None if control is None else control[0]()
-    blas.together([lambda: done.append(3), lambda: done.append(4)])
-    assert {3, 4} <= set(done)
+        blas.share(range(9), [fail, fail])
     assert control is None or control[0]() == before
