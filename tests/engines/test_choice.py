@@ -16,6 +16,8 @@ from hybrid_lab.engines.choice.contest import Contest, difference
 from hybrid_lab.engines.choice.engine import ChoosingEngine, ContestExecutable
 from hybrid_lab.engines.engine import Executable
 from hybrid_lab.graph.specialize import specialize
+from tests.engines.random_graphs import random_case
+from tests.engines.test_random_graphs import engine_named, problems
 from tests.graph.building import graph_of, uniform
 
 
@@ -311,3 +313,55 @@ def test_hybrid_calls_say_who_runs_them(monkeypatch, caplog):
     assert "torch on the CPU" in caplog.text
     layer.hybridize(False)
     assert np.allclose(hybrid, layer(x).asnumpy(), rtol=1e-5)
+
+
+def small_net(mx):
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Conv2D(4, 3, activation="relu"), mx.gluon.nn.BatchNorm(), mx.gluon.nn.MaxPool2D(2, 2))
+    net.add(mx.gluon.nn.Dropout(0.3), mx.gluon.nn.Dense(5))
+    return net
+
+
+def trained(mx, hybrid):
+    """Weights and running statistics after six steps, then a prediction."""
+    mx.random.seed(3)
+    net = small_net(mx)
+    net.initialize(mx.init.Xavier())
+    if hybrid:
+        net.hybridize()
+    x = mx.nd.array(np.random.RandomState(0).uniform(-1, 1, (8, 2, 10, 10)).astype("float32"))
+    label = mx.nd.array(np.arange(8) % 5)
+    loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    net(x)
+    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+    for _ in range(6):
+        with mx.autograd.record():
+            value = loss(net(x), label)
+        value.backward()
+        trainer.step(8)
+    predictions = [net(x).asnumpy() for _ in range(4)]
+    return [parameter.data().asnumpy() for parameter in net.collect_params().values()] + predictions
+
+
+@pytest.mark.parametrize("cpu", ["auto", "torch", "onnxruntime"])
+def test_training_follows_eager_whoever_runs_it(monkeypatch, cpu):
+    pytest.importorskip("torch")
+    import hybrid_lab as mx
+
+    wanted = trained(mx, False)
+    monkeypatch.setenv("HYBRID_LAB_CPU", cpu)
+    monkeypatch.setattr(contests, "SMALL", 0.0)
+    monkeypatch.setattr(contests, "SETTLE", 0.0)
+    for found, value in zip(trained(mx, True), wanted, strict=True):
+        assert np.abs(found - value).max() <= 1e-4 * max(np.abs(value).max(), 1e-3)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_random_graphs_follow_eager_while_engines_change(monkeypatch, first):
+    monkeypatch.setattr(contests, "SMALL", 0.0)
+    monkeypatch.setattr(contests, "SETTLE", 0.0)
+    monkeypatch.setattr(contests, "CALLS", 0)
+    pytest.importorskip("torch")
+    engine = ChoosingEngine([engine_named(name) for name in ("onnxruntime", "numpy", "torch")])
+    for seed in range(first, first + 20):
+        assert problems(random_case(seed), engine, True) == [], seed
