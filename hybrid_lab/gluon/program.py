@@ -147,6 +147,7 @@ class Program:
         self.special = special
         self.engine, self._where = engine.name, engine.where()
         self.together: Training | None = None
+        self.large_gradients = False
         self.backward: Executable | None = None
         if special.backward is None:
             self.forward = engine.compile(special.forward, **options)
@@ -154,7 +155,9 @@ class Program:
             count = len(self.neutral.graph.outputs)
             made = engine.compile_training(special.forward, special.backward, special.sources, count, **options)
             self.forward, self.backward = made.forward, made.backward
-            if any(kind == "saved" for kind, _ in special.sources):
+            # Small graphs that keep nothing in between are faster apart.
+            self.large_gradients = sum(value.nbytes for value in special.backward.outputs) >= LARGE
+            if self.large_gradients or any(kind == "saved" for kind, _ in special.sources):
                 self.together = made
         self.prologue: Prologue | None = None
         if special.prologue is not None:
@@ -189,8 +192,6 @@ class Program:
         self._kept_outputs = [index for kind, index in special.sources if kind == "output"]
         self._kept_saved = [index for kind, index in special.sources if kind == "saved"]
         self.heads = [index for kind, index in special.sources if kind == "head"]
-        size = 0 if special.backward is None else sum(value.nbytes for value in special.backward.outputs)
-        self.large_gradients = size >= LARGE and self.together is not None
         self.wrt_all = special.wrt == tuple(range(num_data + len(self._arrays)))
         self.short = self._shortest()
 
@@ -409,11 +410,12 @@ class CompiledEntry(tape.Entry):
     def finish(
         self, douts: list[Any], needed: tuple[bool, ...], leaves: Sequence[tape.Leaf | None] | None = None
     ) -> Sequence[Any]:
-        return self._run(douts, needed, True, None if leaves is None else self._places(leaves))
+        return self._run(douts, needed, True, None if leaves is None else self._places(leaves, douts))
 
-    def _places(self, leaves: Sequence[tape.Leaf | None]) -> list[np.ndarray | None]:
+    def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[Any]) -> list[np.ndarray | None]:
         """Per gradient the array of the leaf that may take it: of its type, on the host, and read by nobody here."""
         read = {id(buffer) for buffer in self.buffers}
+        heads = [dout for dout in douts if dout is not None]
         places: list[np.ndarray | None] = []
         assert self.program.special.backward is not None
         for index, value in zip(self.program.special.wrt, self.program.special.backward.outputs, strict=True):
@@ -421,7 +423,9 @@ class CompiledEntry(tape.Entry):
             if leaf is not None:
                 view, buffer = leaf.grad._view, leaf.grad._buffer
                 alike = view.shape == value.shape and view.dtype == value.dtype and view.flags.c_contiguous
-                place = view if alike and buffer.device is None and id(buffer) not in read else None
+                free = buffer.device is None and id(buffer) not in read
+                # A user's Function may have returned the very array as a gradient.
+                place = view if alike and free and not any(np.may_share_memory(view, head) for head in heads) else None
             places.append(place)
         return places
 
@@ -434,7 +438,7 @@ class CompiledEntry(tape.Entry):
     ) -> Sequence[Any]:
         program = self.program
         assert program.backward is not None
-        self._check()
+        self.check()
         operands = self.values.copy()
         for index in program.heads:
             dout = douts[index]
@@ -452,7 +456,7 @@ class CompiledEntry(tape.Entry):
             gradients[index] = gradient
         return gradients
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise AutogradError for the first value that was written to."""
         for index, (buffer, version) in enumerate(zip(self.buffers, self.versions, strict=True)):
             if buffer.version != version:
@@ -462,7 +466,7 @@ class CompiledEntry(tape.Entry):
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Run the program of the gradients, recorded; the forward's draws give the same masks."""
-        self._check()
+        self.check()
         program = self.program
         inputs = [*self.leaves, *program._arrays]
         heads = [

@@ -165,6 +165,10 @@ def run_backward(
     for held, gradient in zip(links, gradients, strict=True):
         found.arrive(held, gradient)
     if targets is None:
+        if in_place and any(node.entry is not None and node.entry.takes_leaves for node in nodes):
+            for node in nodes:  # before the first gradient is written
+                assert node.entry is not None
+                node.entry.check()
         for node in reversed(nodes):
             douts = found.at(node)
             if douts is not None:

@@ -350,6 +350,11 @@ class EagerEntry(tape.Entry):
             raise AutogradError(f"the gradient of {self.op!r} reads values that were not saved when it was recorded")
         return program
 
+    def check(self) -> None:
+        for value in self._values:
+            if type(value) is tape.Saved:
+                value.check()
+
     def release(self) -> None:
         self._values = []
 

@@ -118,6 +118,9 @@ class Entry:
             "A hybridized block has one before hybridize(), or after hybridize(active=False)"
         )
 
+    def check(self) -> None:
+        """Raise AutogradError where a value that the gradient needs was written to since it was recorded."""
+
     def release(self) -> None:
         """Drop what was saved; backward is not called again."""
 

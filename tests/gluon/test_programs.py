@@ -501,3 +501,61 @@ def test_an_interrupt_leaves_the_statistics_of_all_layers_or_of_none(monkeypatch
         net(nd.array([[1.0, 2.0], [3.0, 5.0]]))
     assert written == states and len(states) == 4
     assert not autograd.is_recording()
+
+
+# -- gradients written where they belong ---------------------------------------------------------------------------------
+
+
+def wide():
+    """Layers whose gradients are large enough to be written in place; the weight and the gradient of the last one."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(300, in_units=300, activation="tanh", flatten=False), nn.Dense(300, in_units=300, flatten=False))
+    net.initialize()
+    net.hybridize(engine="numpy")
+    return net, net[1].weight.data(), net[1].weight.grad()
+
+
+def test_nothing_is_written_where_a_later_step_refuses():
+    """The layers' gradients come before that of the product, whose input has been written to."""
+    (net, _, grad), x = wide(), leaf(np.ones((2, 300)))
+    with autograd.record():
+        z = net(x * x)
+        loss = (z * z).sum()
+    grad[:] = 7.0
+    x[:] = 2.0
+    with pytest.raises(AutogradError, match="written to since"):
+        loss.backward()
+    assert (grad.asnumpy() == 7.0).all()
+
+
+def test_a_gradient_in_place_is_the_gradient():
+    (net, weight, grad), x = wide(), leaf(np.ones((2, 300)))
+    found = []
+    for active in (False, True, True):
+        net.hybridize(active, engine="numpy")
+        with autograd.record():
+            loss = (net(x) ** 2).sum()
+        loss.backward()
+        assert net[1].weight.grad() is grad and weight.grad is grad
+        found.append(grad.asnumpy())
+    assert net._graphs.compilations[-1].program.large_gradients
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-5)
+    assert np.array_equal(found[1], found[2])
+
+
+def test_the_gradient_itself_as_an_output_gradient():
+    class Handed(autograd.Function):
+        def forward(self, x):
+            return x * 1
+
+        def backward(self, dy):
+            return handed
+
+    (net, _, handed), x = wide(), nd.ones((300, 300))
+    values = np.random.default_rng(0).normal(size=(300, 300)).astype("float32")
+    handed[:] = nd.array(values)
+    with autograd.record():
+        y = Handed()(net(x))
+    y.backward()
+    hidden = net[0](x).asnumpy()
+    np.testing.assert_allclose(handed.asnumpy(), values.T @ hidden, rtol=1e-3, atol=1e-3)
