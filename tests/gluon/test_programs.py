@@ -503,7 +503,7 @@ def test_an_interrupt_leaves_the_statistics_of_all_layers_or_of_none(monkeypatch
     assert not autograd.is_recording()
 
 
-# -- gradients written where they belong ---------------------------------------------------------------------------------
+# -- gradients written where they belong ------------------------------------------------------------------------------
 
 
 def wide():
