@@ -63,9 +63,14 @@ def alternately(sides: Sequence[Callable[[], Any]], runs: int) -> list[float]:
             begin = time.perf_counter()
             side()
             times.append(time.perf_counter() - begin)
-        if number >= 2 and time.perf_counter() - started > 2 * _PATIENCE:
+        if _enough(number, time.perf_counter() - started, 2 * _PATIENCE):
             break
     return [statistics.median(times) for times in taken]
+
+
+def _enough(number: int, taken: float, patience: float) -> bool:
+    """Whether run `number` (from 0) was the last: three at least, but for very long ones."""
+    return taken > patience and (number >= 2 or taken > 3 * patience)
 
 
 def _repeat(measure: Callable[[], np.ndarray], runs: int) -> tuple[np.ndarray, int]:
@@ -74,7 +79,7 @@ def _repeat(measure: Callable[[], np.ndarray], runs: int) -> tuple[np.ndarray, i
     found, started = [], time.perf_counter()
     for number in range(runs):
         found.append(measure())
-        if number >= 2 and time.perf_counter() - started > _PATIENCE:
+        if _enough(number, time.perf_counter() - started, _PATIENCE):
             break
     return np.median(np.array(found), axis=0), len(found)
 
