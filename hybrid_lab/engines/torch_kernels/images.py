@@ -157,6 +157,14 @@ def _batch_norm(torch: Any, node: RuleNode) -> Kernel:
     return predict
 
 
+@rule("_channel_affine")
+def _channel_affine(torch: Any, node: RuleNode) -> Kernel:
+    rank = len(shape_of(node, 0))
+    vector = tuple(-1 if index == node.op.axis % rank else 1 for index in range(rank))
+    fused = torch.addcmul
+    return lambda x, scale, shift: fused(shift.view(vector), x, scale.view(vector))
+
+
 @rule("LayerNorm")
 def _layer_norm(torch: Any, node: RuleNode) -> Kernel:
     shape, eps = shape_of(node, 0), node.op.eps
