@@ -1,5 +1,5 @@
 """Layers and cells beside the main collection, under MXNet's names."""
 
-from . import nn
+from . import nn, rnn
 
-__all__ = ["nn"]
+__all__ = ["nn", "rnn"]

@@ -8,7 +8,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError, ShapeError
-from hybrid_lab.gluon import nn, rnn
+from hybrid_lab.gluon import contrib, nn, rnn
 
 ENGINES = ["numpy", "onnxruntime", "triton"]
 
@@ -221,6 +221,9 @@ CELLS = {
     "residual": lambda: rnn.ResidualCell(rnn.RNNCell(6)),
     "zoneout": lambda: rnn.ZoneoutCell(rnn.LSTMCell(4), zoneout_outputs=0.3, zoneout_states=0.2),
     "both ways": lambda: rnn.BidirectionalCell(rnn.LSTMCell(4), rnn.GRUCell(3)),
+    "projected": lambda: contrib.rnn.LSTMPCell(5, 3),
+    "one mask": lambda: contrib.rnn.VariationalDropoutCell(rnn.LSTMCell(4), 0.3, 0.2, 0.1),
+    "one mask outside": lambda: contrib.rnn.VariationalDropoutCell(rnn.LSTMCell(4), drop_inputs=0.3, drop_outputs=0.4),
     "nested": lambda: stack(
         rnn.BidirectionalCell(rnn.GRUCell(3), rnn.GRUCell(3)), rnn.ResidualCell(rnn.ZoneoutCell(rnn.GRUCell(6), 0.2))
     ),
@@ -306,6 +309,32 @@ def test_zoneout_of_outputs_in_a_graph_of_one_step_is_an_error():
     cell.hybridize(engine="numpy")
     with pytest.raises(HybridizeError, match="output of the step before"):
         cell(sequence(3, 6), cell.begin_state(3))
+
+
+def test_one_dropout_mask_for_all_steps():
+    cell = contrib.rnn.VariationalDropoutCell(rnn.RNNCell(20), drop_states=0.5, drop_outputs=0.5)
+    cell.initialize()
+    with autograd.train_mode():
+        steps, _ = cell.unroll(4, sequence(3, 4, 6))
+        again, _ = cell.unroll(4, sequence(3, 4, 6))
+    zeros = [step.asnumpy() == 0 for step in steps]
+    assert all((each == zeros[0]).all() for each in zeros) and 0.2 < zeros[0].mean() < 0.8
+    assert (zeros[0] != (again[0].asnumpy() == 0)).any()
+    cell.hybridize(engine="numpy")
+    with pytest.raises(HybridizeError, match="masks belong to all steps"):
+        cell(sequence(3, 6), cell.begin_state(3))
+
+
+def test_convolutional_cells_say_what_they_need():
+    cell = contrib.rnn.Conv2DLSTMCell((2, 8, 7), 3, i2h_kernel=3, h2h_kernel=5, i2h_pad=1)
+    assert repr(cell) == "Conv2DLSTMCell(2 -> 12, tanh, NCHW)"
+    assert [info["shape"] for info in cell.state_info(4)] == [(4, 3, 8, 7)] * 2
+    with pytest.raises(HybridLabError, match="odd sizes keep the extent"):
+        contrib.rnn.Conv1DRNNCell((2, 8), 3, i2h_kernel=3, h2h_kernel=2)
+    with pytest.raises(HybridLabError, match="'NCW' is supported"):
+        contrib.rnn.Conv1DRNNCell((2, 8), 3, i2h_kernel=3, h2h_kernel=3, conv_layout="NWC")
+    with pytest.raises(HybridLabError, match="CHW is needed, 3 sizes"):
+        contrib.rnn.Conv2DRNNCell((2, 8), 3, i2h_kernel=3, h2h_kernel=3)
 
 
 def test_zoneout_keeps_the_step_before():

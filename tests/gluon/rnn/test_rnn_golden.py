@@ -9,7 +9,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
-from hybrid_lab.gluon import rnn
+from hybrid_lab.gluon import contrib, rnn
 
 HERE = pathlib.Path(__file__).parents[2] / "golden" / "rnn"
 ARRAYS = np.load(HERE / "rnn.npz")
@@ -27,6 +27,7 @@ CELLS = {
     "RNNCell": lambda: rnn.RNNCell(4),
     "LSTMCell": lambda: rnn.LSTMCell(4),
     "GRUCell": lambda: rnn.GRUCell(4),
+    "LSTMP": lambda: contrib.rnn.LSTMPCell(5, 3),
     "Residual": lambda: rnn.ResidualCell(rnn.GRUCell(6)),
     "Bidirectional": lambda: rnn.BidirectionalCell(rnn.LSTMCell(4), rnn.LSTMCell(3)),
 }
@@ -99,6 +100,25 @@ def test_unrolled_cells(case: str, lengths: bool, hybrid: bool):
         return net.unroll(5, x, states, merge_outputs=True, valid_length=valid)
 
     check(net, facts, call, [key for key in facts if key.startswith("state")])
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_convolutional_cells(kind: str, rank: int, hybrid: bool):
+    case = f"Conv{rank}D{kind}Cell"
+    facts = golden(case)
+    shape = (2, 5, 4, 6)[: rank + 1]
+    net = getattr(contrib.rnn, case)(shape, 3, i2h_kernel=3, h2h_kernel=3, i2h_pad=1, h2h_dilate=2)
+    net.initialize()
+    for path, parameter in net._collect_params_with_prefix().items():
+        parameter.set_data(facts[path])
+    if hybrid:
+        net.hybridize(engine="numpy")
+    y, states = net.unroll(3, nd.array(facts["x"]), layout="NTC" + "DHW"[3 - rank :], merge_outputs=True)
+    close(y, facts["y"], 1e-5)
+    for index, state in enumerate(states):
+        close(state, facts[f"new{index}"], 1e-5)
 
 
 def test_parameters_of_mxnet_are_loaded():

@@ -35,9 +35,29 @@ CELLS = {
     "RNNCell": lambda: rnn.RNNCell(4),
     "LSTMCell": lambda: rnn.LSTMCell(4),
     "GRUCell": lambda: rnn.GRUCell(4),
+    "LSTMP": lambda: gluon.contrib.rnn.LSTMPCell(5, 3),
     "Residual": lambda: rnn.ResidualCell(rnn.GRUCell(6)),
     "Bidirectional": lambda: rnn.BidirectionalCell(rnn.LSTMCell(4), rnn.LSTMCell(3)),
 }
+
+#: Outputs only: with oneDNN the gradients of convolutions are wrong.
+CONVOLVED = {
+    f"Conv{rank}D{kind}Cell": (getattr(gluon.contrib.rnn, f"Conv{rank}D{kind}Cell"), rank)
+    for rank in (1, 2, 3)
+    for kind in ("RNN", "LSTM", "GRU")
+}
+
+
+def unroll_convolved(generator, answers):
+    for case, (kind, rank) in CONVOLVED.items():
+        shape = (2, 5, 4, 6)[: rank + 1]
+        net = kind(shape, 3, i2h_kernel=3, h2h_kernel=3, i2h_pad=1, h2h_dilate=2)
+        net.initialize()
+        fill(net, generator, answers, case)
+        x = generator.uniform(-1, 1, (2, 3, *shape)).astype(np.float32)
+        y, states = net.unroll(3, mx.nd.array(x), layout="NTC" + "DHW"[3 - rank :], merge_outputs=True)
+        answers[f"{case}/x"], answers[f"{case}/y"] = x, y.asnumpy()
+        answers.update({f"{case}/new{index}": state.asnumpy() for index, state in enumerate(states)})
 
 
 def heads(shape):
@@ -137,6 +157,7 @@ def main():
                 return [y, *new]
 
             differentiate(net, call, inputs, found, answers, label)
+    unroll_convolved(generator, answers)
     export_words(generator, answers)
     np.savez_compressed(FOLDER / "rnn.npz", **answers)
     print(len(answers), "arrays")

@@ -1,0 +1,346 @@
+"""More recurrent cells: convolutional ones, one dropout mask for all steps, an LSTM with a projected state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.hybridize_error import hybridize_error
+from hybrid_lab.symbol import tracing
+
+from ..nn.registry import layer
+from ..rnn.cell import HybridRecurrentCell, RecurrentCell, StateInfo
+from ..rnn.modifier import ModifierCell
+from ..rnn.sequence import functions_of, masked, merged, steps_of
+
+__all__ = [
+    "Conv1DGRUCell",
+    "Conv1DLSTMCell",
+    "Conv1DRNNCell",
+    "Conv2DGRUCell",
+    "Conv2DLSTMCell",
+    "Conv2DRNNCell",
+    "Conv3DGRUCell",
+    "Conv3DLSTMCell",
+    "Conv3DRNNCell",
+    "LSTMPCell",
+    "VariationalDropoutCell",
+]
+
+
+class VariationalDropoutCell(ModifierCell):
+    """Dropout whose masks are the same at all steps of a sequence (arXiv 1512.05287).
+
+    drop_inputs, drop_states, drop_outputs : probabilities of a zero; of the states only the first is dropped
+    The masks are kept between calls until `reset()`; in a graph they are known within `unroll` only.
+    """
+
+    def __init__(
+        self,
+        base_cell: RecurrentCell,
+        drop_inputs: float = 0.0,
+        drop_states: float = 0.0,
+        drop_outputs: float = 0.0,
+    ) -> None:
+        super().__init__(base_cell)
+        self.drop_inputs, self.drop_states, self.drop_outputs = drop_inputs, drop_states, drop_outputs
+        self.reset()
+
+    def _alias(self) -> str:
+        return "vardrop"
+
+    def reset(self) -> None:
+        super().reset()
+        object.__setattr__(self, "_masks", {})
+
+    _masks: dict[str, Any]
+
+    def _dropped(self, F: Any, what: str, rate: float, x: Any) -> Any:
+        if not rate:
+            return x
+        if what not in self._masks:
+            self._masks[what] = F.Dropout(F.ones_like(x), p=rate)
+        return x * self._masks[what]
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:  # type: ignore[override]
+        if tracing.current() is not None and not self._unrolling:
+            raise hybridize_error(
+                "HL171",
+                None,
+                block=self.name,
+                message="The masks belong to all steps of a sequence; a graph of one step cannot keep them.",
+                rewrite="cell.unroll(length, inputs) inside hybrid_forward",
+            )
+        states = [self._dropped(F, "states", self.drop_states, states[0]), *states[1:]]
+        output, states = self.base_cell(self._dropped(F, "inputs", self.drop_inputs, x), states)
+        return self._dropped(F, "outputs", self.drop_outputs, output), states
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """See RecurrentCell.unroll. Inputs and outputs are dropped as whole sequences where no state is."""
+        if self.drop_states:
+            try:
+                return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+            finally:
+                self.reset()
+        self.reset()
+        axes = (layout.index("T"),)
+        whole = merged(inputs, layout)
+        F = functions_of(whole)
+        if self.drop_inputs:
+            whole = F.Dropout(whole, p=self.drop_inputs, axes=axes)
+        outputs, states = self._unmodified(
+            lambda: self.base_cell.unroll(length, whole, begin_state, layout, True, valid_length)
+        )
+        if self.drop_outputs:
+            outputs = F.Dropout(outputs, p=self.drop_outputs, axes=axes)
+        if valid_length is not None:
+            outputs = masked(outputs, valid_length, layout)
+        return (steps_of(length, outputs, layout) if merge_outputs is False else outputs), states
+
+
+@layer
+class LSTMPCell(HybridRecurrentCell):
+    """An LSTM whose output and first state are projected to fewer units (arXiv 1402.1128).
+
+    hidden_size : units H of the cell state; projection_size : units P of the output; input_size : 0 takes it from the
+    first batch
+    i2h_weight : (4 H, input_size); h2h_weight : (4 H, P); h2r_weight : (P, H); i2h_bias, h2h_bias : (4 H,)
+    States: (N, P) and (N, H).
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        projection_size: int,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        h2r_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+    ) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self._hidden_size, self._projection_size = hidden_size, projection_size
+        rows = 4 * hidden_size
+        for name, shape, init in (
+            ("i2h_weight", (rows, input_size), i2h_weight_initializer),
+            ("h2h_weight", (rows, projection_size), h2h_weight_initializer),
+            ("h2r_weight", (projection_size, hidden_size), h2r_weight_initializer),
+            ("i2h_bias", (rows,), i2h_bias_initializer),
+            ("h2h_bias", (rows,), h2h_bias_initializer),
+        ):
+            setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
+
+    i2h_weight: Any
+
+    def _alias(self) -> str:
+        return "lstmp"
+
+    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
+        return [
+            {"shape": (batch_size, units), "__layout__": "NC"} for units in (self._projection_size, self._hidden_size)
+        ]
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+        rows = 4 * self._hidden_size
+        i2h = F.FullyConnected(x, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name="i2h")
+        h2h = F.FullyConnected(states[0], params["h2h_weight"], params["h2h_bias"], num_hidden=rows, name="h2h")
+        gates = F.SliceChannel(i2h + h2h, num_outputs=4, name="slice")
+        i, f, o = (F.sigmoid(gates[index]) for index in (0, 1, 3))
+        c = f * states[1] + i * F.tanh(gates[2])
+        output = F.FullyConnected(
+            o * F.tanh(c), params["h2r_weight"], no_bias=True, num_hidden=self._projection_size, name="out"
+        )
+        return output, [output, c]
+
+    def __repr__(self) -> str:
+        rows, columns = self.i2h_weight.shape or (0, 0)
+        return f"{type(self).__name__}({columns or None} -> {rows} -> {self._projection_size})"
+
+
+class _Convolved(HybridRecurrentCell):
+    """Base of the convolutional cells: convolutions of input and state instead of products (arXiv 1506.04214).
+
+    input_shape : (channels, ...) of one input without its batch; hidden_channels : of output and states
+    i2h_kernel, i2h_pad, i2h_dilate : the input's convolution; h2h_kernel (odd), h2h_dilate : the state's, padded so
+    that its extent stays
+    activation : 'relu', 'tanh', 'sigmoid', 'softrelu' or 'softsign'
+    i2h_weight : (gates * hidden_channels, channels, *i2h_kernel); h2h_weight : (gates * hidden_channels,
+    hidden_channels, *h2h_kernel); i2h_bias, h2h_bias : (gates * hidden_channels,)
+    """
+
+    _rank = 2
+    _gates = 1
+    _num_states = 1
+    _short_name = "conv_rnn"
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        hidden_channels: int,
+        i2h_kernel: int | Sequence[int],
+        h2h_kernel: int | Sequence[int],
+        i2h_pad: int | Sequence[int] = 0,
+        i2h_dilate: int | Sequence[int] = 1,
+        h2h_dilate: int | Sequence[int] = 1,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        conv_layout: str | None = None,
+        activation: str = "tanh",
+        prefix: str | None = None,
+        params: Any = None,
+    ) -> None:
+        super().__init__(prefix=prefix, params=params)
+        name, rank = type(self).__name__, self._rank
+        layout = "NC" + "DHW"[3 - rank :]
+        if conv_layout not in (None, layout):
+            raise HybridLabError(f"{name}: conv_layout={conv_layout!r}; {layout!r} is supported")
+        if len(input_shape) != rank + 1:
+            raise HybridLabError(f"{name}: input_shape={tuple(input_shape)}; {layout[1:]} is needed, {rank + 1} sizes")
+        self._layout, self._channels, self._activation = layout, hidden_channels, activation
+        self._input_shape = tuple(input_shape)
+        i2h, pad, dilate = (self._sizes(item) for item in (i2h_kernel, i2h_pad, i2h_dilate))
+        h2h, spread = self._sizes(h2h_kernel), self._sizes(h2h_dilate)
+        if any(size % 2 == 0 for size in h2h):
+            raise HybridLabError(f"{name}: h2h_kernel={h2h}; odd sizes keep the extent of the state")
+        self._i2h = {"kernel": i2h, "pad": pad, "dilate": dilate}
+        self._h2h = {
+            "kernel": h2h,
+            "pad": tuple(step * (size - 1) // 2 for size, step in zip(h2h, spread, strict=True)),
+            "dilate": spread,
+        }
+        self._extent = tuple(
+            size + 2 * p - d * (k - 1) for size, k, p, d in zip(input_shape[1:], i2h, pad, dilate, strict=True)
+        )
+        rows = self._gates * hidden_channels
+        for key, shape, init in (
+            ("i2h_weight", (rows, input_shape[0], *i2h), i2h_weight_initializer),
+            ("h2h_weight", (rows, hidden_channels, *h2h), h2h_weight_initializer),
+            ("i2h_bias", (rows,), i2h_bias_initializer),
+            ("h2h_bias", (rows,), h2h_bias_initializer),
+        ):
+            setattr(self, key, self.params.get(key, shape=shape, init=init, allow_deferred_init=True))
+
+    def _sizes(self, item: int | Sequence[int]) -> tuple[int, ...]:
+        return (item,) * self._rank if isinstance(item, int) else tuple(item)
+
+    def _alias(self) -> str:
+        return self._short_name
+
+    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
+        shape = (batch_size, self._channels, *self._extent)
+        return [{"shape": shape, "__layout__": self._layout} for _ in range(self._num_states)]
+
+    def _convolved(self, F: Any, x: Any, state: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+        """What input and state contribute to the gates."""
+        rows = self._gates * self._channels
+        i2h = F.Convolution(x, params["i2h_weight"], params["i2h_bias"], num_filter=rows, name="i2h", **self._i2h)
+        h2h = F.Convolution(state, params["h2h_weight"], params["h2h_bias"], num_filter=rows, name="h2h", **self._h2h)
+        return i2h, h2h
+
+    def __repr__(self) -> str:
+        rows = self._gates * self._channels
+        return f"{type(self).__name__}({self._input_shape[0]} -> {rows}, {self._activation}, {self._layout})"
+
+
+class _ConvolvedRNN(_Convolved):
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+        i2h, h2h = self._convolved(F, x, states[0], params)
+        output = F.Activation(i2h + h2h, act_type=self._activation)
+        return output, [output]
+
+
+class _ConvolvedLSTM(_Convolved):
+    _gates, _num_states, _short_name = 4, 2, "conv_lstm"
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+        i2h, h2h = self._convolved(F, x, states[0], params)
+        gates = F.SliceChannel(i2h + h2h, num_outputs=4, axis=1, name="slice")
+        i, f, o = (F.sigmoid(gates[index]) for index in (0, 1, 3))
+        c = f * states[1] + i * F.Activation(gates[2], act_type=self._activation)
+        output = o * F.Activation(c, act_type=self._activation)
+        return output, [output, c]
+
+
+class _ConvolvedGRU(_Convolved):
+    _gates, _short_name = 3, "conv_gru"
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+        h = states[0]
+        i2h, h2h = self._convolved(F, x, h, params)
+        inner = F.SliceChannel(i2h, num_outputs=3, axis=1, name="i2h_slice")
+        outer = F.SliceChannel(h2h, num_outputs=3, axis=1, name="h2h_slice")
+        r, z = (F.sigmoid(inner[index] + outer[index]) for index in (0, 1))
+        n = F.Activation(inner[2] + r * outer[2], act_type=self._activation)
+        output = (1.0 - z) * n + z * h
+        return output, [output]
+
+
+@layer
+class Conv1DRNNCell(_ConvolvedRNN):
+    """An Elman cell over sequences of (N, C, W)."""
+
+    _rank = 1
+
+
+@layer
+class Conv2DRNNCell(_ConvolvedRNN):
+    """An Elman cell over sequences of images, (N, C, H, W)."""
+
+
+@layer
+class Conv3DRNNCell(_ConvolvedRNN):
+    """An Elman cell over sequences of volumes, (N, C, D, H, W)."""
+
+    _rank = 3
+
+
+@layer
+class Conv1DLSTMCell(_ConvolvedLSTM):
+    """An LSTM cell over sequences of (N, C, W)."""
+
+    _rank = 1
+
+
+@layer
+class Conv2DLSTMCell(_ConvolvedLSTM):
+    """An LSTM cell over sequences of images, (N, C, H, W)."""
+
+
+@layer
+class Conv3DLSTMCell(_ConvolvedLSTM):
+    """An LSTM cell over sequences of volumes, (N, C, D, H, W)."""
+
+    _rank = 3
+
+
+@layer
+class Conv1DGRUCell(_ConvolvedGRU):
+    """A GRU cell over sequences of (N, C, W)."""
+
+    _rank = 1
+
+
+@layer
+class Conv2DGRUCell(_ConvolvedGRU):
+    """A GRU cell over sequences of images, (N, C, H, W)."""
+
+
+@layer
+class Conv3DGRUCell(_ConvolvedGRU):
+    """A GRU cell over sequences of volumes, (N, C, D, H, W)."""
+
+    _rank = 3
