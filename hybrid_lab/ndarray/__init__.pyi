@@ -516,7 +516,7 @@ def SequenceLast(data: NDArray, sequence_length: NDArray | None = ..., use_seque
     """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
 def SequenceReverse(data: NDArray, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
-def softmax(data: NDArray, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+def softmax(data: NDArray, length: NDArray | None = ..., axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
 def softmin(data: NDArray, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Softmax of -data. data : (..., n, ...), floating; returns : as data."""

@@ -529,7 +529,7 @@ class Overloads:
         """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
     def smooth_l1(self, scalar: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2."""
-    def softmax(self, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    def softmax(self, length: NDArray | None = ..., axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
     def softmax_cross_entropy(self, label: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The sum over rows of -log softmax(data)[label]."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.attributes import DType
-from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.memory import into
+from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import axis_of
@@ -33,20 +34,29 @@ class _SoftmaxLike(Operator):
     samples = _SAMPLES
 
     def check(self) -> None:
-        if self.use_length:
-            raise AttributeSpecError(
-                f"{self.name}: use_length is not supported; mask with F.SequenceMask or F.where before it"
-            )
-        if self.dtype is not None:
-            raise AttributeSpecError(
-                f"{self.name}: dtype is not supported; cast with F.cast(x, dtype={self.dtype!r}) before it"
-            )
+        if self.use_length and self.name != "softmax":
+            raise AttributeSpecError(f"{self.name}: use_length is not supported; softmax has it")
+        if self.dtype is not None and np.dtype(self.dtype).kind != "f":
+            raise AttributeSpecError(f"{self.name}: dtype={self.dtype}; a floating dtype is needed")
         if self.temperature == 0:
             raise AttributeSpecError(f"{self.name}: a temperature of 0")
+
+    @property
+    def mode_dependent(self) -> bool:  # type: ignore[override]
+        """Lengths and another dtype are `_softmax_with`'s, in both modes; here is the plain softmax alone."""
+        return self.use_length or self.dtype is not None
+
+    def bind_mode(self, train: bool) -> Operator:
+        if not self.mode_dependent:
+            return self
+        return SoftmaxWith.bind(**{key: self.attributes[key] for key in _SHARED}, kind=self.name)
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         axis_of(self.name, self.axis, len(data))
         return data
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return np.dtype(self.dtype) if self.dtype is not None and dtypes[0].kind == "f" else dtypes[0]
 
     def _shifted(self, data: np.ndarray, out: np.ndarray | None, scratch: Any, sign: float = 1.0) -> np.ndarray:
         """sign * data / temperature minus its maximum."""
@@ -76,12 +86,34 @@ class _SoftmaxLike(Operator):
 class Softmax(_SoftmaxLike, name="softmax"):
     """Softmax along one axis: y = exp(x / t) / sum(exp(x / t)).
 
-    data : (..., n, ...), floating; returns : as data
+    data : (..., n, ...), floating; length, with use_length : data's shape without `axis`, how many elements count, the
+    others become 0; returns : as data, or in `dtype`
     """
 
     _sign = 1.0
+    samples = [
+        *_SAMPLES,
+        sample((2, 3, 4), ints((2, 3), 0, 5, "int32"), use_length=True),
+        sample((2, 3, 4), ints((2, 4), 0, 4, "int32"), use_length=True, axis=1, temperature=2.0),
+        sample((2, 3), dtype="float16", attrs={"dtype": "float32"}),
+    ]
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def names(self) -> tuple[str, ...]:
+        return ("data", "length") if self.use_length else ("data",)
+
+    def infer_shape(self, data: tuple[int, ...], length: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        axis = axis_of(self.name, self.axis, len(data))
+        if length is not None and length != (*data[:axis], *data[axis + 1 :]):
+            raise ShapeError(
+                f"softmax: length has shape {length}; data {data} with axis={self.axis} needs "
+                f"{(*data[:axis], *data[axis + 1 :])}"
+            )
+        return data
+
+    def numpy(self, data: Any, length: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
+        if self.mode_dependent:
+            given = (data,) if length is None else (data, length)
+            return self.bind_mode(True).numpy(*given, out=out)
         shifted = self._shifted(data, out, scratch, self._sign)
         np.exp(shifted, out=shifted)
         shifted /= self._normalizer(shifted, scratch)
@@ -105,14 +137,24 @@ class Softmin(Softmax, name="softmin"):
     _sign = -1.0
     samples = _SAMPLES
 
+    def names(self) -> tuple[str, ...]:
+        return ("data",)
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:  # type: ignore[override]
+        return super().infer_shape(data)
+
 
 class LogSoftmax(_SoftmaxLike, name="log_softmax"):
     """The logarithm of softmax, without its rounding: y = x / t - log(sum(exp(x / t))).
 
-    data : floating; returns : as data.
+    data : floating; returns : as data, or in `dtype`.
     """
 
+    samples = [*_SAMPLES, sample((2, 3), dtype="float16", attrs={"dtype": "float32"})]
+
     def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        if self.mode_dependent:
+            return self.bind_mode(True).numpy(data, out=out)
         shifted = self._shifted(data, out, scratch)
         total = self._normalizer(np.exp(shifted, out=scratch(data.shape, data.dtype)), scratch)
         shifted -= np.log(total, out=total)
@@ -128,6 +170,90 @@ class LogSoftmax(_SoftmaxLike, name="log_softmax"):
 
     def onnx(self, g: Any, x: Any) -> Any:
         return g.LogSoftmax(self._emit_scaled(g, x), axis=self.axis)
+
+
+_SHARED = ("axis", "temperature", "dtype", "use_length")
+
+
+class SoftmaxWith(Operator, name="_softmax_with"):
+    """softmax, softmin or log_softmax over the first `length` elements of each vector, or in another dtype; see softmax.
+
+    data : (..., n, ...), floating; length, with use_length : data's shape without `axis`; returns : as data, in `dtype`
+    """
+
+    kinds = "f"
+    mxnet = None
+    axis: int = -1
+    temperature: float | None = None
+    dtype: DType | None = None
+    use_length: bool = False
+    kind: Literal["softmax", "softmin", "log_softmax"] = "softmax"
+    samples = [
+        sample((2, 3, 4), ints((2, 3), 0, 5, "int32"), use_length=True),
+        sample((2, 3), kind="softmin", attrs={"dtype": "float64"}),
+        sample((2, 3), kind="log_softmax", temperature=0.5, attrs={"dtype": "float64"}),
+    ]
+
+    def names(self) -> tuple[str, ...]:
+        return ("data", "length") if self.use_length else ("data",)
+
+    def plain(self) -> Any:
+        """The operator without lengths and dtype."""
+        return get(self.kind).bind(axis=self.axis, temperature=self.temperature)
+
+    def infer_shape(self, data: tuple[int, ...], length: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        return Softmax.bind(axis=self.axis, use_length=self.use_length).infer_shape(
+            *((data,) if length is None else (data, length))
+        )
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return np.dtype(self.dtype) if self.dtype is not None and dtypes[0].kind == "f" else dtypes[0]
+
+    def counted(self, data: np.ndarray, length: np.ndarray) -> np.ndarray:
+        """Which elements are within their length."""
+        steps = np.arange(data.shape[self.axis]).reshape(-1, *(1,) * (data.ndim - 1 - self.axis % data.ndim))
+        return steps < np.expand_dims(length, self.axis)
+
+    def numpy(self, data: Any, length: Any = None, out: Any = None) -> Any:
+        dtype = self.infer_type(data.dtype)
+        wide = data.astype(np.float32 if dtype == np.float16 else dtype)
+        if length is None:
+            return into(self.plain().numpy(wide).astype(dtype), out)
+        inside = self.counted(data, length)
+        # A vector of no elements keeps its numbers for the quotient, and is all 0 then.
+        some = inside.any(axis=self.axis, keepdims=True)
+        y = self.plain().numpy(np.where(inside | ~some, wide, wide.dtype.type(-np.inf)))
+        return into(np.where(inside, y, wide.dtype.type(0)).astype(dtype), out)
+
+    def lower(self, F: Any, data: Any, length: Any = None) -> Any:
+        wide = data if self.dtype is None else F.Cast(data, dtype=self.dtype)
+        if length is None:
+            return self.plain().lower(F, wide)
+        steps = F._channel_like(F._contrib_arange_like(wide, axis=self.axis), wide, axis=self.axis)
+        inside = F.broadcast_lesser(steps, F._cast_like(F.expand_dims(length, axis=self.axis), steps))
+        return F.where(inside, self.plain().lower(F, F.where(inside, wide, -1e30)), 0.0)
+
+    def grad(self, F: Any, x: Any, *rest: Any) -> Any:
+        y, dy = rest[-2:]
+        sign = -1.0 if self.kind == "softmin" else 1.0
+        gradient = F._log_softmax_grad if self.kind == "log_softmax" else F._softmax_grad
+        factor = sign / (self.temperature or 1.0)
+        dx = gradient(dy, y, axis=self.axis)
+        dx = F._cast_like(dx if factor == 1.0 else dx * factor, x)
+        return (dx, None) if self.use_length else dx
+
+    def onnx(self, g: Any, data: Any, length: Any = None) -> Any:
+        dtype = self.infer_type(g.dtype(data))
+        wide = data if dtype == g.dtype(data) else g.declare(g.cast(data, dtype), g.shape(data), dtype)
+        if length is None:
+            return self.plain().onnx(g, wide)
+        shape = g.shape(data)
+        axis = self.axis % len(shape)
+        steps = g.const(np.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - 1 - axis)), "int64")
+        inside = g.Less(steps, g.Unsqueeze(g.cast(length, "int64"), g.const([axis], "int64")))
+        lowest = g.const(np.finfo(dtype).min, dtype)
+        masked = g.declare(g.Where(inside, wide, lowest), shape, dtype)
+        return g.Where(inside, self.plain().onnx(g, masked), g.const(0, dtype))
 
 
 class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):

@@ -504,7 +504,7 @@ def SequenceLast(data: Symbol, sequence_length: Symbol | None = ..., use_sequenc
     """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
 def SequenceReverse(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
-def softmax(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+def softmax(data: Symbol, length: Symbol | None = ..., axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
 def softmin(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Softmax of -data. data : (..., n, ...), floating; returns : as data."""

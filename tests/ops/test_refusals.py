@@ -58,7 +58,8 @@ ATTRIBUTES = [
     ("Activation", {"act_type": "swish"}, "is not one of 'relu'"),
     ("Dropout", {"p": 1.5}, "Dropout: p=1.5"),
     ("Cast", {"dtype": "complex64"}, "dtype complex64 is not supported; use one of float32"),
-    ("softmax", {"use_length": True}, "use_length is not supported; mask with"),
+    ("log_softmax", {"use_length": True}, "use_length is not supported; softmax has it"),
+    ("softmax", {"dtype": "int32"}, "softmax: dtype=int32; a floating dtype is needed"),
     ("sum", {"axis": "one"}, "sum: attribute axis='one'"),
     ("_arange", {"start": 0, "stop": 3, "step": 0}, "a step of 0"),
 ]
