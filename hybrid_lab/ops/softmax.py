@@ -176,7 +176,7 @@ _SHARED = ("axis", "temperature", "dtype", "use_length")
 
 
 class SoftmaxWith(Operator, name="_softmax_with"):
-    """softmax, softmin or log_softmax over the first `length` elements of each vector, or in another dtype; see softmax.
+    """softmax, softmin or log_softmax over the first `length` elements of each vector, or in another dtype.
 
     data : (..., n, ...), floating; length, with use_length : data's shape without `axis`; returns : as data, in `dtype`
     """
