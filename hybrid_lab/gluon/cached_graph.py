@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.hybrid import HybridBlock
 
 _modes = tape.state
+_link = tape.link
 _ARRAYS = {NDArray}
 
 #: How many programs of one Block are kept before the one goes that was not called for longest.
@@ -240,7 +241,7 @@ class GraphCache:
             and leaf._buffer.context is program.context
             and _modes.training is program.training
             and _modes.recording is program.recording
-            and (not program.recording or (tape.link(leaf) is not None) is program.tracked)
+            and (not program.recording or (_link(leaf) is not None) is program.tracked)
         ):
             return program.short(leaf) if program.short is not None else program((leaf,))
         return self._find(ONE_TENSOR, (leaf,))((leaf,))

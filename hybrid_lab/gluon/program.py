@@ -40,6 +40,7 @@ MAX_PATIENCE = 64
 
 _serial = itertools.count()
 _wrap = NDArray._wrap
+_link = tape.link
 _NO_DRAWS = (0, 0)
 
 
@@ -272,12 +273,12 @@ class Program:
         values: list[np.ndarray] = []
         buffers: list[Buffer] = []
         for leaf in leaves:
-            links.append(tape.link(leaf))
+            links.append(_link(leaf))
         for index in self._kept_leaves:
             values.append(leaves[index]._view)
             buffers.append(leaves[index]._buffer)
         if self._arrays:
-            links += [tape.link(array) for array in self._arrays]
+            links += [_link(array) for array in self._arrays]
             values += [array._view for array in self._kept_arrays]
             buffers += [array._buffer for array in self._kept_arrays]
         for index in self._kept_outputs:
@@ -383,7 +384,7 @@ class CompiledEntry(tape.Entry):
     versions : of these buffers, when they were recorded
     """
 
-    __slots__ = ("buffers", "kept", "leaves", "name", "program", "rng", "values", "versions")
+    __slots__ = ("buffers", "kept", "leaves", "name", "program", "rng", "takes_leaves", "values", "versions")
 
     def __init__(
         self,
@@ -396,16 +397,12 @@ class CompiledEntry(tape.Entry):
     ):
         self.program, self.leaves, self.values, self.buffers, self.rng = program, leaves, values, buffers, rng
         self.kept = kept
-        self.name = program.entry_name
+        self.name, self.takes_leaves = program.entry_name, program.large_gradients
         self.versions = [buffer.version for buffer in buffers]
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Run the compiled backward; an output without a gradient gets zeros."""
         return self._run(douts, needed, False)
-
-    @property
-    def takes_leaves(self) -> bool:  # type: ignore[override]
-        return self.program.large_gradients
 
     def finish(
         self, douts: list[Any], needed: tuple[bool, ...], leaves: Sequence[tape.Leaf | None] | None = None
@@ -438,7 +435,8 @@ class CompiledEntry(tape.Entry):
     ) -> Sequence[Any]:
         program = self.program
         assert program.backward is not None
-        self.check()
+        if [buffer.version for buffer in self.buffers] != self.versions:
+            self.check()
         operands = self.values.copy()
         for index in program.heads:
             dout = douts[index]

@@ -98,7 +98,7 @@ class Entry:
         """
         raise NotImplementedError
 
-    takes_leaves = False
+    takes_leaves: bool = False
     """Whether `finish` can write gradients where they are to go."""
 
     def finish(
