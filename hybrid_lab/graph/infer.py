@@ -110,7 +110,7 @@ class PartialShapes:
                     self._learn(item, shape, node)
             given = tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
             if node.op.subgraphs and all(is_complete(shape) for shape in given):
-                self.shapes.update(zip(node.outputs, node.op.infer_shape(*given), strict=True))
+                self.shapes.update(zip(node.outputs, node.op.infer_shape(*given), strict=True))  # type: ignore[arg-type]
             elif all(is_complete(shape) for shape in given):
                 # Only shapes are asked for; a dtype conflict is found when the dtypes are known.
                 types = tuple(np.dtype("float32") if isinstance(item, Value) else None for item in node.inputs)
