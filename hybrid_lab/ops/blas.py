@@ -93,6 +93,13 @@ def share(items: Sequence[Any], workers: Sequence[Callable[[Any], None]]) -> Non
         control[1](count)
 
 
+def cuts(size: int, parts: int) -> list[slice]:
+    """range(size) in pieces of about the same length: a few per part, so that no part waits long for the last piece."""
+    count = max(1, min(1 if parts == 1 else 4 * parts, size // 4 or size))
+    bounds = [size * number // count for number in range(count + 1)]
+    return [slice(first, last) for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
 @cache
 def _pool(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="hybrid-lab-product")
@@ -106,6 +113,8 @@ if hasattr(os, "register_at_fork"):
 def matmul(left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None) -> Any:
     """np.matmul of matrices or batches of them."""
     products = left.shape[-2] * left.shape[-1] * right.shape[-1]
+    if products > SHARED and (parts := workers(products)) > 1:
+        return _matmul_in_parts(left, right, out, parts)
     if products <= TINY or products > SMALL or (control := thread_control()) is None:
         return np.matmul(left, right, out=out)
     read, write = control
@@ -117,6 +126,27 @@ def matmul(left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None) -
         return np.matmul(left, right, out=out)
     finally:
         write(count)
+
+
+def _matmul_in_parts(left: np.ndarray, right: np.ndarray, out: np.ndarray | None, parts: int) -> np.ndarray:
+    """The product, its rows or columns shared out."""
+    rows, columns = left.shape[-2], right.shape[-1]
+    if out is None:
+        batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        out = np.empty((*batch, rows, columns), np.result_type(left, right))
+    result = out
+
+    def some_rows(cut: slice) -> None:
+        np.matmul(left[..., cut, :], right, out=result[..., cut, :])
+
+    def some_columns(cut: slice) -> None:
+        np.matmul(left, right[..., cut], out=result[..., cut])
+
+    if rows >= columns:
+        share(cuts(rows, parts), [some_rows] * parts)
+    else:
+        share(cuts(columns, parts), [some_columns] * parts)
+    return result
 
 
 @contextmanager

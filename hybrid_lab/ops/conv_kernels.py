@@ -80,13 +80,6 @@ def _units(batch: int, rows: int, per_row: int, parts: int) -> list[Unit]:
     ]
 
 
-def _cuts(size: int, parts: int) -> list[slice]:
-    """range(size) in pieces of about the same length: a few per part, so that no part waits for another one's last."""
-    count = max(1, min(1 if parts == 1 else 4 * parts, size // 4 or size))
-    bounds = [size * number // count for number in range(count + 1)]
-    return [slice(first, last) for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
-
-
 class _Slots:
     """Temporary memory by name for one thread: `sizes` numbers each, borrowed before the threads start."""
 
@@ -241,7 +234,7 @@ def _pointwise(matrix: np.ndarray, x: np.ndarray, groups: int, out: np.ndarray) 
     def multiply(cut: slice) -> None:
         np.matmul(matrix, source[..., cut], out=target[..., cut])
 
-    blas.share(_cuts(source.shape[3], parts), [multiply] * parts)
+    blas.share(blas.cuts(source.shape[3], parts), [multiply] * parts)
 
 
 def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Any) -> np.ndarray:
@@ -261,7 +254,7 @@ def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: n
     matrix = weight.reshape(groups, filters // groups, -1).swapaxes(1, 2)
     per_channel = prod(geometry.kernel) * prod(output)
     parts = min(blas.workers(dy.size * matrix.shape[1]), max(channels // groups, 1))
-    cuts = _cuts(channels // groups, parts)
+    cuts = blas.cuts(channels // groups, parts)
     width = max(cut.stop - cut.start for cut in cuts)
     images = max(1, min(dy.shape[0], PIECE // max(channels * per_channel, 1)))
     sizes = {
@@ -359,7 +352,7 @@ def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.n
     per_channel = prod(geometry.kernel) * prod(output)
     # With several groups there is one part, all channels.
     parts = blas.workers(dy.size * target.shape[2]) if groups == 1 else 1
-    cuts = _cuts(channels, parts)
+    cuts = blas.cuts(channels, parts)
     width = max(cut.stop - cut.start for cut in cuts)
     images = max(1, min(dy.shape[0], PIECE // max(channels * per_channel, 1)))
     sizes = {

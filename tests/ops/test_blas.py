@@ -24,7 +24,7 @@ def two_threads():
     write(before)
 
 
-SIZES = [(4, 5, 6), (64, 120, 84), (300, 300, 300)]
+SIZES = [(4, 5, 6), (64, 120, 84), (300, 300, 300), (700, 300, 200), (90, 600, 801)]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -51,4 +51,10 @@ def test_the_thread_count_survives_threads(two_threads):
         worker.start()
     for worker in workers:
         worker.join()
+    assert two_threads() == 2
+
+
+def test_batches_of_large_products(two_threads):
+    left, right = np.random.RandomState(0).rand(2, 3, 400, 300), np.random.RandomState(1).rand(3, 300, 350)
+    np.testing.assert_allclose(blas.matmul(left, right), left @ right)
     assert two_threads() == 2
