@@ -445,7 +445,7 @@ def compose(op: Operator, inputs: Sequence[Any], name: str | None, hint: str | N
         name=node_name,
         scope=trace.scope if trace else "",
         location=capture(),
-        draw=(trace.next_draw() if trace else free_draw()) if op.random else None,
+        draw=(trace.next_draw() if trace else free_draw()) if op.random or op.subgraphs else None,
     )
     return make_symbol(node)
 

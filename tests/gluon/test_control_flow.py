@@ -350,6 +350,32 @@ def test_random_numbers_of_an_opened_archive_are_those_of_the_code(tmp_path):
     close(results[1], results[0], 0)
 
 
+def test_an_imported_loop_takes_its_draw_eager_and_hybrid(tmp_path):
+    inner, inputs = made("recurrent")
+    inner.hybridize(engine="numpy")
+    inner(*inputs)
+    inner.export(str(tmp_path / "loop"))
+
+    class Outer(gluon.HybridBlock):
+        def __init__(self, **keywords):
+            super().__init__(**keywords)
+            with self.name_scope():
+                self.first, self.last = nn.Dropout(0.5), nn.Dropout(0.5)
+            names = ["data0", "data1", "data2"]
+            self.loop = gluon.SymbolBlock.imports(
+                str(tmp_path / "loop-symbol.json"), names, str(tmp_path / "loop-0000.params")
+            )
+
+        def hybrid_forward(self, F, x, h, c):
+            y, _, _ = self.loop(self.first(x), h, c)
+            return self.last(y)
+
+    net = Outer()
+    wanted = run(net, *inputs)
+    net.hybridize(engine="numpy")
+    close(run(net, *inputs), wanted)
+
+
 def test_another_body_is_a_difference(tmp_path):
     net, inputs = made("recurrent")
     net.hybridize(engine="numpy")
