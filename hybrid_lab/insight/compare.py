@@ -229,7 +229,10 @@ def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison
             made.differences.append(_difference("pass", changed[0], changed[1]))
         else:
             wrong = next(row for row in made.values if not row.agrees)
-            text = f"{wrong.value} differs by {wrong.difference:.1e}, but every operator and every pass is right"
+            text = (
+                f"{wrong.value} differs by {wrong.difference:.1e}, but every operator and every pass is right: look at "
+                "what is around the graphs - memory that forward and backward share, the tape, states, hooks"
+            )
             made.differences.append(Difference("call", call.block.name, "", call.path, "", "", "", text))
     return made
 

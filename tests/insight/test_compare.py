@@ -344,6 +344,15 @@ def test_a_frozen_mode_is_no_difference_where_the_graph_is_guarded():
     assert mx.compare(make(Moded), images()).equal
 
 
+def test_what_is_around_the_graphs_is_compared_too(monkeypatch):
+    from hybrid_lab.gluon.cached_graph import GraphCache
+
+    right = GraphCache.__call__
+    monkeypatch.setattr(GraphCache, "__call__", lambda self, args: right(self, args) * 1.01)
+    found = mx.compare(make(Small), mx.nd.array([[0.1, 0.2]]), train=False)
+    assert found.first.layer == "call" and "output 0 differs by 1.0e-02" in found.first.text
+
+
 def test_a_profiler_at_work_is_left_alone():
     import cProfile
 
