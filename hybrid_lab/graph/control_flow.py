@@ -79,6 +79,18 @@ class ControlFlow(Composed):
         """The graphs inside with what they are, for printers and writers."""
         return tuple((label, body.graph) for label, body in zip(self.labels, self.bodies, strict=True))
 
+    def typed_subgraphs(self, shapes: Sequence[Any], dtypes: Sequence[Any]) -> tuple[tuple[str, Graph], ...]:
+        """The graphs inside with types on every node, for inputs of these shapes and dtypes."""
+        inside = self.inside(shapes)
+        return tuple(
+            (label, body.inferred(inside, dtypes[self.first :]))
+            for label, body in zip(self.labels, self.bodies, strict=True)
+        )
+
+    def inside(self, shapes: Sequence[Any]) -> list[Any]:
+        """The shapes of the bodies' inputs."""
+        return list(shapes[self.first :])
+
     def names(self) -> tuple[str, ...]:
         own = tuple(f"arg{index}" for index in range(self.first))
         return own + tuple(f"arg{index + self.first}" for index in range(len(self.bodies[0].graph.inputs)))
@@ -248,6 +260,9 @@ class Foreach(ControlFlow):
             if shape[0] != data[0][0]:
                 raise ShapeError(f"foreach: data have {' and '.join(str(item[0]) for item in data)} entries")
         return data[0][0], [*(shape[1:] or (1,) for shape in data), *shapes[self.num_data :]]
+
+    def inside(self, shapes: Sequence[Any]) -> list[Any]:
+        return self._shapes(shapes)[1]
 
     def infer_shape(self, *shapes: Any) -> Any:
         steps, inside = self._shapes(shapes)

@@ -60,6 +60,14 @@ def test_printed_with_its_body():
     assert "broadcast_mul(%foreach" in text and "return" in text
 
 
+def test_an_inferred_body_is_printed_with_its_types():
+    graph = scan()
+    given = arrays((4, 2), (2,), (2,))
+    typed = infer(graph, *({v: getattr(a, key) for v, a in zip(graph.inputs, given)} for key in ("shape", "dtype")))
+    assert "%0: f64[4,2], f64[2], f64[4,2], i64[1] = _foreach(%x, %h, %scale" in str(typed)
+    assert "f64[2] = broadcast_mul(%foreach" in str(typed) and "?[?]" not in str(typed)
+
+
 def test_foreach_and_its_gradient():
     x, h, scale = arrays((4, 2), (2,), (2,))
     (outputs, last), (dx, dh, dscale) = run(scan(), x, h, scale, wrt=(0, 1, 2))

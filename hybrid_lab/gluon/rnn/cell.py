@@ -200,6 +200,9 @@ class RNNCell(_Gated):
         output = F.Activation(i2h + h2h, act_type=self._activation)
         return output, [output]
 
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, {self._activation})"
+
 
 @layer
 class LSTMCell(_Gated):

@@ -150,6 +150,10 @@ class ZoneoutCell(ModifierCell):
         finally:
             self.reset()
 
+    def __repr__(self) -> str:
+        rates = f"p_out={self._zoneout_outputs}, p_state={self._zoneout_states}"
+        return f"{type(self).__name__}({rates}, {self.base_cell!r})"
+
 
 def _mixed(F: Any, rate: float, new: Any, old: Any) -> Any:
     """The new value where a dropout mask keeps it, else the old one."""
