@@ -82,7 +82,7 @@ class Report:
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers."""
-        made = asdict(replace(self, memory=None)) | {"plan": self.plan}
+        made = asdict(replace(self, memory=None)) | {"plan": self.plan, "arena_ratio": self.arena_ratio}
         del made["memory"]
         return made
 
