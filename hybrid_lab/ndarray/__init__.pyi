@@ -163,6 +163,8 @@ def size_array(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name
 def CTCLoss(data: NDArray, label: NDArray | None = ..., data_lengths: NDArray | None = ..., label_lengths: NDArray | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
 ctc_loss = CTCLoss
+def Deconvolution(data: NDArray, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
 def random_exponential(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """An array of `shape` with independent numbers: exponential with rate lam. lam : numbers."""
 def random_exponential_like(data: NDArray, lam: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -203,8 +205,6 @@ def sample_generalized_negative_binomial(mu: NDArray, alpha: NDArray | None = ..
     """Negative binomial numbers with mean mu and dispersion alpha, a block of `shape` for every element."""
 def sample_multinomial(data: NDArray, shape: _Shape = (), get_prob: bool = False, dtype: _DType = 'int32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
     """Class numbers drawn with the given probabilities, a block of `shape` for every row."""
-def Deconvolution(data: NDArray, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
 def negative(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """-data."""
 def abs(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -5,11 +5,11 @@ The same seed gives the same numbers eagerly, in compiled graphs and on GPUs; th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.functions import find_function
 from hybrid_lab.ndarray.invoke import invoke
@@ -55,18 +55,40 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, NDArray) or getattr(value, "_is_symbol", False)
 
 
-def _per_element(
-    name: str, first: Any, second: Any, shape: Any, dtype: Any, ctx: Context | None, out: NDArray | None
-) -> NDArray:
-    """shift + scale * standard numbers, one (shape)-sized block for each element of the parameters."""
-    arrays = [item for item in (first, second) if _is_array(item)]
-    lead = arrays[0].shape
-    if any(item.shape != lead for item in arrays):
-        raise ShapeError(f"the parameters have different shapes: {' and '.join(str(item.shape) for item in arrays)}")
-    block = _shape(shape)
-    numbers = _draw(name, lead + block, dtype or arrays[0].dtype, ctx, None)
-    spread = [item.reshape(lead + (1,) * len(block)) if _is_array(item) else item for item in (first, second)]
-    made = spread[0] + numbers * spread[1]
+def located(apply: Callable[..., Any], kind: str, first: Any, second: Any, shape: Any, dtype: Any) -> Any:
+    """first + second * standard numbers, one (shape)-sized block for each element of the parameters, so that gradients
+    reach them.
+
+    apply : runs an operator on arrays, or composes it of Symbols; kind : "uniform" or "normal"
+    """
+    array = first if _is_array(first) else second
+    block = () if shape is None else _shape(shape)
+    zeros, ones = (apply(get(name).bind(), (array,)) for name in ("zeros_like", "ones_like"))
+    numbers = apply(get(f"_sample_{kind}").bind(shape=block), (zeros, ones))
+    numbers = apply(get("_cast_like").bind(), (numbers, array))
+    spread = []
+    for value in (first, second):
+        for _ in block if _is_array(value) else ():
+            value = apply(get("expand_dims").bind(axis=-1), (value,))
+        spread.append(value)
+    add, multiply = get("broadcast_add").bind(), get("broadcast_mul").bind()
+    made = apply(add, (spread[0], apply(multiply, (numbers, spread[1]))))
+    return made if dtype is None else apply(get("Cast").bind(dtype=np.dtype(dtype).name), (made,))
+
+
+def sampled(apply: Callable[..., Any], kind: str, parameters: Mapping[str, Any], shape: Any, dtype: Any) -> Any:
+    """A block of `shape` numbers for each element of the parameters, of which some are arrays; see `located`."""
+    array = next(value for value in parameters.values() if _is_array(value))
+    multiply = get("broadcast_mul").bind()
+    arrays = [
+        value if _is_array(value) else apply(multiply, (apply(get("ones_like").bind(), (array,)), value))
+        for value in parameters.values()
+    ]
+    kept = np.dtype(dtype).name if dtype is not None else None
+    return apply(get(f"_sample_{kind}").bind(shape=() if shape is None else _shape(shape), dtype=kept), arrays)
+
+
+def _filled(made: Any, out: NDArray | None) -> Any:
     if out is None:
         return made
     out[:] = made
@@ -86,7 +108,7 @@ def uniform(
     low, high : numbers, or NDArrays of one shape: then a block of `shape` for each of their elements
     """
     if _is_array(low) or _is_array(high):
-        return _per_element("_random_uniform", low, high - low, shape, dtype, ctx, out)
+        return _filled(located(invoke, "uniform", low, high - low, shape, dtype), out)
     shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
     return _draw("_random_uniform", shape, dtype, ctx, out, low=float(low), high=float(high))
 
@@ -101,7 +123,7 @@ def normal(
 ) -> NDArray:
     """Normally distributed numbers with mean `loc` and standard deviation `scale`; parameters as for `uniform`."""
     if _is_array(loc) or _is_array(scale):
-        return _per_element("_random_normal", loc, scale, shape, dtype, ctx, out)
+        return _filled(located(invoke, "normal", loc, scale, shape, dtype), out)
     shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
     return _draw("_random_normal", shape, dtype, ctx, out, loc=float(loc), scale=float(scale))
 
@@ -131,11 +153,7 @@ def _distribution(
 ) -> Any:
     """Numbers of one distribution; where a parameter is an array, a block of `shape` for each of its elements."""
     if any(map(_is_array, parameters.values())):
-        first = next(value for value in parameters.values() if _is_array(value))
-        arrays = [value if _is_array(value) else first * 0 + value for value in parameters.values()]
-        kept = np.dtype(dtype).name if dtype is not None else None
-        block = () if shape is None else _shape(shape)
-        return invoke(get(f"_sample_{kind}").bind(shape=block, dtype=kept), arrays, out)
+        return _filled(sampled(invoke, kind, parameters, shape, dtype), out)
     shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
     return _draw(f"_random_{kind}", shape, dtype, ctx, out, **parameters)
 

@@ -151,6 +151,8 @@ def size_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symb
 def CTCLoss(data: Symbol, label: Symbol | None = ..., data_lengths: Symbol | None = ..., label_lengths: Symbol | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: None = ..., name: str | None = ...) -> Symbol:
     """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
 ctc_loss = CTCLoss
+def Deconvolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
 def random_exponential(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """An array of `shape` with independent numbers: exponential with rate lam. lam : numbers."""
 def random_exponential_like(data: Symbol, lam: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -191,8 +193,6 @@ def sample_generalized_negative_binomial(mu: Symbol, alpha: Symbol | None = ...,
     """Negative binomial numbers with mean mu and dispersion alpha, a block of `shape` for every element."""
 def sample_multinomial(data: Symbol, shape: _Shape = (), get_prob: bool = False, dtype: _DType = 'int32', *, out: None = ..., name: str | None = ...) -> Symbol:
     """Class numbers drawn with the given probabilities, a block of `shape` for every row."""
-def Deconvolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
 def negative(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """-data."""
 def abs(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ndarray import random as draws
 from hybrid_lab.ndarray.composed import split_v2_operator
-from hybrid_lab.ops.operator import find, get
+from hybrid_lab.ops.operator import Operator, find, get
 from hybrid_lab.ops.surface import make_function
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch
@@ -35,16 +36,40 @@ linalg = OperatorNamespace("linalg_", "_linalg_")
 image = OperatorNamespace("_image_", "image_")
 
 
+def _apply(op: Operator, inputs: Any) -> Symbol:
+    return compose(op, list(inputs), None)
+
+
 def _distribution(kind: str, parameters: dict[str, Any], shape: Any, dtype: Any, name: str | None) -> Symbol:
     """Numbers of one distribution, as nd.random has them: parameters may be Symbols."""
+    if any(isinstance(value, Symbol) for value in parameters.values()):
+        return draws.sampled(_apply, kind, parameters, shape, dtype)
     kept = np.dtype(dtype).name if dtype is not None else None
-    given = [value for value in parameters.values() if isinstance(value, Symbol)]
-    if not given:
-        block = (1,) if shape is None else _shape(shape)
-        return compose(get(f"_random_{kind}").bind(shape=block, dtype=kept, **parameters), [], name)
-    symbols = [value if isinstance(value, Symbol) else given[0] * 0 + value for value in parameters.values()]
-    block = () if shape is None else _shape(shape)
-    return compose(get(f"_sample_{kind}").bind(shape=block, dtype=kept), symbols, name)
+    block = (1,) if shape is None else _shape(shape)
+    return compose(get(f"_random_{kind}").bind(shape=block, dtype=kept, **parameters), [], name)
+
+
+def _uniform(
+    low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = None, ctx: Any = None, name: str | None = None
+) -> Symbol:
+    """Numbers in [low, high); see nd.random.uniform."""
+    if isinstance(low, Symbol) or isinstance(high, Symbol):
+        return draws.located(_apply, "uniform", low, high - low, shape, dtype)
+    return _distribution("uniform", {"low": float(low), "high": float(high)}, shape, dtype, name)
+
+
+def _normal(
+    loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = None, ctx: Any = None, name: str | None = None
+) -> Symbol:
+    """Normally distributed numbers; see nd.random.normal."""
+    if isinstance(loc, Symbol) or isinstance(scale, Symbol):
+        return draws.located(_apply, "normal", loc, scale, shape, dtype)
+    return _distribution("normal", {"loc": float(loc), "scale": float(scale)}, shape, dtype, name)
+
+
+def _randn(*shape: int, loc: Any = 0, scale: Any = 1, dtype: Any = None, name: str | None = None) -> Symbol:
+    """`randn(2, 3)`: a (2, 3) array of normally distributed numbers."""
+    return _normal(loc, scale, shape or None, dtype, name=name)
 
 
 def _exponential(scale: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
@@ -74,7 +99,10 @@ def _generalized_negative_binomial(
     return _distribution("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, name)
 
 
-for _function in (_exponential, _gamma, _poisson, _negative_binomial, _generalized_negative_binomial):
+for _function in (
+    *(_uniform, _normal, _randn, _exponential, _gamma, _poisson),
+    *(_negative_binomial, _generalized_negative_binomial),
+):
     setattr(random, _function.__name__[1:], _function)
 
 

@@ -66,6 +66,31 @@ def test_the_same_numbers_in_a_graph(name):
         np.testing.assert_array_equal(found.asnumpy(), wanted)
 
 
+@pytest.mark.parametrize("shape", [None, (2,), (2, 3)])
+def test_located_numbers_are_the_same_in_a_graph_and_carry_gradients(shape):
+    class Net(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.random.normal(x, 0.5, shape=shape), F.random.uniform(x, x + 2, shape=shape), F.random.randn(4, 2)
+
+    net, found = Net(), []
+    for hybrid in (False, True):
+        if hybrid:
+            net.hybridize()
+        x = nd.array([[1.0, 10.0, 100.0]])
+        x.attach_grad()
+        mx.random.seed(4)
+        with autograd.record():
+            normal, uniform, plain = net(x)
+            total = normal.sum() + uniform.sum()
+        total.backward()
+        found.append([item.asnumpy() for item in (normal, uniform, plain, x.grad)])
+    for eager, compiled in zip(*found, strict=True):
+        np.testing.assert_array_equal(eager, compiled)
+    count = int(np.prod(shape or ()))
+    np.testing.assert_array_equal(found[0][3], np.full((1, 3), 2.0 * count))
+    assert found[0][0].shape == (1, 3, *(shape or ()))
+
+
 def test_parameters_may_be_arrays():
     x = nd.random.poisson(nd.array([1.0, 100.0]), shape=(500,))
     assert x.shape == (2, 500) and x[0].mean().asscalar() < 2 < 90 < x[1].mean().asscalar()
