@@ -257,6 +257,22 @@ def test_valid_length_eager_and_hybrid(make):
         close(found, wanted)
 
 
+@each_cell
+def test_saved_and_opened_without_code(make, tmp_path):
+    net = Unrolled(make())
+    net.initialize()
+    x = sequence(3, 5, 6)
+    net.hybridize(engine="numpy")
+    y = flat(net(x))
+    net.save(tmp_path / "net.hlab")
+    for found, wanted in zip(flat(gluon.load(tmp_path / "net.hlab")(x)), y, strict=True):
+        close(found, wanted)
+    again = Unrolled(make())
+    again.load(tmp_path / "net.hlab")
+    for found, wanted in zip(flat(again(x)), y, strict=True):
+        close(found, wanted)
+
+
 def test_outputs_come_as_a_list_or_as_one_tensor():
     cell = rnn.GRUCell(4)
     cell.initialize()
@@ -347,8 +363,9 @@ def test_zoneout_keeps_the_step_before():
     assert 0.3 < kept.mean() < 0.7
 
 
-def test_a_model_trains_the_same_eager_and_hybrid():
-    """A language model of two LSTM layers with dropout: 12 steps."""
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime"], indirect=True)
+def test_a_model_trains_the_same_eager_and_hybrid(engine: str):
+    """A language model of two LSTM layers with dropout: 50 steps."""
 
     class Model(gluon.HybridBlock):
         def __init__(self, **keywords):
@@ -363,17 +380,17 @@ def test_a_model_trains_the_same_eager_and_hybrid():
             y, states = self.lstm(self.drop(self.embedding(x)), states)
             return self.head(self.drop(y)), states
 
-    words = np.random.RandomState(0).randint(0, 30, (13 * 7, 4))
+    words = np.random.RandomState(0).randint(0, 30, (51 * 7, 4))
     losses = []
     for hybrid in (False, True):
         mx.random.seed(5)
         net = Model()
         net.initialize(mx.init.Xavier())
-        net.hybridize(hybrid, engine="numpy")
+        net.hybridize(hybrid, engine=engine)
         trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0})
         loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
         states, history = net.lstm.begin_state(4), []
-        for step in range(12):
+        for step in range(50):
             x, y = (nd.array(words[step * 7 + shift : step * 7 + 7 + shift]) for shift in (0, 1))
             states = [state.detach() for state in states]
             with autograd.record():
