@@ -111,7 +111,8 @@ def _minimum_cut(
     """The Values that the backward receives from the forward, in program order.
 
     The network: a vertex per node (on the source side: it runs in the forward only) and per value (on the source side:
-    the backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes it again.
+    the backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes it again. What
+    runs in the forward and never again is one with the source.
     """
     late = depends_on(joint, list(heads))
     forward = set(
@@ -124,23 +125,27 @@ def _minimum_cut(
     ]
     network = FlowNetwork(2)
     source, sink = 0, 1
-    node_vertex = {node: network.add_vertex() for node in early}
-    value_vertex = {value: network.add_vertex() for node in early for value in node.outputs}
+    node_vertex: dict[Node, int] = {}
+    value_vertex: dict[Value, int] = {}
     for node in early:
-        if isinstance(node.op, Input):
-            network.add_edge(source, node_vertex[node], INFINITE)
-        elif node in forward:
-            price = recompute_price(node)
-            network.add_edge(source, node_vertex[node], INFINITE if price is None else price)
+        price = recompute_price(node) if node in forward else 0
+        if isinstance(node.op, Input) or price is None:
+            vertex = source
         else:
-            # Only gradients need it: it runs once either way, and rather later than earlier.
-            network.add_edge(node_vertex[node], sink, 1)
+            vertex = network.add_vertex()
+            if node in forward:
+                network.add_edge(source, vertex, price)
+            else:
+                # Only gradients need it: it runs once either way, and rather later than earlier.
+                network.add_edge(vertex, sink, 1)
+            for value in node.values_in:
+                if value in value_vertex:
+                    network.add_edge(value_vertex[value], vertex, INFINITE)
+        node_vertex[node] = vertex
         for value in node.outputs:
-            price = 0 if value in origins else (value.nbytes + _HANDOVER) * _BYTE
-            network.add_edge(node_vertex[node], value_vertex[value], price)
-        for value in node.values_in:
-            if value in value_vertex:
-                network.add_edge(value_vertex[value], node_vertex[node], INFINITE)
+            value_vertex[value] = network.add_vertex()
+            if value not in origins:
+                network.add_edge(vertex, value_vertex[value], (value.nbytes + _HANDOVER) * _BYTE)
     needed = {
         value for node in joint.nodes if any(out in late for out in node.outputs) for value in node.values_in
     } | set(gradients)
@@ -153,7 +158,7 @@ def _minimum_cut(
         value
         for node in early
         for value in node.outputs
-        if node_vertex[node] not in behind and value_vertex[value] in behind and value in value_vertex
+        if node_vertex[node] not in behind and value_vertex[value] in behind
     ]
 
 
