@@ -111,8 +111,8 @@ def _minimum_cut(
     """The Values that the backward receives from the forward, in program order.
 
     The network: a vertex per node (on the source side: it runs in the forward only) and per value (on the source side:
-    the backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes it again. What
-    runs in the forward and never again is one with the source.
+    the backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes it again.
+    What runs in the forward and never again is one with the source.
     """
     late = depends_on(joint, list(heads))
     forward = set(
