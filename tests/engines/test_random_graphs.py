@@ -34,11 +34,10 @@ _counts: Counter[str] = Counter()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def print_counts(request):
+def hand_counts_over(totals):
+    """They are printed at the end of the run."""
     yield
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        print("\nrandom graphs: " + ", ".join(f"{count:,} {what}" for what, count in sorted(_counts.items())))
+    totals.update({f"{what} of random graphs": count for what, count in _counts.items()})
 
 
 def engine_named(name: str) -> Engine:
@@ -142,11 +141,11 @@ def problems(case: Case, engine: Engine, train: bool, recorded: bool = True) -> 
         assert len(got) == len(getattr(eager, what))
         for index, value in enumerate(got):
             _counts[what] += 1
-            _counts[f"{what} bit-equal"] += bool(np.array_equal(value, getattr(eager, what)[index]))
+            _counts[f"bit-equal {what}"] += bool(np.array_equal(value, getattr(eager, what)[index]))
             fine, apart = eager.close(what, index, value, tolerance)
             if not fine:
                 found.append(f"{what[:-1]} {index} differs by {apart:.1e}")
-    _counts["graph runs"] += 1
+    _counts["runs"] += 1
     _counts["operators"] += len(graph.operators)
     return found
 
@@ -216,7 +215,7 @@ def test_all_records_take_part_that_can(record_property):
     taking, refused = sorted_out()
     record_property("records", f"{len(taking)} of {len(taking) + len(refused)}")
     kinds = Counter(reason.partition(":")[0] for reason in refused.values())
-    _counts["records"] += len(taking)
+    _counts["records to choose from"] += len(taking)
     assert len(taking) > 4 * len(refused), refused
     assert {"Convolution", "BatchNorm", "Dropout", "softmax", "Embedding"} <= {member.record.name for member in taking}
     assert all(reason for reason in kinds)
