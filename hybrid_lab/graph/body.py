@@ -11,7 +11,7 @@ from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import PartialShapes, infer, located
+from hybrid_lab.graph.infer import PartialShapes, closed, infer, located
 from hybrid_lab.graph.node import Input, Value, input_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.contract import read_dtypes, read_shapes
@@ -40,7 +40,8 @@ class Body:
     def shapes(self, given: Sequence[Any]) -> list[tuple[int, ...]]:
         """Complete input shapes -> output shapes. Raises ShapeError with the line inside the body."""
         found: dict[Value, Any] = dict(zip(self.graph.inputs, given, strict=True))
-        for node in self.graph.nodes:
+        graph = closed(self.graph, found)
+        for node in graph.nodes:
             if isinstance(node.op, Input):
                 continue
             inputs = [found[item] if isinstance(item, Value) else () for item in node.inputs]
@@ -48,7 +49,7 @@ class Body:
                 found.update(zip(node.outputs, read_shapes(node.op, node.op.infer_shape(*inputs)), strict=True))
             except ShapeError as error:
                 raise located(error, node) from None
-        return [found[value] for value in self.graph.outputs]
+        return [found[value] for value in graph.outputs]
 
     def types(self, given: Sequence[Any]) -> list[np.dtype]:
         """Input dtypes -> output dtypes. Raises DTypeError with the line inside the body."""
