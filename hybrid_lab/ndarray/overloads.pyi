@@ -231,6 +231,8 @@ class Overloads:
         """data divided by the square root of its last dimension, as the scores of attention are."""
     def contrib_gradientmultiplier(self, scalar: float = 1.0, is_int: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
+    def contrib_group_adagrad_update(self, grad: NDArray | None = ..., history: NDArray | None = ..., lr: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, epsilon: float = 1e-05, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """AdaGrad with one rate per row: g = clip(rescale_grad * grad); history = history + mean(g^2) of each row; returns : weight - lr * g / sqrt(history + epsilon). weight, grad : (n, m); history : (n, 1)"""
     def contrib_index_array(self, axes: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The coordinates of every element of data, int64: y[i, j] = (i, j). data : read for its shape."""
     def contrib_index_copy(self, index_vector: NDArray | None = ..., new_tensor: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

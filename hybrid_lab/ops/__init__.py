@@ -46,6 +46,7 @@ from hybrid_lab.ops import (
     special,
     surrogate,
     update_descent,
+    update_groups,
     update_moments,
     update_several,
     warp,

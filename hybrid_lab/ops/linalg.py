@@ -94,19 +94,17 @@ class Dot(Operator, name="dot"):
 
     def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
         shape = self.infer_shape(g.shape(lhs), g.shape(rhs))
-        left, right = _emit_matrices(g, lhs, rhs, self.transpose_a, self.transpose_b)
-        result = g.MatMul(left, right)
+        left, right = _emit_flat(g, lhs, first=self.transpose_a), _emit_flat(g, rhs, first=not self.transpose_b)
+        result = _emit_product(g, left, right, self.transpose_a, self.transpose_b, g.dtype(lhs))
         return result if len(shape) == 2 else g.Reshape(result, g.const(list(shape), "int64"))
 
 
-def _emit_matrices(g: Any, lhs: Any, rhs: Any, transpose_a: bool, transpose_b: bool) -> tuple[Any, Any]:
-    left = _emit_flat(g, lhs, first=transpose_a)
-    right = _emit_flat(g, rhs, first=not transpose_b)
-    if transpose_a:
-        left = g.Transpose(left, perm=[1, 0])
-    if transpose_b:
-        right = g.Transpose(right, perm=[1, 0])
-    return left, right
+def _emit_product(g: Any, left: Any, right: Any, turn_left: bool, turn_right: bool, dtype: np.dtype) -> Any:
+    """The product of two matrices, each read as it lies or transposed; Gemm need not write the transposed one down."""
+    if dtype.kind == "f":
+        return g.Gemm(left, right, transA=int(turn_left), transB=int(turn_right))
+    left = g.Transpose(left, perm=[1, 0]) if turn_left else left
+    return g.MatMul(left, g.Transpose(right, perm=[1, 0]) if turn_right else right)
 
 
 def _emit_flat(g: Any, value: Any, first: bool) -> Any:
@@ -181,12 +179,10 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
     def onnx(self, g: Any, dy: Any, lhs: Any, rhs: Any) -> Any:
         shape = g.shape(lhs)
         dy = self._emit_output(g, dy, lhs, rhs)
-        right = _emit_flat(g, rhs, first=not self.transpose_b)
+        right, turned, dtype = _emit_flat(g, rhs, first=not self.transpose_b), self.transpose_b, g.dtype(rhs)
         if self.transpose_a:
-            right = g.Transpose(right, perm=[1, 0]) if self.transpose_b else right
-            return self._shaped(g, g.MatMul(right, g.Transpose(dy, perm=[1, 0])), shape)
-        right = right if self.transpose_b else g.Transpose(right, perm=[1, 0])
-        return self._shaped(g, g.MatMul(dy, right), shape)
+            return self._shaped(g, _emit_product(g, right, dy, turned, True, dtype), shape)
+        return self._shaped(g, _emit_product(g, dy, right, False, not turned, dtype), shape)
 
 
 class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
@@ -223,12 +219,10 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
     def onnx(self, g: Any, dy: Any, lhs: Any, rhs: Any) -> Any:
         shape = g.shape(rhs)
         dy = self._emit_output(g, dy, lhs, rhs)
-        left = _emit_flat(g, lhs, first=self.transpose_a)
+        left, turned, dtype = _emit_flat(g, lhs, first=self.transpose_a), self.transpose_a, g.dtype(lhs)
         if self.transpose_b:
-            left = g.Transpose(left, perm=[1, 0]) if self.transpose_a else left
-            return self._shaped(g, g.MatMul(g.Transpose(dy, perm=[1, 0]), left), shape)
-        left = left if self.transpose_a else g.Transpose(left, perm=[1, 0])
-        return self._shaped(g, g.MatMul(left, dy), shape)
+            return self._shaped(g, _emit_product(g, dy, left, True, turned, dtype), shape)
+        return self._shaped(g, _emit_product(g, left, dy, not turned, False, dtype), shape)
 
 
 class BatchDot(Operator, name="batch_dot"):
@@ -398,5 +392,8 @@ class FullyConnected(Operator, name="FullyConnected"):
         if self.flatten:
             matrix = data if len(shape) == 2 else g.Flatten(data, axis=1)
             return g.Gemm(matrix, weight, *([bias] if bias else []), transB=1)
-        result = g.MatMul(data, g.Transpose(weight, perm=[1, 0]))
-        return g.Add(result, bias) if bias else result
+        if len(shape) == 2:
+            return g.Gemm(data, weight, *([bias] if bias else []), transB=1)
+        rows = g.Reshape(data, g.const([-1, shape[-1]], "int64"))
+        result = g.Gemm(rows, weight, *([bias] if bias else []), transB=1)
+        return g.Reshape(result, g.const([-1, *shape[1:-1], self.num_hidden][-len(shape) :], "int64"))

@@ -28,7 +28,7 @@ ELSEWHERE |= {("_scatter_set_nd", 0), ("_scatter_set_nd", 1), ("fill_element_0in
 #: A step that is skipped leaves the output unwritten there.
 ELSEWHERE |= {("_adamw_update", 1), ("_adamw_update", 2), ("_adamw_update", 3)}
 #: As Symbols they infer no shapes there.
-ARRAYS_ONLY = ("multi_sgd", "multi_mp_sgd", "preloaded_multi_")
+ARRAYS_ONLY = ("_contrib_group_adagrad", "multi_sgd", "multi_mp_sgd", "preloaded_multi_")
 
 
 def loaded(record, sample):

@@ -88,6 +88,18 @@ def test_large_weights_are_updated_piece_by_piece():
     np.testing.assert_allclose(found, w.asnumpy() - 0.1 * (g.asnumpy() + 0.5 * w.asnumpy()), rtol=1e-5)
 
 
+def test_group_adagrad_has_one_rate_per_row():
+    w, g = arrays(2)
+    history = nd.ones((3, 1))
+    before = w.asnumpy()
+    nd.contrib.group_adagrad_update(w, g, history, lr=0.1, rescale_grad=2.0, epsilon=0.0, out=w)
+    squares = 1 + np.square(2 * g.asnumpy()).mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(history.asnumpy(), squares, rtol=1e-5)
+    np.testing.assert_allclose(w.asnumpy(), before - 0.2 * g.asnumpy() / np.sqrt(squares), rtol=1e-5)
+    with pytest.raises(ShapeError, match=r"\(3, 4\), \(3, 4\) and \(4,\); \(n, m\), \(n, m\) and \(n, 1\) are needed"):
+        nd.contrib.group_adagrad_update(w, g, nd.ones(4), lr=0.1)
+
+
 def test_an_overflow_in_mixed_precision_changes_nothing():
     w, g, mean, var = arrays(4)
     before = [item.asnumpy() for item in (w, mean, var)]
