@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 
-#: Products of up to this many multiply-adds (under a millisecond on one core) run on one thread.
-SMALL = 1 << 24
+#: Products of up to this many multiply-adds (under a millisecond on one core) run on one thread. Larger work is cut
+#: into parts: a thread takes a twentieth of that time to wake up.
+SMALL = 1 << 25
 #: Up to here OpenBLAS itself stays on one thread.
 TINY = 1 << 18
-#: Work of more multiply-adds than this is cut into a part per core: it takes a thread a twentieth of it to wake up.
-SHARED = 1 << 25
 
 
 @cache
@@ -52,7 +51,7 @@ def thread_control() -> tuple[Callable[[], int], Callable[[int], None]] | None:
 def workers(products: int) -> int:
     """Into how many parts work of that many multiply-adds is worth cutting: as many as OpenBLAS may use threads."""
     control = thread_control()
-    return 1 if products <= SHARED or control is None else max(1, control[0]())
+    return 1 if products <= SMALL or control is None else max(1, control[0]())
 
 
 def share(items: Sequence[Any], workers: Sequence[Callable[[Any], None]]) -> None:
@@ -113,7 +112,7 @@ if hasattr(os, "register_at_fork"):
 def matmul(left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None) -> Any:
     """np.matmul of matrices or batches of them."""
     products = left.shape[-2] * left.shape[-1] * right.shape[-1]
-    if products > SHARED and (parts := workers(products)) > 1:
+    if products > SMALL and (parts := workers(products)) > 1:
         return _matmul_in_parts(left, right, out, parts)
     if products <= TINY or products > SMALL or (control := thread_control()) is None:
         return np.matmul(left, right, out=out)

@@ -180,7 +180,9 @@ def forward(
         _pointwise(matrix, x, groups, out)
     else:
         per_row = x.shape[1] * prod(geometry.kernel) * prod(output[1:])
-        parts = blas.workers(out.size * matrix.shape[2])
+        # With few pixels the weight is what is large: then its product is cut, not the pixels.
+        few = x.shape[0] * prod(output) < filters // groups
+        parts = 1 if few else blas.workers(out.size * matrix.shape[2])
         units = _units(x.shape[0], output[0], per_row, parts)
         largest = max((_count(unit) for unit in units), default=0)
         turned = filters * prod(output[1:]) * largest if any(_images(unit) > 1 for unit in units) else 0
@@ -251,40 +253,28 @@ def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: n
         return forward(dy, *_turned(weight, geometry, scratch), out, scratch)
     if filters == groups == channels:
         return _depthwise_data_gradient(dy, weight, geometry, out, scratch)
+    # Patches as a product, added up where they lie: many short steps, for which threads would wait on each other, so that
+    # only the product is cut.
     matrix = weight.reshape(groups, filters // groups, -1).swapaxes(1, 2)
-    per_channel = prod(geometry.kernel) * prod(output)
-    parts = min(blas.workers(dy.size * matrix.shape[1]), max(channels // groups, 1))
-    cuts = blas.cuts(channels // groups, parts)
-    width = max(cut.stop - cut.start for cut in cuts)
-    images = max(1, min(dy.shape[0], PIECE // max(channels * per_channel, 1)))
+    patch, padded = prod(output) * channels * prod(geometry.kernel), _bordered(out.shape[2:], geometry.pad)
+    images = max(1, min(dy.shape[0], PIECE // max(patch, 1)))
     sizes = {
         "dy": images * filters * prod(output) if images > 1 or not dy.flags.c_contiguous else 0,
-        "patches": images * groups * per_channel * width,
-        "dx": images * groups * prod(_bordered(out.shape[2:], geometry.pad)) * width,
+        "patches": images * patch,
+        "dx": images * channels * prod(padded),
     }
-    slots = [_Slots(scratch, dy.dtype, **sizes) for _ in range(min(parts, len(cuts)))]
-    blas.share(cuts, [partial(_scatter_channels, dy, matrix, geometry, out, images, own) for own in slots])
-    return out
-
-
-def _scatter_channels(
-    dy: np.ndarray, matrix: np.ndarray, geometry: Geometry, out: np.ndarray, images: int, slots: _Slots, part: slice
-) -> None:
-    """out's channels `part` of every group: patches as a product, added up where they lie."""
-    groups, output, spatial, places = geometry.groups, dy.shape[2:], out.shape[2:], prod(geometry.kernel)
-    rows, count = matrix[:, part.start * places : part.stop * places], part.stop - part.start
-    target = out.reshape(out.shape[0], groups, out.shape[1] // groups, *spatial)[:, :, part]
+    slots = _Slots(scratch, dy.dtype, **sizes)
     for start in range(0, dy.shape[0], images):
         piece = dy[start : start + images]
-        source = _batch_last(piece, slots, "dy").reshape(groups, dy.shape[1] // groups, prod(output) * len(piece))
-        patches = blas.matmul(rows, source, out=slots("patches", (groups, rows.shape[1], source.shape[-1])))
-        patches = patches.reshape(groups * count, *geometry.kernel, *output, len(piece))
-        total = slots("dx", (groups * count, *_bordered(spatial, geometry.pad), len(piece)))
+        source = _batch_last(piece, slots, "dy").reshape(groups, filters // groups, prod(output) * len(piece))
+        patches = blas.matmul(matrix, source, out=slots("patches", (groups, matrix.shape[1], source.shape[-1])))
+        patches = patches.reshape(channels, *geometry.kernel, *output, len(piece))
+        total = slots("dx", (channels, *padded, len(piece)))
         total.fill(0)
         for place, where in geometry.places(output):
             total[(slice(None), *where)] += patches[(slice(None), *place)]
-        made = np.moveaxis(total[_inside(spatial, geometry.pad)], -1, 0)
-        np.copyto(target[start : start + images], made.reshape(len(piece), groups, count, *spatial))
+        np.copyto(out[start : start + images], np.moveaxis(total[_inside(out.shape[2:], geometry.pad)], -1, 0))
+    return out
 
 
 def _turns_round(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, spatial: tuple[int, ...]) -> bool:
