@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,11 +33,13 @@ class JointTraining(Training):
         num_outputs: int,
         static_alloc: bool,
     ):
+        started = time.perf_counter()
         self.forward, self.backward = forward, backward
         joint = dump("plan", plan_jointly(forward.graph, backward.graph, sources, num_outputs))
         self.plan = joint
         writer = _Begin(joint.forward, static_alloc, num_outputs, len(forward.graph.outputs) - num_outputs)
         begin = writer.finish()
+        between = time.perf_counter()
         self.begin: Any = begin.run
         self._frames = writer.frames
         ending = _Finish(joint.backward, static_alloc, writer.frames)
@@ -50,6 +53,8 @@ class JointTraining(Training):
             dump("program", program.source)
             describe(part.report, memory, program.source, static_alloc)
             part.report.shared_arena = True
+        forward.report.seconds += between - started
+        backward.report.seconds += time.perf_counter() - between
 
     def finish(
         self,
