@@ -14,7 +14,7 @@ from hybrid_lab.graph.node import Node
 from hybrid_lab.insight.calls import Call, Compiled, compile_call, gradients, outer_calls, run_eager, run_hybrid
 from hybrid_lab.insight.checking import Check, Part, check_program
 from hybrid_lab.insight.eager import listen
-from hybrid_lab.insight.origins import first_changed, first_untrue
+from hybrid_lab.insight.origins import first_changed, first_miscompiled, first_untrue
 from hybrid_lab.insight.reference import agrees, changed, in_float64, tolerance
 from hybrid_lab.insight.table import (
     Column,
@@ -224,9 +224,11 @@ def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison
             if not check.agrees and not check.whole:
                 made.differences.append(_difference("kernel", check.node, _explained(name, check)))
     if not made.equal and not made.differences:
-        changed = first_changed(compiled, heads)
-        if changed is not None:
-            made.differences.append(_difference("pass", changed[0], changed[1]))
+        pass_, engine = first_changed(compiled, heads), first_miscompiled(compiled, heads)
+        if pass_ is not None:
+            made.differences.append(_difference("pass", *pass_))
+        elif engine is not None:
+            made.differences.append(_difference("kernel", *engine))
         else:
             wrong = next(row for row in made.values if not row.agrees)
             text = (

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
+from hybrid_lab.engines import Executable
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.stages import Stage
 from hybrid_lab.insight.calls import Compiled
 from hybrid_lab.insight.eager import Operation
-from hybrid_lab.insight.reference import Values, agrees, difference, graph_values, tolerance
+from hybrid_lab.insight.reference import Values, agrees, all_values, difference, graph_values, tolerance
 
 
 def first_untrue(
@@ -81,7 +82,6 @@ def first_changed(compiled: Compiled, heads: Sequence[Any] | None) -> tuple[Node
     """The first node after the first pass that changes the numbers, by the reference kernels."""
     expected: list[Any] | None = None
     values: Values = {}
-    before: Graph | None = None
     for stage in _stages(compiled):
         graph = stage.after
         if not isinstance(graph, Graph):
@@ -89,32 +89,78 @@ def first_changed(compiled: Compiled, heads: Sequence[Any] | None) -> tuple[Node
         given = [*compiled.arrays, *(heads or ())]
         current = graph_values(graph, given[: len(graph.inputs)], compiled.rng)
         results = [current[value] for value in graph.outputs]
-        if expected is not None and before is not None:
+        if expected is not None:
             wrong = [
                 value
                 for value, old, new in zip(graph.outputs, expected, results, strict=False)
                 if not agrees(new, old, tolerance(old.dtype, True))[0]
             ]
             if wrong:
-                node = _first_other(before, values, graph, current, wrong) or wrong[0].node
+                node = _first_other(values, current, wrong) or wrong[0].node
                 return node, f"the pass {stage.name} changes the numbers here"
-        expected, values, before = results, current, graph
+        expected, values = results, current
     return None
 
 
-def _first_other(before: Graph, old: Values, after: Graph, new: Values, wrong: Sequence[Value]) -> Node | None:
+def first_miscompiled(compiled: Compiled, heads: Sequence[Any] | None) -> tuple[Node, str] | None:
+    """The first operator whose value is nowhere in what the engine made of its graph, though its inputs are."""
+    rng, special = compiled.rng, compiled.special
+    hoisted: list[Any] = []
+    if special.prologue is not None:
+        inputs = compiled.prologue_inputs()
+        found = _missing(special.prologue, compiled.prologue, inputs, rng, compiled.program.engine)
+        if found is not None:
+            return found
+        values = graph_values(special.prologue, inputs, rng)
+        hoisted = [values[value] for value in special.prologue.outputs]
+    inputs = compiled.forward_inputs(hoisted)
+    found = _missing(special.forward, compiled.forward, inputs, rng, compiled.program.engine)
+    if found is not None or special.backward is None or heads is None:
+        return found
+    values = graph_values(special.forward, inputs, rng)
+    inputs = compiled.backward_inputs([values[value] for value in special.forward.outputs], heads)
+    return _missing(special.backward, compiled.backward, inputs, rng, compiled.program.engine)
+
+
+def _missing(
+    graph: Graph, executable: Executable | None, inputs: Sequence[Any], rng: tuple[int, int], engine: str
+) -> tuple[Node, str] | None:
+    assert executable is not None
+    values, made = graph_values(graph, inputs, rng), all_values(executable.graph, inputs, rng)
+    results = [made[value] for value in executable.graph.outputs]
+    pairs = zip((values[value] for value in graph.outputs), results, strict=False)
+    if all(agrees(new, old, tolerance(old.dtype, True))[0] for old, new in pairs):
+        return None
+    known = _Known(made)
+    text = f"the engine {engine} compiles it into something that computes another value"
+    for node in graph.operators:
+        there = all(value.is_input or known.has(value, values[value]) for value in node.values_in)
+        if there and not known.has(node.outputs[0], values[node.outputs[0]]):
+            return node, text
+    return graph.outputs[0].node, text
+
+
+class _Known:
+    """Arrays, to be found again by their numbers."""
+
+    def __init__(self, values: Values):
+        self._arrays: dict[Any, list[Any]] = {}
+        for value, array in values.items():
+            if array is not None:
+                self._arrays.setdefault((value.shape, value.dtype), []).append(array)
+
+    def has(self, value: Value, array: Any) -> bool:
+        """Whether an array of the value's type holds the same numbers, but for rounding."""
+        options = self._arrays.get((value.shape, value.dtype), ())
+        return any(agrees(array, option, tolerance(value.dtype, True))[0] for option in options)
+
+
+def _first_other(old: Values, new: Values, wrong: Sequence[Value]) -> Node | None:
     """The first node on the way to a wrong result whose inputs were there before the pass, but not its output."""
-    known: dict[Any, list[Any]] = {}
-    for value, array in old.items():
-        known.setdefault((value.shape, value.dtype), []).append(array)
-
-    def was_there(value: Value) -> bool:
-        allowed = tolerance(value.dtype, True)
-        return any(agrees(new[value], array, allowed)[0] for array in known.get((value.shape, value.dtype), ()))
-
+    known = _Known(old)
     for node in reachable(wrong):
-        inputs = all(value.is_input or was_there(value) for value in node.values_in)
-        if node.inputs and inputs and new.get(node.outputs[0]) is not None and not was_there(node.outputs[0]):
+        inputs = all(value.is_input or known.has(value, new[value]) for value in node.values_in)
+        if node.inputs and inputs and not known.has(node.outputs[0], new[node.outputs[0]]):
             return node
     return None
 

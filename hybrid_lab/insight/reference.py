@@ -123,6 +123,16 @@ def graph_values(graph: Graph, arrays: Sequence[Any], rng: tuple[int, int]) -> V
     return values
 
 
+def all_values(graph: Graph, arrays: Sequence[Any], rng: tuple[int, int]) -> Values:
+    """As graph_values, with the values inside contracted regions."""
+    values = graph_values(graph, arrays, rng)
+    for node in graph.operators:
+        region = region_in(node)
+        if region is not None:
+            values |= region_values(region, operands_of(node, values), rng)
+    return values
+
+
 def operands_of(node: Node, values: Values) -> list[Any]:
     """The inputs of a node: arrays, or Python scalars."""
     return [values[item] if isinstance(item, Value) else item for item in node.inputs]

@@ -269,6 +269,32 @@ def test_a_region_that_is_wrong_only_as_it_runs(monkeypatch, sessions):
     assert not found.equal and found.first.operator
 
 
+def replacing(monkeypatch, name, other, when=lambda node: True):
+    """Let the NumPy engine compile an operator as another one."""
+    from hybrid_lab.engines.numpy.engine import NumPyEngine
+
+    right = NumPyEngine.compile
+
+    def compile(self, graph, **options):
+        def rewrite(node, inputs):
+            wrong = node.op.name == name and when(node)
+            return node.replace(op=get(other).bind(), inputs=inputs).outputs if wrong else None
+
+        return right(self, graph.map(rewrite), **options)
+
+    monkeypatch.setattr(NumPyEngine, "compile", compile)
+
+
+def test_an_engine_that_takes_another_operator_is_found_in_resnet_18(monkeypatch):
+    net, x = resnet("numpy"), images(2, 32)
+    replacing(monkeypatch, "relu", "softsign", lambda node: node.scope == "resnet.stages.3")
+    for train in (False, True):
+        found = mx.compare(net, x, train=train)
+        assert found.first.layer == "kernel" and found.first.operator == "relu"
+        assert found.first.block == "resnet.stages.3" and "hybrid_forward" in found.first.place
+        assert "the engine numpy compiles it into something" in found.first.text
+
+
 # -- passes and code ---------------------------------------------------------------------------------------------------
 
 
