@@ -18,12 +18,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.body import Body
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.ops import philox
+from hybrid_lab.graph.loop import KEY, Kept, as_key, check_equal, entries, entry_of, from_key, loop_backward, seed_of
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-
-#: The dtype of a key, the hidden output that holds a call's seed: Philox' 64 bits as a signed number.
-_KEY = np.dtype("int64")
 
 
 class Composed(Operator):
@@ -269,7 +266,7 @@ class Foreach(ControlFlow):
         outputs = self.bodies[0].shapes(inside)
         states = inside[self.num_data : self.num_data + self.num_states]
         made = outputs[self.num_out : self.num_visible]
-        _same("foreach", "state", states, made, ShapeError)
+        check_equal("foreach", "state", states, made, ShapeError)
         carried = [shapes[index] for index in self.carried]
         stacked = [(steps, *shape) for shape in outputs[: self.num_out]]
         return [*stacked, *made, *carried, *((steps, *shape) for shape in states), (1,)]
@@ -277,8 +274,8 @@ class Foreach(ControlFlow):
     def infer_type(self, *dtypes: Any) -> Any:
         outputs = self.bodies[0].types(dtypes)
         states = dtypes[self.num_data : self.num_data + self.num_states]
-        _same("foreach", "state", states, outputs[self.num_out : self.num_visible], DTypeError)
-        return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, _KEY]
+        check_equal("foreach", "state", states, outputs[self.num_out : self.num_visible], DTypeError)
+        return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, KEY]
 
     def complete(self, *shapes: Any) -> tuple[Any, ...]:
         data = shapes[: self.num_data]
@@ -288,12 +285,12 @@ class Foreach(ControlFlow):
         return (*outer, *inside[self.num_data :])
 
     def numpy(self, *inputs: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
-        data = [_entries(item) for item in inputs[: self.num_data]]
+        data = [entries(item) for item in inputs[: self.num_data]]
         steps = len(data[0])
-        arrays = [*(_entry(item) for item in data), *inputs[self.num_data :]]
-        kept = _Kept(self, inputs, steps, out, need)
+        arrays = [*(entry_of(item) for item in data), *inputs[self.num_data :]]
+        kept = Kept(self, inputs, steps, out, need)
         run = self.bodies[0].program(arrays)
-        seed = _seed(rng)
+        seed = seed_of(rng)
         for step in range(steps):
             for index, item in enumerate(data):
                 arrays[index] = item[step]
@@ -304,13 +301,13 @@ class Foreach(ControlFlow):
             for place, new in zip(self.carried, outputs[self.num_visible :], strict=True):
                 arrays[place] = new
         states = arrays[self.num_data : self.num_data + self.num_states]
-        return kept.finish(states, [arrays[place] for place in self.carried], (_as_key(seed),))
+        return kept.finish(states, [arrays[place] for place in self.carried], (as_key(seed),))
 
     def run_backward(
         self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
     ) -> dict[int, Any]:
         data = inputs[: self.num_data]
-        return _loop_backward(
+        return loop_backward(
             self, inputs, hidden[:-1], hidden[-1], heads, wanted, len(data[0]), self.num_data, self.bodies[0], 0
         )
 
@@ -347,7 +344,7 @@ class WhileLoop(ControlFlow):
             raise ShapeError(f"while_loop: the condition has shape {condition}; one number is needed")
         outputs = self.bodies[1].shapes(shapes)
         made = outputs[self.num_out : self.num_visible]
-        _same("while_loop", "loop variable", shapes[: self.num_states], made, ShapeError)
+        check_equal("while_loop", "loop variable", shapes[: self.num_states], made, ShapeError)
         stacked = [(self.max_iterations, *shape) for shape in outputs[: self.num_out]]
         kept = [(self.max_iterations, *shape) for shape in shapes[: self.num_states]]
         return [*stacked, *made, *(shapes[index] for index in self.carried), *kept, (1,), (1,)]
@@ -355,16 +352,16 @@ class WhileLoop(ControlFlow):
     def infer_type(self, *dtypes: Any) -> Any:
         outputs = self.bodies[1].types(dtypes)
         states = dtypes[: self.num_states]
-        _same("while_loop", "loop variable", states, outputs[self.num_out : self.num_visible], DTypeError)
-        return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, _KEY, _KEY]
+        check_equal("while_loop", "loop variable", states, outputs[self.num_out : self.num_visible], DTypeError)
+        return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, KEY, KEY]
 
     def complete(self, *shapes: Any) -> tuple[Any, ...]:
         return tuple(self.bodies[0].complete(self.bodies[1].complete(shapes)))
 
     def numpy(self, *inputs: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
         arrays = list(inputs)
-        kept = _Kept(self, inputs, self.max_iterations, out, need)
-        seed, first = _seed(rng), self.bodies[0].graph.draws
+        kept = Kept(self, inputs, self.max_iterations, out, need)
+        seed, first = seed_of(rng), self.bodies[0].graph.draws
         check, run = self.bodies[0].program(arrays), self.bodies[1].program(arrays)
         step = 0
         while step < self.max_iterations and check(arrays, (seed, step * self.draws))[0].item():
@@ -377,14 +374,14 @@ class WhileLoop(ControlFlow):
             step += 1
         kept.clear(step)
         carried = [arrays[place] for place in self.carried]
-        return kept.finish(arrays[: self.num_states], carried, (np.array([step], _KEY), _as_key(seed)))
+        return kept.finish(arrays[: self.num_states], carried, (np.array([step], KEY), as_key(seed)))
 
     def run_backward(
         self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
     ) -> dict[int, Any]:
         *history, steps, key = hidden
         first = self.bodies[0].graph.draws
-        return _loop_backward(self, inputs, history, key, heads, wanted, int(steps[0]), 0, self.bodies[1], first)
+        return loop_backward(self, inputs, history, key, heads, wanted, int(steps[0]), 0, self.bodies[1], first)
 
 
 class Cond(ControlFlow):
@@ -414,14 +411,14 @@ class Cond(ControlFlow):
         if int(np.prod(number)) != 1:
             raise ShapeError(f"cond: the condition has shape {number}; one number is needed")
         then, other = (body.shapes(captures)[: self.num_out] for body in self.bodies)
-        _same("cond", "output", then, other, ShapeError, "in the then branch", "in the else branch")
+        check_equal("cond", "output", then, other, ShapeError, "in the then branch", "in the else branch")
         return [*then, *(captures[index - 1] for index in self.carried), (1,)]
 
     def infer_type(self, *dtypes: Any) -> Any:
         captures = dtypes[1:]
         then, other = (body.types(captures)[: self.num_out] for body in self.bodies)
-        _same("cond", "output", then, other, DTypeError, "in the then branch", "in the else branch")
-        return [*then, *(captures[index - 1] for index in self.carried), _KEY]
+        check_equal("cond", "output", then, other, DTypeError, "in the then branch", "in the else branch")
+        return [*then, *(captures[index - 1] for index in self.carried), KEY]
 
     def complete(self, *shapes: Any) -> tuple[Any, ...]:
         return (shapes[0], *self.bodies[1].complete(self.bodies[0].complete(shapes[1:])))
@@ -431,8 +428,8 @@ class Cond(ControlFlow):
 
     def numpy(self, *inputs: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
         number, captures = inputs[0], inputs[1:]
-        seed = _seed(rng)
-        outputs = [*self._taken(number).program(captures)(captures, (seed, 0)), _as_key(seed)]
+        seed = seed_of(rng)
+        outputs = [*self._taken(number).program(captures)(captures, (seed, 0)), as_key(seed)]
         outs = (None,) * len(outputs) if out is None else out
         return tuple(into(value, target) for value, target in zip(outputs, outs, strict=True))
 
@@ -443,143 +440,5 @@ class Cond(ControlFlow):
         given = tuple(index for index, head in heads.items() if head.dtype.kind == "f")
         wrt = tuple(index - 1 for index in wanted if inputs[index].dtype.kind == "f")
         run = self._taken(number).backward(captures, given, wrt)
-        found = run([*captures, *(np.ascontiguousarray(heads[index]) for index in given)], (_from_key(hidden[0]), 0))
+        found = run([*captures, *(np.ascontiguousarray(heads[index]) for index in given)], (from_key(hidden[0]), 0))
         return {index + 1: gradient for index, gradient in zip(wrt, found, strict=True)}
-
-
-# -- what loops share ----------------------------------------------------------------------------------------------
-
-
-class _Kept:
-    """The outputs of a loop while it runs: the stacked ones, and for a backward the states each step began with."""
-
-    def __init__(self, op: Any, inputs: Sequence[Any], steps: int, out: Any, need: Any):
-        self.op = op
-        shapes = op.infer_shape(*(item.shape for item in inputs))
-        types = op.infer_type(*(item.dtype for item in inputs))
-        outs = [None] * len(shapes) if out is None else list(out) if type(out) is tuple else [out]
-        self.need = need if need is not None else (True,) * len(shapes)
-        start = op.num_visible + len(op.carried)
-        self.outs, self.start = outs, start
-        self.stacked = [_place(*each) for each in zip(outs, shapes, types, self.need, strict=True)][: op.num_out]
-        self.history = [
-            _place(*each) if each[3] else None for each in zip(outs, shapes, types, self.need, strict=True)
-        ][start : start + op.num_states]
-
-    def note(self, step: int, states: Sequence[Any]) -> None:
-        """The states at the beginning of a step."""
-        for target, state in zip(self.history, states, strict=False):
-            if target is not None:
-                target[step] = state
-
-    def write(self, step: int, outputs: Sequence[Any]) -> None:
-        """The outputs of a step."""
-        for target, value in zip(self.stacked, outputs, strict=True):
-            target[step] = value
-
-    def clear(self, step: int) -> None:
-        """Zeros behind the last step."""
-        for target in self.stacked:
-            target[step:] = 0
-
-    def finish(self, states: Sequence[Any], carried: Sequence[Any], extra: Sequence[Any]) -> tuple[Any, ...]:
-        """All outputs, in `out` where it was given."""
-        values = [*self.stacked, *states, *carried, *self.history, *extra]
-        results: list[Any] = []
-        for value, target, wanted in zip(values, self.outs, self.need, strict=True):
-            if not wanted or value is None:
-                results.append(None)
-            elif target is None:
-                # A state that no step changed is an input; nobody else's memory is handed on.
-                results.append(np.array(value))
-            else:
-                results.append(value if value is target else into(value, target))
-        return tuple(results)
-
-
-def _place(out: Any, shape: Any, dtype: Any, need: bool) -> np.ndarray:
-    return np.empty(shape, dtype) if out is None else out
-
-
-def _loop_backward(
-    op: Any,
-    inputs: Sequence[Any],
-    history: Sequence[Any],
-    key: Any,
-    heads: dict[int, Any],
-    wanted: Sequence[int],
-    steps: int,
-    num_data: int,
-    body: Body,
-    first_draw: int,
-) -> dict[int, Any]:
-    """Gradients of the inputs of a loop: each step's backward, from the last to the first."""
-    num_states = op.num_states
-    states = range(num_data, num_data + num_states)
-    moving = [index for index in states if inputs[index].dtype.kind == "f"]
-    floats = [index for index, item in enumerate(inputs) if item.dtype.kind == "f"]
-    wrt = tuple(index for index in floats if index in moving or index in wanted)
-    outs = [index for index in range(op.num_out) if index in heads and heads[index].dtype.kind == "f"]
-    given = (*outs, *(op.num_out + index - num_data for index in moving))
-    dstates = {}
-    for index in moving:
-        head = heads.get(op.num_out + index - num_data)
-        dstates[index] = np.zeros_like(inputs[index]) if head is None else np.array(head, order="C")
-    total: dict[int, Any] = {
-        index: np.zeros_like(inputs[index]) for index in wrt if index < num_data or index >= num_data + num_states
-    }
-    data = [_entries(item) for item in inputs[:num_data]]
-    arrays = [*(_entry(item) for item in data), *inputs[num_data:]]
-    seed = _from_key(key)
-    run = body.backward(arrays, given, wrt) if steps and given else None
-    for step in reversed(range(steps if run is not None else 0)):
-        arrays[:num_data] = [item[step] for item in data]
-        arrays[num_data : num_data + num_states] = [item[step] for item in history]
-        douts = [np.ascontiguousarray(heads[index][step]) for index in outs]
-        found = run([*arrays, *douts, *dstates.values()], (seed, step * op.draws + first_draw))  # type: ignore[misc]
-        for index, gradient in zip(wrt, found, strict=True):
-            if index < num_data:
-                _entries(total[index])[step] = gradient
-            elif index in dstates:
-                dstates[index] = gradient
-            else:
-                total[index] += gradient
-    return {**total, **dstates}
-
-
-def _entries(data: np.ndarray) -> np.ndarray:
-    """Data of a loop: an entry of numbers has the shape (1,), as `x[i]` has."""
-    return data.reshape(-1, 1) if data.ndim == 1 else data
-
-
-def _entry(data: np.ndarray) -> np.ndarray:
-    """One entry of an array along its first axis, or a stand-in of its shape where there is none."""
-    return data[0] if len(data) else np.empty(data.shape[1:], data.dtype)
-
-
-def _same(
-    what: str,
-    kind: str,
-    wanted: Sequence[Any],
-    made: Sequence[Any],
-    error: type[Exception],
-    before: str = "before a step",
-    after: str = "after it",
-) -> None:
-    word = "shape" if error is ShapeError else "dtype"
-    for index, (one, other) in enumerate(zip(wanted, made, strict=True)):
-        if one != other:
-            raise error(f"{what}: {kind} {index} has {word} {one} {before} and {other} {after}; they must be equal")
-
-
-def _seed(rng: tuple[int, int] | None) -> int:
-    """The seed of the stream inside a call that has this draw."""
-    return philox.substream(*(rng if rng is not None else (0, 0)))
-
-
-def _as_key(seed: int) -> np.ndarray:
-    return np.array([seed], np.uint64).view(_KEY)
-
-
-def _from_key(key: np.ndarray) -> int:
-    return int(np.ascontiguousarray(key).view(np.uint64)[0])

@@ -12,7 +12,8 @@ from hybrid_lab.ops import philox
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.rnn_kernels import KEPT, Kept, Sizes, backward, forward, read_lengths
+from hybrid_lab.ops.rnn_backward import backward
+from hybrid_lab.ops.rnn_kernels import KEPT, Kept, Sizes, forward, read_lengths
 from hybrid_lab.ops.rnn_onnx import emit_layers
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import filled

@@ -1,0 +1,151 @@
+"""What loops share while they run: their outputs and kept states, their backward, the seed of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.graph.body import Body
+from hybrid_lab.ops import philox
+from hybrid_lab.ops.memory import into
+from hybrid_lab.ops.run import infer
+
+#: The dtype of a key, the hidden output that holds a call's seed: Philox' 64 bits as a signed number.
+KEY = np.dtype("int64")
+
+
+class Kept:
+    """The outputs of a loop while it runs: the stacked ones, and for a backward the states each step began with."""
+
+    def __init__(self, op: Any, inputs: Sequence[Any], steps: int, out: Any, need: Any):
+        self.op = op
+        shapes, types = infer(op, tuple([item.shape for item in inputs]), tuple([item.dtype for item in inputs]))
+        outs = [None] * len(shapes) if out is None else list(out) if type(out) is tuple else [out]
+        self.need = need if need is not None else (True,) * len(shapes)
+        start = op.num_visible + len(op.carried)
+        self.outs, self.start = outs, start
+        self.stacked = [_place(*each) for each in zip(outs, shapes, types, self.need, strict=True)][: op.num_out]
+        self.history = [
+            _place(*each) if each[3] else None for each in zip(outs, shapes, types, self.need, strict=True)
+        ][start : start + op.num_states]
+
+    def note(self, step: int, states: Sequence[Any]) -> None:
+        """The states at the beginning of a step."""
+        for target, state in zip(self.history, states, strict=False):
+            if target is not None:
+                target[step] = state
+
+    def write(self, step: int, outputs: Sequence[Any]) -> None:
+        """The outputs of a step."""
+        for target, value in zip(self.stacked, outputs, strict=True):
+            target[step] = value
+
+    def clear(self, step: int) -> None:
+        """Zeros behind the last step."""
+        for target in self.stacked:
+            target[step:] = 0
+
+    def finish(self, states: Sequence[Any], carried: Sequence[Any], extra: Sequence[Any]) -> tuple[Any, ...]:
+        """All outputs, in `out` where it was given."""
+        values = [*self.stacked, *states, *carried, *self.history, *extra]
+        results: list[Any] = []
+        for value, target, wanted in zip(values, self.outs, self.need, strict=True):
+            if not wanted or value is None:
+                results.append(None)
+            elif target is None:
+                # A state that no step changed is an input; nobody else's memory is handed on.
+                results.append(np.array(value))
+            else:
+                results.append(value if value is target else into(value, target))
+        return tuple(results)
+
+
+def _place(out: Any, shape: Any, dtype: Any, need: bool) -> np.ndarray:
+    return np.empty(shape, dtype) if out is None else out
+
+
+def loop_backward(
+    op: Any,
+    inputs: Sequence[Any],
+    history: Sequence[Any],
+    key: Any,
+    heads: dict[int, Any],
+    wanted: Sequence[int],
+    steps: int,
+    num_data: int,
+    body: Body,
+    first_draw: int,
+) -> dict[int, Any]:
+    """Gradients of the inputs of a loop: each step's backward, from the last to the first."""
+    num_states = op.num_states
+    states = range(num_data, num_data + num_states)
+    moving = [index for index in states if inputs[index].dtype.kind == "f"]
+    floats = [index for index, item in enumerate(inputs) if item.dtype.kind == "f"]
+    wrt = tuple(index for index in floats if index in moving or index in wanted)
+    outs = [index for index in range(op.num_out) if index in heads and heads[index].dtype.kind == "f"]
+    given = (*outs, *(op.num_out + index - num_data for index in moving))
+    dstates = {}
+    for index in moving:
+        head = heads.get(op.num_out + index - num_data)
+        dstates[index] = np.zeros_like(inputs[index]) if head is None else np.array(head, order="C")
+    total: dict[int, Any] = {
+        index: np.zeros_like(inputs[index]) for index in wrt if index < num_data or index >= num_data + num_states
+    }
+    data = [entries(item) for item in inputs[:num_data]]
+    arrays = [*(entry_of(item) for item in data), *inputs[num_data:]]
+    seed = from_key(key)
+    run = body.backward(arrays, given, wrt) if steps and given else None
+    for step in reversed(range(steps if run is not None else 0)):
+        arrays[:num_data] = [item[step] for item in data]
+        arrays[num_data : num_data + num_states] = [item[step] for item in history]
+        douts = [np.ascontiguousarray(heads[index][step]) for index in outs]
+        found = run([*arrays, *douts, *dstates.values()], (seed, step * op.draws + first_draw))  # type: ignore[misc]
+        for index, gradient in zip(wrt, found, strict=True):
+            if index < num_data:
+                entries(total[index])[step] = gradient
+            elif index in dstates:
+                dstates[index] = gradient
+            else:
+                total[index] += gradient
+    return {**total, **dstates}
+
+
+def entries(data: np.ndarray) -> np.ndarray:
+    """Data of a loop: an entry of numbers has the shape (1,), as `x[i]` has."""
+    return data.reshape(-1, 1) if data.ndim == 1 else data
+
+
+def entry_of(data: np.ndarray) -> np.ndarray:
+    """One entry of an array along its first axis, or a stand-in of its shape where there is none."""
+    return data[0] if len(data) else np.empty(data.shape[1:], data.dtype)
+
+
+def check_equal(
+    what: str,
+    kind: str,
+    wanted: Sequence[Any],
+    made: Sequence[Any],
+    error: type[Exception],
+    before: str = "before a step",
+    after: str = "after it",
+) -> None:
+    word = "shape" if error is ShapeError else "dtype"
+    for index, (one, other) in enumerate(zip(wanted, made, strict=True)):
+        if one != other:
+            raise error(f"{what}: {kind} {index} has {word} {one} {before} and {other} {after}; they must be equal")
+
+
+def seed_of(rng: tuple[int, int] | None) -> int:
+    """The seed of the stream inside a call that has this draw."""
+    return philox.substream(*(rng if rng is not None else (0, 0)))
+
+
+def as_key(seed: int) -> np.ndarray:
+    return np.array([seed], np.uint64).view(KEY)
+
+
+def from_key(key: np.ndarray) -> int:
+    return int(np.ascontiguousarray(key).view(np.uint64)[0])
