@@ -253,8 +253,8 @@ def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: n
         return forward(dy, *_turned(weight, geometry, scratch), out, scratch)
     if filters == groups == channels:
         return _depthwise_data_gradient(dy, weight, geometry, out, scratch)
-    # Patches as a product, added up where they lie: many short steps, for which threads would wait on each other, so that
-    # only the product is cut.
+    # Patches as a product, added up where they lie. Adding takes many short steps, for which threads would wait on each
+    # other, so that only the product is cut.
     matrix = weight.reshape(groups, filters // groups, -1).swapaxes(1, 2)
     patch, padded = prod(output) * channels * prod(geometry.kernel), _bordered(out.shape[2:], geometry.pad)
     images = max(1, min(dy.shape[0], PIECE // max(patch, 1)))
