@@ -64,6 +64,7 @@ EQUIVALENTS: dict[str, tuple[str, dict[str, Any]]] = {
 ALWAYS_WRITTEN: dict[str, tuple[str, ...]] = {
     "_arange": ("start", "stop"),
     "slice_axis": ("begin", "end"),
+    "_rnn_param_concat": ("dim",),
 }
 """Attributes that have a default here and none in MXNet."""
 
