@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, ShapeError
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
@@ -213,7 +213,7 @@ class SamplerDataGrad(Operator, name="_sampler_data_grad"):
 class SamplerGridGrad(Operator, name="_sampler_grid_grad"):
     """The gradient of BilinearSampler's grid: the slope of the image between its pixels, times dy.
 
-    dy : BilinearSampler's output; data, grid : its inputs; returns : as grid. It has no gradient itself.
+    dy : BilinearSampler's output; data, grid : its inputs; returns : as grid. Its own gradient is an error.
     """
 
     kinds = "f"
@@ -243,6 +243,12 @@ class SamplerGridGrad(Operator, name="_sampler_grid_grad"):
             total[:, 1] += product * slopes_y[:, term]
         total *= np.array([(width - 1) / 2, (height - 1) / 2], dy.dtype)
         return channels_first(total, grid.shape, out)
+
+    def grad(self, F: Any, *values: Any) -> Any:
+        raise AutogradError(
+            "BilinearSampler: the gradient of the grid cannot be differentiated once more; take F.stop_gradient(grid) "
+            "where only the gradient of the data is needed"
+        )
 
     @staticmethod
     def _inside(y: np.ndarray, x: np.ndarray, height: int, width: int) -> np.ndarray:

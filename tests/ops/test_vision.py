@@ -7,7 +7,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, nd
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, ShapeError
 from hybrid_lab.ops import F, get
 from hybrid_lab.ops.run import run_kernel
 
@@ -145,6 +145,32 @@ def test_random_slopes():
         y = nd.LeakyReLU(data, act_type="rrelu")
     y.backward()
     np.testing.assert_allclose((data * data.grad).asnumpy(), y.asnumpy(), rtol=1e-6)
+
+
+def test_gradients_of_a_samplers_gradients():
+    x = nd.array(RANDOM.normal(0, 1, (1, 2, 4, 4)).astype("float32"))
+    grid = nd.array(RANDOM.uniform(-0.8, 0.8, (1, 2, 3, 3)).astype("float32"))
+    head = nd.array(RANDOM.normal(0, 1, (1, 2, 3, 3)).astype("float32"))
+    for array in (x, grid):
+        array.attach_grad()
+    with autograd.record():
+        (dx,) = autograd.grad([nd.BilinearSampler(x, grid)], [x], [head], create_graph=True)
+        total = (dx * x).sum()
+    total.backward()
+    step, slope = 1e-2, np.zeros(grid.shape, np.float32)
+    values = grid.asnumpy()
+    for place in np.ndindex(values.shape):
+        sides = []
+        for sign in (1, -1):
+            moved = values.copy()
+            moved[place] += sign * step
+            sides.append(float((nd.BilinearSampler(x, nd.array(moved)) * head).sum().asscalar()))
+        slope[place] = (sides[0] - sides[1]) / (2 * step)
+    near = np.abs((values + 1) * 1.5 % 1 - 0.5) < 0.45  # between two pixels on either side of the step
+    np.testing.assert_allclose(grid.grad.asnumpy()[near], slope[near], atol=1e-3)
+    with pytest.raises(AutogradError, match="cannot be differentiated once more"), autograd.record():
+        (dgrid,) = autograd.grad([nd.BilinearSampler(x, grid)], [grid], create_graph=True)
+        dgrid.sum().backward()
 
 
 REFUSED_SHAPES = [
