@@ -19,7 +19,9 @@ _NARROW = 12
 # Inline, because front ends drop style sheets from notebooks that are not trusted. Colours are inherited: dark themes.
 _FRAME = "color:inherit;font-size:13px;line-height:1.45"
 _CODE = "font-family:var(--jp-code-font-family,ui-monospace,monospace);white-space:pre"
-_CELL = "padding:1px 10px 1px 0;border:0;background:none"
+_TABLE = "border-collapse:collapse;color:inherit;font-size:12px"
+_CELL = "padding:1px 12px 1px 0;border:0;background:none;white-space:pre"
+_CUT = "max-width:26em;overflow:hidden;text-overflow:ellipsis"
 _BAR = "display:inline-block;height:.7em;background:currentColor;opacity:.35;margin-right:.5em"
 
 
@@ -80,7 +82,8 @@ class Table:
             f'<th style="{_CELL};text-align:{_side(column)}">{html.escape(column.title)}</th>'
             for column in self.columns
         )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(map(self._html_row, self.rows))}</tbody></table>"
+        body = "".join(map(self._html_row, self.rows))
+        return f'<table style="{_TABLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
     def _html_row(self, row: Row) -> str:
         cells = []
@@ -89,6 +92,8 @@ class Table:
             style = f"{_CELL};text-align:{_side(column)}"
             if not column.right:
                 style += f";{_CODE}"
+            if column.flexible:
+                style += f";{_CUT}"
             if index == first and row.depth:
                 style += f";padding-left:{1.2 * row.depth:.1f}em"
             if row.strong:
@@ -96,7 +101,8 @@ class Table:
             bar = ""
             if column.title == "share" and row.share is not None:
                 bar = f'<span style="{_BAR};width:{max(row.share, 0) * 5:.2f}em"></span>'
-            cells.append(f'<td style="{style}">{bar}{html.escape(text)}</td>')
+            title = f' title="{html.escape(text)}"' if column.flexible and text else ""
+            cells.append(f'<td style="{style}"{title}>{bar}{html.escape(text)}</td>')
         return f"<tr>{''.join(cells)}</tr>"
 
 
