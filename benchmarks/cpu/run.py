@@ -66,7 +66,7 @@ def measure(workload: str, mode: str, runtimes: list[str], seconds: float, round
             if first is None:
                 continue
             found[runtime] = {"first": first}
-            if runtime in ("hybrid", "torch.compile"):
+            if runtime == "hybrid":  # torch.compile takes minutes as it is
                 cold.close()
                 cold = Worker(python, runtime, workload, cache)
                 found[runtime]["warm"] = cold.ask(do="first", mode=mode)
@@ -129,30 +129,28 @@ def main() -> None:
     runtimes = options.runtimes.split(",")
     if oracle() is None:
         runtimes = [name for name in runtimes if not name.startswith("MXNet")]
-    whole = not options.only and not options.mode and runtimes == list(RUNTIMES)
-    more = []
-    for mode, title in (("infer", "Forward, ms"), ("train", "Training step (SGD with momentum), ms")):
-        rows = []
+    part = "-part" if options.only or runtimes != list(RUNTIMES) else ""
+    for mode in (options.mode,) if options.mode else ("infer", "train"):
+        rows, firsts = [], []
         for workload, (_, trained) in WORKLOADS.items():
-            if options.only in workload and (mode == "infer" or trained) and options.mode in (None, mode):
+            if options.only in workload and (mode == "infer" or trained):
                 takes = [name for name in runtimes if mode == "infer" or name != "onnxruntime by hand"]
                 found = measure(workload, mode, takes, options.seconds, options.rounds)
                 rows.append(row(workload, mode, found))
-                more.append(details(workload, mode, found))
-                print(dict(zip(("workload", *RUNTIMES, "best/ours", "MXNet/ours"), rows[-1], strict=True)), flush=True)
-        if not rows:
-            continue
-        rows.append(
-            ["geometric mean", *[""] * len(RUNTIMES), *(geometric_mean([each[i] for each in rows]) for i in (-2, -1))]
-        )
-        best = "best of " + ", ".join(RIVALS[mode])
-        header = ["workload", *RUNTIMES, "best / ours", "MXNet hybrid / ours"]
-        notes = f"Medians of {options.rounds} interleaved rounds. best: {best}; above 1 ours is faster."
-        name = f"cpu-{mode}" if whole else f"cpu-{mode}-part"
-        write_table(name, title, header, rows, notes)
+                firsts.append(details(workload, mode, found))
+                write(mode, rows, firsts, part, options.rounds)
+
+
+def write(mode: str, rows: list[list[str]], firsts: list[list[str]], part: str, rounds: int) -> None:
+    """The tables of what has been measured so far, so that a run that is cut off leaves something."""
+    title = "Forward, ms" if mode == "infer" else "Training step (SGD with momentum), ms"
+    means = [geometric_mean([each[index] for each in rows]) for index in (-2, -1)]
+    header = ["workload", *RUNTIMES, "best / ours", "MXNet hybrid / ours"]
+    best = "best of " + ", ".join(RIVALS[mode])
+    notes = f"Medians of {rounds} interleaved rounds. best: {best}; above 1 ours is faster."
+    write_table(f"cpu-{mode}{part}", title, header, [*rows, ["geometric mean", *[""] * len(RUNTIMES), *means]], notes)
     notes = "First call in a fresh process / in a second one with the disk caches filled; peak memory of the process."
-    name = "cpu-first-call" if whole else "cpu-first-call-part"
-    write_table(name, "First call and memory", ["workload", *RUNTIMES], more, notes)
+    write_table(f"cpu-first-call-{mode}{part}", "First call and memory", ["workload", *RUNTIMES], firsts, notes)
 
 
 if __name__ == "__main__":
