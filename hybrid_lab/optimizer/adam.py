@@ -105,7 +105,7 @@ class AdamW(Adam):
         """Adam's step of the decayed weight; the number wd is lr * wd here."""
         if "wd" in numbers:
             weight = weight * (1.0 - numbers["wd"])
-        return op.step(F, weight, grad, *states, numbers["lr"], 0.0, numbers["rescale_grad"])
+        return op.step(F, weight, grad, *states, numbers["lr"], 0.0, numbers.get("rescale_grad", 1.0))
 
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch

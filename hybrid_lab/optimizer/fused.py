@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def update_graph(kind: type[Optimizer], op: Operator, dtype: Any, numbers: tuple[str, ...]) -> Graph:
     """The graph of one step of one block: inputs weight, grad, states and the named numbers; effects on all but grad.
 
-    What is not among `numbers` is zero and left out.
+    Decay and rescaling that are not among `numbers` are left out.
     """
     builder = Builder()
 
@@ -213,8 +213,8 @@ class FusedUpdate:
         rows = [(*setting, weight._view.dtype) for setting, weight in zip(settings, held.weights, strict=True)]
         partition = [kinds.setdefault(row, len(kinds)) for row in rows]
         given = []
-        for lr, wd, count, _ in kinds:
-            numbers = self.optimizer.numbers(lr, wd, count) | {"rescale_grad": self.optimizer.rescale_grad}
+        for lr, wd, count, dtype in kinds:
+            numbers = self.optimizer.scaled_numbers(lr, wd, count, dtype)
             # Without decay there is nothing to multiply by zero; whether there is one decides about the program.
             given.append({name: number for name, number in numbers.items() if name != "wd" or number})
         names = [tuple(numbers) for numbers in given]

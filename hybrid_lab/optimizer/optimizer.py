@@ -261,15 +261,20 @@ class Optimizer:
         """What changes from step to step, by name, as `graph_step` gets it besides rescale_grad."""
         return {"lr": self.rates(lr, count), "wd": wd}
 
+    def scaled_numbers(self, lr: float, wd: float, count: int, dtype: np.dtype) -> dict[str, float]:
+        """`numbers` and rescale_grad for weights of this dtype. Without rescale_grad the gradient is taken as it is."""
+        return self.numbers(lr, wd, count) | {"rescale_grad": self.rescale_grad}
+
     @classmethod
     def graph_step(
         cls, F: Any, op: Any, weight: Any, grad: Any, states: Sequence[Any], numbers: Mapping[str, Any]
     ) -> tuple[Any, ...]:
         """The step in F: (new weight, new states ...).
 
-        numbers : values of one element by name; a name that is missing stands for zero
+        numbers : values of one element by name; without wd there is no decay, without rescale_grad it is 1
         """
-        return op.step(F, weight, grad, *states, *(numbers.get(name, 0.0) for name in op.scalars))
+        given = {"wd": 0.0, "rescale_grad": 1.0, **numbers}
+        return op.step(F, weight, grad, *states, *(given[name] for name in op.scalars))
 
     def _limit(self) -> float:
         """clip_gradient as operators take it: negative for no limit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from hybrid_lab.ops.operator import Operator, get
 
 from .optimizer import Optimizer, Scratch, register
 
+_LEAST = 2.0**-16
+"""Smaller factors might bring numbers out of the range of float32."""
+
 
 class _Momentum(Optimizer):
     def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
@@ -19,6 +23,17 @@ class _Momentum(Optimizer):
 
     def state_names(self) -> tuple[str, ...]:
         return ("momentum",) if self.momentum else ()
+
+    def _absorbed(self, lr: float, wd: float, count: int, dtype: np.dtype) -> dict[str, float]:
+        """lr * (r * g + wd * w) is (lr * r) * (g + wd / r * w), bit for bit where the factor r is a power of two, as
+        1 / batch size often is: one pass less over the gradient.
+        """
+        numbers = self.numbers(lr, wd, count)
+        factor = self.rescale_grad
+        exact = _LEAST <= factor <= 1.0 and math.frexp(factor)[0] == 0.5 and dtype.itemsize > 2
+        if self.clip_gradient or not exact:
+            return numbers | {"rescale_grad": factor}
+        return {"lr": numbers["lr"] * factor, "wd": numbers["wd"] / factor}
 
 
 @register
@@ -36,6 +51,8 @@ class SGD(_Momentum):
         if self.momentum:
             return get("sgd_mom_update").bind(momentum=self.momentum, clip_gradient=self._limit())
         return get("sgd_update").bind(clip_gradient=self._limit())
+
+    scaled_numbers = _Momentum._absorbed
 
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
