@@ -12,7 +12,7 @@ import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -78,18 +78,35 @@ def share(items: Sequence[Any], workers: Sequence[Callable[[Any], None]]) -> Non
     if len(workers) == 1 or len(items) == 1 or control is None or (count := control[0]()) <= 1:
         work(workers[0])
         return
-    control[1](1)
     try:
-        others = [_pool(count - 1).submit(work, worker) for worker in workers[1:]]
+        control[1](1)
+        others: list[Future[None]] = []
         try:
+            for worker in workers[1:]:
+                others.append(_pool(count - 1).submit(work, worker))
             work(workers[0])
         finally:
-            problems = [other.exception() for other in others if not other.cancel()]
+            problems = _ended(others)
         for problem in problems:
             if problem is not None:
                 raise problem
     finally:
         control[1](count)
+
+
+def _ended(others: Sequence[Future[None]]) -> list[BaseException | None]:
+    """What each of them raised, once none runs any more: their memory is the caller's again. Who has not begun never
+    will. An interrupt while waiting is raised when all have stopped."""
+    interrupt = None
+    while True:
+        try:
+            problems = [other.exception() for other in others if not other.cancel()]
+            break
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+    return problems
 
 
 def cuts(size: int, parts: int) -> list[slice]:
@@ -120,8 +137,8 @@ def matmul(left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None) -
     # A count of 1 is what the user wants, or another Python thread is inside this function: leave it alone.
     if (count := read()) <= 1:
         return np.matmul(left, right, out=out)
-    write(1)
     try:
+        write(1)
         return np.matmul(left, right, out=out)
     finally:
         write(count)
@@ -156,8 +173,8 @@ def small_products(products: int) -> Iterator[None]:
     if control is None or count <= 1:
         yield
         return
-    control[1](1)
     try:
+        control[1](1)
         yield
     finally:
         control[1](count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -58,3 +59,42 @@ def test_batches_of_large_products(two_threads):
     left, right = np.random.RandomState(0).rand(2, 3, 400, 300), np.random.RandomState(1).rand(3, 300, 350)
     np.testing.assert_allclose(blas.matmul(left, right), left @ right)
     assert two_threads() == 2
+
+
+@pytest.mark.parametrize("way", ["matmul", "share", "small_products"])
+def test_the_thread_count_survives_an_interrupt_while_it_is_set(way, monkeypatch):
+    counts = [2]
+
+    def write(count):
+        counts.append(count)
+        if len(counts) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(blas, "thread_control", lambda: (lambda: counts[-1], write))
+    square = np.ones((100, 100))
+    with pytest.raises(KeyboardInterrupt):
+        if way == "matmul":
+            blas.matmul(square, square)
+        elif way == "share":
+            blas.share([1, 2], [lambda item: None] * 2)
+        else:
+            with blas.small_products(10**6):
+                pass
+    assert counts == [2, 1, 2]
+
+
+def test_an_interrupt_is_raised_when_all_workers_have_stopped():
+    class Running(Future):
+        asked = 0
+
+        def exception(self, timeout=None):
+            self.asked += 1
+            if self.asked == 1:
+                raise KeyboardInterrupt
+            return None
+
+    running = Running()
+    running.set_running_or_notify_cancel()
+    with pytest.raises(KeyboardInterrupt):
+        blas._ended([running])
+    assert running.asked == 2
