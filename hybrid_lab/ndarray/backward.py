@@ -165,15 +165,12 @@ def run_backward(
     for held, gradient in zip(links, gradients, strict=True):
         found.arrive(held, gradient)
     if targets is None:
-        if in_place and any(node.entry is not None and node.entry.takes_leaves for node in nodes):
-            for node in nodes:  # before the first gradient is written
-                assert node.entry is not None
-                node.entry.check()
         for node in reversed(nodes):
             douts = found.at(node)
             if douts is not None:
                 needed = tuple([held is not None for held in node.links])
-                _step_back(found, node, douts, needed, create_graph, not retain_graph, in_place)
+                # A `grad` may be an input of a step that is still to come, so only the last one may write to it.
+                _step_back(found, node, douts, needed, create_graph, not retain_graph, in_place and node is nodes[0])
                 found.drop(node)
             if not retain_graph:
                 _use_up(node)
@@ -233,10 +230,19 @@ def _step_back(
 
 
 def _untouched(links: Sequence[Link], arrived: dict[Any, Any]) -> list[Leaf | None]:
-    """Per link the leaf, where its gradient is written (not added), comes from this link alone and is the first."""
+    """Per link the leaf, where its gradient is written (not added), comes from this link alone and is the first, and
+    no gradient that arrived lies in its `grad`.
+    """
     times = Counter(links)
+    borrowed = [item for slots in arrived.values() for item in slots if item is not None]
+
+    def free(held: Leaf) -> bool:
+        return not any(np.may_share_memory(held.grad._view, item) for item in borrowed)
+
     return [
-        held if type(held) is Leaf and held.req == "write" and times[held] == 1 and held not in arrived else None
+        held
+        if type(held) is Leaf and held.req == "write" and times[held] == 1 and held not in arrived and free(held)
+        else None
         for held in links
     ]
 
