@@ -158,7 +158,8 @@ class BatchNorm(Operator, name="BatchNorm"):
             return {}
         moving_mean, moving_var = inputs[3], inputs[4]
         _, mean, inverse = outputs
-        variance = 1.0 / F.square(inverse) - self.eps
+        # Rounding leaves a constant channel a little beside 0, and a variance below 0 has no root.
+        variance = F.broadcast_maximum(1.0 / F.square(inverse) - self.eps, 0.0)
         rest = 1.0 - self.momentum
         return {
             "moving_mean": moving_mean * self.momentum + mean * rest,

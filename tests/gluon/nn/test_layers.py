@@ -189,6 +189,14 @@ def test_batch_norm_statistics_follow_the_batches():
     assert layer.running_mean.data().asscalar() == pytest.approx(1.0)
 
 
+def test_the_running_variance_of_a_constant_channel_does_not_fall_below_zero():
+    layer = nn.BatchNorm(momentum=0.0, epsilon=1e-5, in_channels=2)
+    layer.initialize()
+    with autograd.record():
+        layer(nd.full((4, 2), 3.0))
+    assert layer.running_var.data().asnumpy().tolist() == [0.0, 0.0]
+
+
 def test_sizes_that_do_not_fit():
     with pytest.raises(ShapeError, match="kernel_size is a number or 2 of them, not .1, 2, 3."):
         nn.Conv2D(3, (1, 2, 3))
