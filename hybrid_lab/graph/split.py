@@ -80,7 +80,7 @@ _HANDOVER = 256
 #: Pointwise functions that take longer than reading their result back from memory.
 _SLOW = frozenset(
     "exp log log2 log10 log1p expm1 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sigmoid "
-    "softsign erf erfinv gamma gammaln broadcast_power _power Activation LeakyReLU softrelu gelu silu".split()
+    "softsign erf erfinv gamma gammaln broadcast_power Activation LeakyReLU _softrelu".split()
 )
 
 

@@ -1,0 +1,36 @@
+"""Tables that know operators by name know names that exist."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from hybrid_lab.engines.onnxruntime import cost
+from hybrid_lab.engines.torch_kernels import images, table, variants
+from hybrid_lab.engines.torch_kernels.rules import TABLE
+from hybrid_lab.graph import decompose, fold_norm, layout, simplify, split
+from hybrid_lab.ops.operator import records
+
+OPERATORS = {record.name for record in records()}
+FAMILIES = {record.family for record in records()}
+
+TABLES = {
+    f"{table.__name__} and {images.__name__}": TABLE,
+    variants.__name__: variants.VARIANTS,
+    "split._SLOW": split._SLOW,
+    "simplify._SHAPE_NOOPS": simplify._SHAPE_NOOPS,
+    "layout": layout._TRANSPOSES | layout._RESHAPES | layout._PRODUCTS,
+    "fold_norm._LAYERS": fold_norm._LAYERS,
+    "decompose.PRIMITIVES": list(itertools.chain(*decompose.PRIMITIVES.values())),
+}
+
+
+@pytest.mark.parametrize("place", TABLES)
+def test_every_name_is_that_of_an_operator(place):
+    assert [name for name in TABLES[place] if name not in OPERATORS] == []
+
+
+def test_prices_are_of_operators_and_families():
+    assert [name for name in cost._PER_ELEMENT if name not in OPERATORS | FAMILIES] == []
+    assert [name for name in cost._PER_PRODUCT if name not in FAMILIES] == []
