@@ -206,3 +206,24 @@ def slow_rule(torch, node):
 
 def quick_rule(torch, node):
     return paced(TABLE["Convolution"](torch, node), 0.5)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_an_lstm_runs_in_torch_forward_and_backward(bidirectional):
+    op = operator("RNN").bind(mode="lstm", state_size=4, num_layers=2, bidirectional=bidirectional, state_outputs=True)
+    places = 4 if bidirectional else 2
+    shapes = [(5, 3, 6), (op.sizes.parameters(6),), (places, 3, 4), (places, 3, 4)]
+    inputs = [input_node(f"x{index}", shape=shape, dtype="float32") for index, shape in enumerate(shapes)]
+    node = make_node(op, inputs)
+    parts = specialize(Graph(inputs, node.outputs[:3]), shapes, ["float32"] * 4, True, range(4))
+    forward, backward = (engines.get("torch").compile(part) for part in (parts.forward, parts.backward))
+    assert forward.report.operators["numpy"] == backward.report.operators["numpy"] == 0
+    arrays = uniform(*shapes)
+    results = forward(arrays)
+    for got, wanted in zip(results, evaluate(parts.forward, arrays), strict=True):
+        assert close(got, wanted)
+    heads = uniform(*(result.shape for result in results[:3]), seed=5)
+    given = {"input": arrays, "output": results, "saved": results[3:], "head": heads}
+    operands = [given[kind][index] for kind, index in parts.sources]
+    for got, wanted in zip(backward(operands), evaluate(parts.backward, operands), strict=True):
+        assert close(got, wanted, 1e-4)

@@ -1,0 +1,150 @@
+"""The table's entries for the LSTM: one product per layer for all steps, then a few calls per step on views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hybrid_lab.engines.torch_kernels.rules import Kernel, RuleNode, needs, rule, shape_of
+
+
+def _lstm_only(node: RuleNode) -> None:
+    op = node.op
+    needs(op.mode == "lstm", f"mode={op.mode!r}")
+    needs(op.sizes.clip is None and not op.use_sequence_length, "clipped states or sequence lengths")
+
+
+def _weights(op: Any, vector: Any, width: int) -> list[dict[str, Any]]:
+    """Views on the packed vector, one entry per layer and direction."""
+    found: list[dict[str, Any]] = [{} for _ in range(op.sizes.layers * op.sizes.directions)]
+    start = 0
+    for place, name, shape in op.sizes.pieces(width):
+        stop = start + shape[0] * (shape[1] if len(shape) > 1 else 1)
+        found[place][name] = vector[start:stop].view(shape)
+        start = stop
+    return found
+
+
+def _order(steps: int, direction: int) -> range:
+    return range(steps - 1, -1, -1) if direction else range(steps)
+
+
+@rule("RNN")
+def _lstm(torch: Any, node: RuleNode) -> Kernel:
+    _lstm_only(node)
+    op, hidden, directions = node.op, node.op.state_size, node.op.sizes.directions
+    steps, batch, width = shape_of(node, 0)
+    places = op.num_layers * directions
+
+    def kernel(x: Any, vector: Any, state: Any, cell: Any) -> Any:
+        weights = _weights(op, vector, width)
+        gates = x.new_empty((places, steps, batch, 4 * hidden))
+        cells = x.new_empty((places, steps, batch, hidden))
+        layers = x.new_empty((op.num_layers, steps, batch, directions * hidden))
+        finals = [x.new_empty((places, batch, hidden)) for _ in range(2)]
+        below = x
+        for layer in range(op.num_layers):
+            for direction in range(directions):
+                place = layer * directions + direction
+                w = weights[place]
+                flat = gates[place].view(steps * batch, 4 * hidden)
+                torch.addmm(w["bx"] + w["bh"], below.reshape(steps * batch, -1), w["wx"].t(), out=flat)
+                y = layers[layer][..., direction * hidden : (direction + 1) * hidden]
+                h, c = state[place], cell[place]
+                recurrent = w["wh"].t().contiguous()
+                rows = [gates[place].unbind(0), cells[place].unbind(0), y.unbind(0)]
+                for t in _order(steps, direction):
+                    step, now, out = (item[t] for item in rows)
+                    step.addmm_(h, recurrent)
+                    i, f, g, o = step.split(hidden, 1)
+                    step[:, : 2 * hidden].sigmoid_()
+                    g.tanh_()
+                    o.sigmoid_()
+                    torch.mul(f, c, out=now)
+                    now.addcmul_(i, g)
+                    torch.mul(torch.tanh(now), o, out=out)
+                    h, c = out, now
+                finals[0][place], finals[1][place] = h, c
+            below = layers[layer]
+        # The last layer's outputs in memory of their own, which the lower ones do not keep alive.
+        y = layers[-1] if op.num_layers == 1 else layers[-1].clone()
+        made = [y, *finals] if op.state_outputs else [y]
+        if not op._predict:
+            made += [gates, cells, layers[:-1]][: len(op.saved)]
+        return tuple(made) if len(made) > 1 else made[0]
+
+    return kernel
+
+
+@rule("_rnn_grad")
+def _lstm_grad(torch: Any, node: RuleNode) -> Kernel:
+    _lstm_only(node)
+    op, hidden, directions = node.op, node.op.state_size, node.op.sizes.directions
+    needs(op.kept and not op.p, "a backward of its own forward, or dropout between layers")
+    steps, batch, width = shape_of(node, 0)
+
+    def kernel(x: Any, vector: Any, state: Any, cell: Any, y: Any, gates: Any, cells: Any, *rest: Any) -> Any:
+        lower, given = (rest[0], rest[1:]) if op.num_layers > 1 else ((), rest)
+        heads = iter(given)
+        dy, dstate, dcell = ([next(heads) if there else None for there in op.heads] + [None, None])[:3]
+        weights, dvector = _weights(op, vector, width), torch.empty_like(vector)
+        dweights = _weights(op, dvector, width)
+        dfirst = torch.zeros_like(state) if dstate is None else dstate.clone()
+        dcells = torch.zeros_like(cell) if dcell is None else dcell.clone()
+        dabove = torch.zeros_like(y) if dy is None else dy
+        for layer in range(op.num_layers - 1, -1, -1):
+            below, output = (x if layer == 0 else lower[layer - 1]), (y if layer == op.num_layers - 1 else lower[layer])
+            dbelow = None
+            for direction in range(directions):
+                place = layer * directions + direction
+                part = slice(direction * hidden, (direction + 1) * hidden)
+                d = _back(
+                    torch, weights[place], gates[place], cells[place], cell[place], dabove[..., part], dfirst[place],
+                    dcells[place], _order(steps, direction),
+                ).view(steps * batch, 4 * hidden)  # fmt: skip
+                before = _shifted(torch, output[..., part], state[place], direction)
+                made = dweights[place]
+                torch.mm(d.t(), below.reshape(steps * batch, -1), out=made["wx"])
+                torch.mm(d.t(), before.view(steps * batch, hidden), out=made["wh"])
+                torch.sum(d, 0, out=made["bx"])
+                made["bh"].copy_(made["bx"])
+                found = torch.mm(d, weights[place]["wx"])
+                dbelow = found if dbelow is None else dbelow.add_(found)
+            assert dbelow is not None
+            dabove = dbelow.view(steps, batch, -1)
+        return dabove, dvector, dfirst, dcells
+
+    return kernel
+
+
+def _shifted(torch: Any, values: Any, first: Any, direction: int) -> Any:
+    """What the state was before every step."""
+    parts = [values[1:], first[None]] if direction else [first[None], values[:-1]]
+    return torch.cat(parts)
+
+
+def _back(
+    torch: Any, w: Any, gates: Any, cells: Any, c0: Any, dy: Any, dh: Any, dc: Any, order: range
+) -> Any:
+    """Gradients before the activations, (T, N, 4 H). dh, dc : of the final states on entry, of the first on return."""
+    steps, batch, hidden = cells.shape
+    i, f, g, o = gates.split(hidden, 2)
+    bounded = torch.tanh(cells)
+    before = _shifted(torch, cells, c0, int(order.step < 0))
+    # All that does not depend on later steps: what dc is multiplied with for i, f and g, what dh is for o and dc.
+    factors = gates.new_empty((steps, batch, 4, hidden))
+    torch.mul(i * (1 - i), g, out=factors[:, :, 0])
+    torch.mul(f * (1 - f), before, out=factors[:, :, 1])
+    torch.mul(1 - g * g, i, out=factors[:, :, 2])
+    torch.mul(o * (1 - o), bounded, out=factors[:, :, 3])
+    through = (1 - bounded * bounded).mul_(o)
+    d = torch.empty_like(gates)
+    rows = [item.unbind(0) for item in (dy, through, factors, d.view(steps, batch, 4, hidden), d, f)]
+    for t in reversed(order):
+        head, opened, factor, parts, flat, kept = (item[t] for item in rows)
+        dh.add_(head)
+        dc.addcmul_(dh, opened)
+        torch.mul(factor[:, :3], dc[:, None], out=parts[:, :3])
+        torch.mul(factor[:, 3], dh, out=parts[:, 3])
+        dc.mul_(kept)
+        torch.mm(flat, w["wh"], out=dh)
+    return d
