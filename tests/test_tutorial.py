@@ -136,7 +136,11 @@ def test_mxnets_exported_files_run(golden):
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_training_follows_eager(engine):
-    """50 SGD steps with Dropout and BatchNorm: the same losses, weights and running statistics."""
+    """50 SGD steps with Dropout and BatchNorm: the same losses, weights and running statistics.
+
+    The steps are small enough that rounding is not amplified; at four times the rate eager steps from an input that
+    differs by one part in ten million are 2e-3 away from themselves.
+    """
     generator = np.random.RandomState(0)
     batches = [
         (generator.rand(8, 1, 28, 28).astype("float32"), generator.randint(0, 10, 8).astype("float32"))
@@ -149,7 +153,7 @@ def test_training_follows_eager(engine):
         net.initialize(mx.init.Xavier())
         if hybrid:
             net.hybridize(engine=engine)
-        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.02, "momentum": 0.9, "wd": 1e-4})
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.005, "momentum": 0.9, "wd": 1e-4})
         loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
         losses = []
         for step in range(50):

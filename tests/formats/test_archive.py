@@ -71,7 +71,9 @@ def test_a_second_instance_loads_it(net, saved):
     assert other.shared.prefix != net.shared.prefix
     report = other.load(saved)
     assert (report.graphs, report.differences, report.notes) == (9, [], [])
-    assert np.array_equal(other(rfc_model.images()).asnumpy(), net(rfc_model.images()).asnumpy())
+    y, wanted = other(rfc_model.images()).asnumpy(), net(rfc_model.images()).asnumpy()
+    # The engine has packed the weights of the one that was called before: it may round otherwise.
+    np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
     assert other.unused.weight._data is None and other.unused.weight.shape == (5, 0)
 
 
