@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -51,6 +52,7 @@ class Report:
     shared_arena : a forward and its backward have one arena, which both reports tell
     bytes_moved : what the steps read and write in one call, region insides not counted
     memory : the graph.plan.Plan, which `plan` prints; program : the generated source
+    bodies : the graph.body.Body objects of loops and branches; each compiles a program per shapes while it runs
     seconds : compile time
     choice : which of several engines runs and how that came about; candidates : what was found about each
     """
@@ -68,6 +70,7 @@ class Report:
     shared_arena: bool = False
     seconds: float = 0.0
     memory: Any = field(default=None, repr=False, compare=False)
+    bodies: Sequence[Any] = field(default=(), repr=False, compare=False)
     program: str = ""
     choice: str = ""
     candidates: dict[str, str] = field(default_factory=dict)
@@ -82,14 +85,20 @@ class Report:
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers."""
-        made = asdict(replace(self, memory=None)) | {"plan": self.plan, "arena_ratio": self.arena_ratio}
-        del made["memory"]
+        made = asdict(replace(self, memory=None, bodies=())) | {"plan": self.plan, "arena_ratio": self.arena_ratio}
+        made["body_programs"] = self.body_programs
+        del made["memory"], made["bodies"]
         return made
 
     @property
     def plan(self) -> str:
         """The memory plan as text: what each step of a call runs and where its results lie."""
         return "" if self.memory is None else str(self.memory)
+
+    @property
+    def body_programs(self) -> int:
+        """How many programs the bodies of loops and branches have compiled so far, for any of their callers."""
+        return sum(body.compiles for body in self.bodies)
 
     @property
     def arena_ratio(self) -> float:
@@ -115,6 +124,9 @@ class Report:
         if self.choice:
             found = "; ".join(f"{name} {note}" for name, note in self.candidates.items())
             lines.append(f"  choice: {self.choice}{f' ({found})' if found else ''}")
+        if self.bodies:
+            programs = _count(self.body_programs, "program")
+            lines.append(f"  loops and branches: {programs} compiled so far, one per shapes of what they run on")
         lines += [f"  region {index}: {region}" for index, region in enumerate(self.regions)]
         lines += [f"  fallback: {fallback}" for fallback in self.fallbacks]
         return "\n".join(lines)

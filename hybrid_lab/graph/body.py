@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,18 +23,24 @@ Run = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]
 compile_graph: Callable[[Graph], Run] | None = None
 """Compiles an inferred graph whose mode is bound; registered by the NumPy engine."""
 
+#: How many programs a body keeps, forward and backward ones: those that ran last.
+KEPT = 16
+_changes = threading.Lock()
+
 
 class Body:
     """A neutral graph with the programs compiled for it, one per shapes and dtypes of its inputs.
 
     graph : draws are numbered from 0; it has no effects: updated states are outputs
+    compiles : how many programs have been compiled, also those that are no longer kept
     """
 
-    __slots__ = ("_compiled", "graph")
+    __slots__ = ("_compiled", "compiles", "graph")
 
     def __init__(self, graph: Graph):
         self.graph = graph
         self._compiled: dict[Any, Run] = {}
+        self.compiles = 0
 
     # -- rules -------------------------------------------------------------------------------------------------
 
@@ -94,8 +101,9 @@ class Body:
         found = self._compiled.get(key)
         if found is None:
             graph = self.inferred([array.shape for array in arrays], [array.dtype for array in arrays])
-            found = self._compiled[key] = _compiled(simplify(graph))
-        return found
+            found = _compiled(simplify(graph))
+            self.compiles += 1
+        return self._keep(key, found)
 
     def backward(self, arrays: Sequence[np.ndarray], heads: tuple[int, ...], wrt: tuple[int, ...]) -> Run:
         """Takes the inputs and a gradient for each of the outputs `heads`; gives the gradients of the inputs `wrt`."""
@@ -106,8 +114,18 @@ class Body:
             part = Graph(graph.inputs, [graph.outputs[index] for index in heads], (), graph.draws, graph.name)
             joint = simplify(differentiate(part, [part.inputs[index] for index in wrt]))
             gradients = joint.outputs[len(heads) :]
-            found = self._compiled[key] = _compiled(Graph(joint.inputs, gradients, (), joint.draws, graph.name))
-        return found
+            found = _compiled(Graph(joint.inputs, gradients, (), joint.draws, graph.name))
+            self.compiles += 1
+        return self._keep(key, found)
+
+    def _keep(self, key: Any, run: Run) -> Run:
+        """Note that the program is used now, and drop the one that has not been for longest where there are too many."""
+        with _changes:
+            self._compiled.pop(key, None)
+            self._compiled[key] = run
+            if len(self._compiled) > KEPT:
+                del self._compiled[next(iter(self._compiled))]
+        return run
 
 
 def _compiled(graph: Graph) -> Run:

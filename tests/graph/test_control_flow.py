@@ -9,6 +9,7 @@ from hybrid_lab import engines
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph import Graph
+from hybrid_lab.graph.body import KEPT
 from hybrid_lab.graph.infer import PartialShapes, infer
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.symbol.symbol import var
@@ -211,3 +212,35 @@ def test_errors_name_the_state_and_the_line():
         sym.contrib.while_loop(lambda i: i < 3, lambda i: (i, i), x)
     with pytest.raises(ShapeError, match="a step returned 2"):
         sym.contrib.foreach(lambda entry, state: (entry, [state[0], entry]), x, [h])
+
+
+def test_bodies_keep_the_programs_that_ran_last_and_count_all():
+    x, h = var("x"), var("h")
+    graph = graph_of([sym.contrib.foreach(lambda entry, state: (entry, state + entry), x, h)[0]], x, h)
+    inside = graph.outputs[0].node.op.bodies[0]
+    for width in (*range(1, KEPT + 5), 1, KEPT + 4):  # the second of the last two is kept, the first was dropped
+        inside.program((np.ones(width), np.ones(width)))
+    assert len(inside._compiled) == KEPT
+    assert inside.compiles == KEPT + 5
+
+
+def test_a_report_counts_the_programs_of_loops():
+    special = specialize(scan(), [(4, 2), (2,), (2,)], [np.dtype(np.float64)] * 3, False)
+    executable = engines.get("numpy").compile(special.forward)
+    assert executable.report.body_programs == 0
+    executable(arrays((4, 2), (2,), (2,)))
+    assert executable.report.data()["body_programs"] == 1
+    assert "loops and branches: 1 program compiled so far" in str(executable.report)
+
+
+def test_a_report_counts_the_programs_of_inner_loops():
+    x, h = var("x"), var("h")
+
+    def step(rows, state):
+        return sym.contrib.foreach(lambda row, inner: (row, inner + row), rows, state)
+
+    graph = graph_of([sym.contrib.foreach(step, x, h)[1]], x, h)
+    special = specialize(graph, [(4, 3, 2), (2,)], [np.dtype(np.float64)] * 2, False)
+    executable = engines.get("numpy").compile(special.forward)
+    executable(arrays((4, 3, 2), (2,)))
+    assert executable.report.body_programs == 2

@@ -41,8 +41,15 @@ def build(graph: Graph, report: Report, static_alloc: bool) -> Executable:
 
     Fills in the memory and program parts of `report`.
     """
+    report.bodies = _bodies(graph)
     later = Later(graph, report, static_alloc)
     return Executable(graph, later if _postponed.get() else later.write(), report)
+
+
+def _bodies(graph: Graph) -> list[body.Body]:
+    """The bodies of its loops and branches, and of those inside them."""
+    found = [each for node in graph.operators for each in getattr(node.op, "bodies", ())]
+    return found + [inner for each in found for inner in _bodies(each.graph)]
 
 
 class Later:
