@@ -291,6 +291,28 @@ def test_parameters_are_packed_before_engines_are_compared(clock):
     assert fast.packed == ["token", "unpacked"] and slow.packed == ["token"]
 
 
+def test_nothing_of_the_caller_is_kept_alive(clock):
+    import gc
+    import weakref
+
+    made = contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004), roles="data param")
+    (executable,) = made.executables()
+    x, w = (array.copy() for array in DATA)
+    executable([x, w])
+    executable.pack([x, w])
+    alive = weakref.ref(x)
+    del x
+    gc.collect()
+    assert alive() is None
+    executable([DATA[0], w])
+    executable([DATA[0], w])
+    alive = weakref.ref(w)
+    executable.unpack()
+    del w
+    gc.collect()
+    assert alive() is None
+
+
 def test_differences_in_words():
     a = np.array([1.0, np.nan, np.inf], np.float32)
     assert difference([a], [a.copy()], 1e-4) == ""

@@ -72,10 +72,11 @@ class Contest:
         self._lock = threading.Lock()
         self._spent, self._calls = 0.0, [0] * len(self.graphs)
         self._fastest = [float("inf")] * len(self.graphs)
-        self._packing: tuple[Sequence[np.ndarray], Hashable] | None = None
-        self._waits_for_packing = training is None and any(
+        self._packing: tuple[list[Any], Hashable] | None = None
+        self._steady = [
             isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES for value in self.graphs[0].inputs
-        )
+        ]
+        self._waits_for_packing = training is None and any(self._steady)
         self._compiled: dict[str, list[Executable]] = {}
         self._trainings: dict[str, Training] = {}
         found = memory.recall(self.key)
@@ -252,13 +253,16 @@ class Contest:
     def _keep_leader(self) -> None:
         self._compiled = {self.leader: self._compiled[self.leader]}
         self._trainings = {name: made for name, made in self._trainings.items() if name == self.leader}
-        self.open = False
+        self._packing, self.open = None, False
 
     # -- what the executables pass on ------------------------------------------------------------------------------
 
     def pack(self, inputs: Sequence[np.ndarray], token: Hashable) -> None:
         with self._lock:
-            self._packing = (list(inputs), token)
+            if self.open:
+                # Only what is packed: nobody else's arrays are to be kept alive.
+                pairs = zip(inputs, self._steady, strict=True)
+                self._packing = [array if steady else None for array, steady in pairs], token
             for executables in self._compiled.values():
                 executables[0].pack(inputs, token)
 
