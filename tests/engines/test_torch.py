@@ -227,3 +227,20 @@ def test_an_lstm_runs_in_torch_forward_and_backward(bidirectional):
     operands = [given[kind][index] for kind, index in parts.sources]
     for got, wanted in zip(backward(operands), evaluate(parts.backward, operands), strict=True):
         assert close(got, wanted, 1e-4)
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_threads_of_a_torch_that_the_user_imported_are_the_users(imported, monkeypatch):
+    import sys
+    import types
+
+    from hybrid_lab.engines.torch_kernels import engine
+
+    calls = []
+    torch = types.SimpleNamespace(set_num_threads=calls.append)
+    monkeypatch.setattr(engine, "_threads_set", False)
+    monkeypatch.setattr(engine, "sys", types.SimpleNamespace(modules={"torch": torch} if imported else {}))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    engine.set_threads()
+    engine.set_threads()
+    assert calls == ([] if imported else [engine.thread_count()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -121,13 +122,18 @@ _threads_set = False
 
 
 def set_threads() -> None:
-    """Give torch as many threads as all engines on the CPU use, once; what the user sets later stays."""
+    """Give torch as many threads as all engines on the CPU use, if nobody has imported it yet.
+
+    Where the user has, torch's threads are the user's; what is set later stays, too.
+    """
     global _threads_set
     if _threads_set:
         return
+    theirs = "torch" in sys.modules
     import torch
 
-    torch.set_num_threads(thread_count())
+    if not theirs:
+        torch.set_num_threads(thread_count())
     _threads_set = True
 
 

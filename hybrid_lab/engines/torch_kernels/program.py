@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import re
@@ -22,6 +23,12 @@ from hybrid_lab.graph.printer import format_origin
 _serial = itertools.count()
 
 
+@functools.cache
+def _quieten() -> None:
+    """Regions read arrays that may not be written to, which torch warns of."""
+    warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning, re.escape(__name__))
+
+
 class TorchProgram:
     """One region. Call it with arrays; it returns a list of arrays in fresh memory, in C order.
 
@@ -32,7 +39,7 @@ class TorchProgram:
     def __init__(self, region: Region, tuned: bool = False):
         import torch
 
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning, re.escape(__name__))
+        _quieten()
         self._torch = torch
         self.region = region
         self._guard = torch.inference_mode
