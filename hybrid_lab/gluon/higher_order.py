@@ -25,10 +25,9 @@ def gradient_graph(
     """
     graph = neutral.graph
     inferred = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
-    bound = bind_mode(inferred, training)
+    bound = inferred if neutral.bound else bind_mode(inferred, training)
     joint = differentiate(bound, [bound.inputs[index] for index in wrt])
     gradients = joint.outputs[len(bound.outputs) :]
     made = Graph(joint.inputs, gradients, (), joint.draws, f"{graph.name} gradient".strip())
-    return NeutralGraph(
-        made, ("tuple", (LEAF,) * len(joint.inputs)), ("tuple", (LEAF,) * len(gradients)), (), source=neutral.source
-    )
+    in_spec, out_spec = ("tuple", (LEAF,) * len(joint.inputs)), ("tuple", (LEAF,) * len(gradients))
+    return NeutralGraph(made, in_spec, out_spec, (), source=neutral.source, bound=True)

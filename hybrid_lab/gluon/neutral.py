@@ -52,6 +52,7 @@ class NeutralGraph:
     in_spec, out_spec : structure of the arguments and of the result
     source : "code" (a trace) or "file" (loaded; wins over the code)
     types : (shape, dtype name) of the input tensors at the trace, or None
+    bound : whether the operators are those of one mode, with no states to update
     origin : for a graph recorded inside an outer trace, the Values of that trace that it was called on (empty from a
     file)
     """
@@ -64,6 +65,7 @@ class NeutralGraph:
     source: str = "code"
     types: tuple[Any, ...] | None = None
     origin: tuple[Value, ...] | None = None
+    bound: bool = False
 
     @property
     def num_data(self) -> int:

@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_not
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +138,8 @@ class Program:
             wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
             wrt += [len(leaves) + index for index, wanted in enumerate(self._requests) if wanted]
         shapes, dtypes = [array.shape for array in inputs], [array._view.dtype for array in inputs]
-        return specialize(self.neutral.graph, shapes, dtypes, self.training, wrt, len(leaves))
+        bound = self.neutral.bound
+        return specialize(self.neutral.graph, shapes, dtypes, self.training, wrt, len(leaves), bound=bound)
 
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
         engine = engines.get(flags.get("engine"))
@@ -230,6 +231,7 @@ class Program:
     def __call__(self, leaves: Sequence[NDArray], rng: tuple[int, int] | None = None) -> Any:
         """The call on these arrays. rng : (seed, base) of an earlier call whose random numbers are to come again."""
         raw = []
+        versions: list[int] = []
         for leaf in leaves:
             if leaf._buffer.host_stale:
                 leaf._buffer.pull()
@@ -249,6 +251,8 @@ class Program:
             results = self._run(raw, rng)
         else:
             results, kept = begin(raw, rng)
+        if self.backward is not None:
+            versions = [*[leaf._buffer.version for leaf in leaves], *versions]
         if self._effects:
             with boundary.interrupts:  # the statistics of all layers or of none
                 for index, new in zip(self._effects, results[self._num_outputs :], strict=True):
@@ -260,15 +264,23 @@ class Program:
         else:
             outputs = [_wrap(result, context) for result in results[: self._num_outputs]]
         if self.backward is not None:
-            self._record(leaves, outputs, kept, rng)
+            self._record(leaves, outputs, kept, rng, versions)
         if self._plain:
             return outputs[0]
         return unflatten(self.neutral.out_spec, iter(outputs))
 
     def _record(
-        self, leaves: Sequence[NDArray], outputs: list[NDArray], kept: Kept | None, rng: tuple[int, int]
+        self,
+        leaves: Sequence[NDArray],
+        outputs: list[NDArray],
+        kept: Kept | None,
+        rng: tuple[int, int],
+        before: list[int],
     ) -> None:
-        """Put the call on the tape, with everything that its backward reads."""
+        """Put the call on the tape, with everything that its backward reads.
+
+        before : versions of all inputs and parameters as the forward read them
+        """
         links: list[tape.Link] = []
         values: list[np.ndarray] = []
         buffers: list[Buffer] = []
@@ -289,7 +301,7 @@ class Program:
             values += [kept.saved[index] for index in self._kept_saved]
         if not any(links):
             return
-        node = tape.Node(CompiledEntry(self, leaves, values, buffers, kept, rng), tuple(links), len(outputs))
+        node = tape.Node(CompiledEntry(self, leaves, values, buffers, kept, rng, before), tuple(links), len(outputs))
         for index, output in enumerate(outputs):
             output._tape = tape.Output(node, index)
 
@@ -353,12 +365,33 @@ class Program:
                 self._shared.packed.remove(self)
                 self.forward.unpack()
 
+    def reads(self, updated: Sequence[int]) -> list[int]:
+        """The inputs (data first, then parameters) whose values the forward computes with: not those of which it
+        reads the mere shape, nor states in `updated` that an operator only takes to update them.
+        """
+        graph = self.special.forward
+        sources = dict(zip(graph.inputs, self.special.forward_sources, strict=True))
+        states = {value for value, source in sources.items() if source[0] == "input" and source[1] in updated}
+        used = set(graph.roots)
+        for node in graph.nodes:
+            names = node.op.names() if node.op.aux_names else ()
+            for index, item in enumerate(node.inputs):
+                if node.op.reads_values(index) and not (item in states and names and names[index] in node.op.aux_names):
+                    used.add(item)
+        return [index for value, (kind, index) in sources.items() if kind == "input" and value in used]
+
     # -- for people ----------------------------------------------------------------------------------------------
 
     @property
     def where(self) -> str:
         """Engine and device: what really runs."""
         return self.forward.where or self._where
+
+    def role(self, index: int) -> str:
+        """An input or parameter, for messages."""
+        if index >= self._num_data:
+            return f"the parameter {self._parameters[index - self._num_data].name}"
+        return "the input" if self._num_data == 1 else f"input {index}"
 
     @property
     def output_types(self) -> tuple[tuple[Any, Any], ...]:
@@ -382,9 +415,10 @@ class CompiledEntry(tape.Entry):
     buffers : those behind the first of them - inputs, parameters and outputs, which others may write to
     kept : what the forward holds for the backward, used up by the last one; None where there is nothing
     versions : of these buffers, when they were recorded
+    before : of the buffers of all inputs and parameters, as the forward read them: gradients of gradients start there
     """
 
-    __slots__ = ("buffers", "kept", "leaves", "name", "program", "rng", "takes_leaves", "values", "versions")
+    __slots__ = ("before", "buffers", "kept", "leaves", "name", "program", "rng", "takes_leaves", "values", "versions")
 
     def __init__(
         self,
@@ -394,9 +428,10 @@ class CompiledEntry(tape.Entry):
         buffers: list[Buffer],
         kept: Kept | None,
         rng: tuple[int, int],
+        before: list[int],
     ):
         self.program, self.leaves, self.values, self.buffers, self.rng = program, leaves, values, buffers, rng
-        self.kept = kept
+        self.kept, self.before = kept, before
         self.name, self.takes_leaves = program.entry_name, program.large_gradients
         self.versions = [buffer.version for buffer in buffers]
 
@@ -459,8 +494,16 @@ class CompiledEntry(tape.Entry):
         for index, (buffer, version) in enumerate(zip(self.buffers, self.versions, strict=True)):
             if buffer.version != version:
                 kind, number = self.program.special.sources[index]
+                role = self.program.role(number) if kind == "input" else f"{kind} {number}"
                 view = self.values[index]
-                raise tape.written_since(self.name, f"{kind} {number}", view.shape, view.dtype)
+                raise tape.written_since(self.name, role, view.shape, view.dtype)
+
+    def _check_inputs(self, read: Iterable[int], inputs: Sequence[NDArray]) -> None:
+        """Raise AutogradError for the first of the inputs and parameters numbered in `read` that was written to."""
+        for index in read:
+            if inputs[index]._buffer.version != self.before[index]:
+                view = inputs[index]._view
+                raise tape.written_since(self.name, self.program.role(index), view.shape, view.dtype)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Run the program of the gradients, recorded; the forward's draws give the same masks."""
@@ -473,7 +516,9 @@ class CompiledEntry(tape.Entry):
         ]
         compiled = program.gradient([*inputs, *heads])
         if compiled is None:
+            self._check_inputs([index for index in range(len(inputs)) if index not in program._effects], inputs)
             return self._replayed(inputs, douts, needed)
+        self._check_inputs([index for index in compiled.reads(program._effects) if index < len(inputs)], inputs)
         gradients: list[Any] = [None] * len(needed)
         found = compiled([*inputs, *heads], self.rng)
         for index, gradient in zip(program.special.wrt, found, strict=True):
@@ -493,4 +538,4 @@ class CompiledEntry(tape.Entry):
         return replay(run, inputs, douts, needed)
 
     def release(self) -> None:
-        self.leaves, self.values, self.buffers, self.versions, self.kept = (), [], [], [], None
+        self.leaves, self.values, self.buffers, self.versions, self.before, self.kept = (), [], [], [], [], None

@@ -55,6 +55,7 @@ def specialize(
     wrt: Sequence[int] = (),
     num_data: int | None = None,
     keep: bool = False,
+    bound: bool = False,
 ) -> Specialized:
     """Run the passes for inputs of these shapes and dtypes (in the order of graph.inputs).
 
@@ -63,6 +64,7 @@ def specialize(
     num_data : inputs from this one on are parameters, whatever their roles say (graphs from files do not know); None:
         the roles tell
     keep : remember every pass in `stages`
+    bound : the graph was bound to its mode before; its operators update no states
     """
     stages = Stages(keep)
     if num_data is not None:
@@ -70,24 +72,24 @@ def specialize(
     given_shapes = dict(zip(graph.inputs, shapes, strict=True))
     given_dtypes = dict(zip(graph.inputs, dtypes, strict=True))
     inferred = stages.run("infer", infer, dump("neutral", graph), given_shapes, given_dtypes)
-    bound = stages.run("bind_mode", bind_mode, inferred, train)
-    straight = tuple(("input", index) for index in range(len(bound.inputs)))
+    start = inferred if bound else stages.run("bind_mode", bind_mode, inferred, train)
+    straight = tuple(("input", index) for index in range(len(start.inputs)))
     if wrt:
-        joint = stages.run("differentiate", differentiate, bound, [bound.inputs[index] for index in wrt])
+        joint = stages.run("differentiate", differentiate, start, [start.inputs[index] for index in wrt])
         joint = _simplified(stages, joint)
-        parts = stages.run("split", split, joint, len(bound.inputs), len(bound.outputs))
+        parts = stages.run("split", split, joint, len(start.inputs), len(start.outputs))
         return Specialized(
             parts.forward,
             parts.backward,
             parts.sources,
             tuple(wrt),
             forward_sources=straight,
-            inputs=bound.inputs,
+            inputs=start.inputs,
             stages=tuple(stages.done),
         )
-    simple = _simplified(stages, bound)
+    simple = _simplified(stages, start)
     if train:
-        return Specialized(simple, None, (), (), None, straight, (), bound.inputs, tuple(stages.done))
+        return Specialized(simple, None, (), (), None, straight, (), start.inputs, tuple(stages.done))
     folded = stages.run("fold_norm", fold_norm, simple)
     if folded.nodes != simple.nodes:
         simple = stages.run("simplify", simplify, folded)
@@ -100,7 +102,7 @@ def specialize(
         found.prologue,
         found.forward_sources,
         found.prologue_sources,
-        bound.inputs,
+        start.inputs,
         tuple(stages.done),
     )
 

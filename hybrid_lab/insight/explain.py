@@ -340,7 +340,7 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
     )
     shapes, dtypes = [value.shape for value in special.inputs], [value.dtype for value in special.inputs]
     arguments = (neutral.graph, shapes, dtypes, program.training, special.wrt, neutral.num_data)
-    return row, lambda: Passes(specialize(*arguments, keep=True).stages)
+    return row, lambda: Passes(specialize(*arguments, keep=True, bound=neutral.bound).stages)
 
 
 def _choice(engine: str, asked: str | None, report: Any) -> str:

@@ -1,8 +1,10 @@
 """Recorded calls of a hybridized Block among other steps: gradients are those of eager calls, or an error."""
 
 import numpy as np
+import pytest
 
 from hybrid_lab import autograd, init, nd
+from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.gluon import nn
 
 
@@ -33,3 +35,55 @@ def test_a_gradient_that_an_earlier_step_reads_is_not_overwritten():
 
     eager, hybrid = both(run)
     np.testing.assert_allclose(hybrid, eager, rtol=1e-5)
+
+
+# -- gradients of gradients --------------------------------------------------------------------------------------------
+
+
+def relu_net():
+    net = nn.Dense(2, in_units=3, activation="relu")
+    net.initialize(init.One())
+    net.hybridize(engine="numpy")
+    return net
+
+
+def test_a_second_gradient_refuses_a_parameter_that_only_it_reads():
+    net, x = relu_net(), nd.ones((1, 3))
+    x.attach_grad()
+    with autograd.record():
+        y = (net(x) ** 2).sum()
+        with autograd.pause():
+            net.bias.data()[:] = -100
+        with pytest.raises(AutogradError, match=f"needs the parameter {net.bias.name}, .* has been written to since"):
+            autograd.grad(y, x, create_graph=True)
+
+
+def test_a_second_gradient_neither_minds_nor_updates_the_statistics_again():
+    def run(active):
+        net = nn.HybridSequential()
+        net.add(nn.Dense(4, in_units=3), nn.BatchNorm(in_channels=4))
+        net.initialize(init.Normal(1.0))
+        net[0].weight.set_data(nd.array(np.arange(12.0).reshape(4, 3) % 5))
+        net.hybridize(active, engine="numpy")
+        x = nd.array(np.sin(np.arange(24.0)).reshape(8, 3))
+        x.attach_grad()
+        with autograd.record():
+            y = net(x) ** 3
+            (dx,) = autograd.grad(y, [x], create_graph=True)
+            loss = (dx * dx).sum()
+        loss.backward()
+        return x.grad.asnumpy(), net[1].running_mean.data().asnumpy(), net[1].running_var.data().asnumpy()
+
+    eager, hybrid = both(run)
+    for one, other in zip(eager, hybrid, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-4)
+
+
+def test_the_error_names_the_parameter():
+    net, x = relu_net(), nd.ones((1, 3))
+    x.attach_grad()
+    with autograd.record():
+        y = net(x)
+    net.weight.data()[:] = 2
+    with pytest.raises(AutogradError, match=f"needs the parameter {net.weight.name}, a float32 array"):
+        y.backward()
