@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location, capture
-from hybrid_lab.gluon.code import code_of
+from hybrid_lab.gluon.code import Reads, code_of
 from hybrid_lab.gluon.frozen import Watch
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.program import Program, Shared
+from hybrid_lab.gluon.read_values import changed_values, values_read
 from hybrid_lab.gluon.recompiles import Compilation, History, Signature, reason_for
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten
 from hybrid_lab.log import logger
@@ -69,7 +70,8 @@ class GraphCache:
         self._latest: Program | None = None
         self._shared = self._new_shared()
         self.called: tuple[Spec, tuple[Any, ...]] | None = None
-        self.code: tuple[Any, ...] | None = None  # what the graphs were traced from; the lab compares it
+        self.code: tuple[Any, ...] | None = None  # what the graphs were traced from, and with which values
+        self.values: dict[str, Any] = {}
         self.failure: HybridizeError | None = None
         self._reported = False
         self._warned: set[Any] = set()
@@ -104,6 +106,7 @@ class GraphCache:
                 self.pinned = {}
             self.variants.clear()
             self.code = None
+            self.values = {}
             self.failure = None
             self._reported = False
             self.forget_programs()
@@ -138,6 +141,7 @@ class GraphCache:
         with self._lock:
             if self.code is None:
                 self.code = code_of(type(self._block))
+                self.values = values_read(self._block)
                 traced.add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
 
@@ -151,10 +155,30 @@ class GraphCache:
             self.pinned = {(item.in_spec, item.guard.types, item.guard.training): item for item in graphs}
             self._pinned_tree = [weakref.ref(block) for block in _below(self._block)]
 
+    def changed(self, reads: Reads | None = None) -> list[str]:
+        """What the code reads and has another value than at the trace: `self.name`, or the name of a global.
+
+        reads : `reads_of` the class, where it is known
+        """
+        return [] if self.code is None else changed_values(self.values, values_read(self._block, reads))
+
+    def _drop_stale(self) -> None:
+        """Before a compile: drop the graphs of this Block and of those below whose values changed since the trace."""
+        if self.code is None:
+            return
+        for block in dict.fromkeys((self._block, *_below(self._block))):
+            changed = block._graphs.changed() if hasattr(block, "_graphs") else []
+            if changed:
+                logger.warning(
+                    f"{block.name}: {', '.join(changed)} changed since the trace, which calls did not follow until "
+                    "now; it is traced again. Call hybridize() after such a change"
+                )
+                block._structure_changed()
+
     def snapshot(self) -> dict[str, Any]:
         """What is cached now, to be put back by `restore`."""
         with self._lock:
-            names = ("code", "failure", "_reported", "_pinned_tree", "_shared", "history")
+            names = ("code", "values", "failure", "_reported", "_pinned_tree", "_shared", "history")
             held = {name: getattr(self, name) for name in names}
             held |= {name: getattr(self, name).copy() for name in ("pinned", "programs")}
             return held | {"variants": {spec: list(found) for spec, found in self.variants.items()}}
@@ -274,6 +298,7 @@ class GraphCache:
             if stale is not None and stale.still_valid():
                 return stale  # another thread was faster
             start = time.perf_counter()
+            self._drop_stale()
             neutral = self.neutral(key.spec, leaves)
             if any(parameter._array is None for parameter in neutral.parameters):
                 self._block._complete_from(neutral, leaves)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -27,24 +28,64 @@ def globals_of(kind: type) -> list[tuple[dict[str, Any], set[str]]]:
     return [(function.__globals__, set(_names(function.__code__))) for function in _functions(kind)]
 
 
-def attributes_read(kind: type) -> set[str]:
-    """Names of attributes that the methods of a Block class read, its constructor and what every Block has left out."""
-    methods = (
+ANY = "*"
+"""Among the attributes read: the user's code makes their names at run time."""
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What the methods of a Block class read, its constructor and what every Block has left out.
+
+    attributes : names, with ANY where the user's code calls getattr or vars
+    functions : the user's methods and the functions that they name; names : the globals that each reads
+    """
+
+    attributes: frozenset[str]
+    functions: tuple[FunctionType, ...]
+    names: dict[FunctionType, tuple[str, ...]]
+
+
+def reads_of(kind: type) -> Reads:
+    """What the code of a Block class, as it is now, reads beside its arguments."""
+    return _read_by(kind) if of_user(kind.__module__) else _read_by_layer(kind)
+
+
+def _read_by(kind: type) -> Reads:
+    methods = [
         function
         for base in kind.__mro__
         if base.__name__ not in ("Block", "HybridBlock") and base is not object
         for name, item in vars(base).items()
         if name != "__init__" and (function := _function(item)) is not None
-    )
+    ]
     followed = [function for function in _functions(kind) if function.__name__ != "__init__"]
-    return {name for function in (*methods, *followed) for name in _attributes(function.__code__)}
+    names = {function: _loaded(function.__code__, _GLOBALS) for function in followed}
+    attributes = {name for each in (*methods, *followed) for name in _loaded(each.__code__, _ATTRIBUTES)}
+    if any("getattr" in each or "vars" in each for each in names.values()):
+        attributes.add(ANY)
+    return Reads(frozenset(attributes), tuple(followed), names)
+
+
+@lru_cache(maxsize=1024)
+def _read_by_layer(kind: type) -> Reads:
+    """The same for the package's own classes, which do not change."""
+    return _read_by(kind)
+
+
+def attributes_read(kind: type) -> frozenset[str]:
+    """Names of attributes that the methods of a Block class read, see Reads."""
+    return reads_of(kind).attributes
+
+
+_ATTRIBUTES = "LOAD_ATTR", "LOAD_METHOD"
+_GLOBALS = "LOAD_GLOBAL", "LOAD_NAME"
 
 
 @lru_cache(maxsize=4096)
-def _attributes(code: CodeType) -> tuple[str, ...]:
-    """Attribute names that the code, and functions inside of it, load."""
-    found = [each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_ATTR", "LOAD_METHOD")]
-    inner = (_attributes(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+def _loaded(code: CodeType, instructions: tuple[str, ...]) -> tuple[str, ...]:
+    """Names that the code, and functions inside of it, load with these instructions."""
+    found = [each.argval for each in dis.get_instructions(code) if each.opname in instructions]
+    inner = (_loaded(constant, instructions) for constant in code.co_consts if isinstance(constant, CodeType))
     return tuple(dict.fromkeys((*found, *(name for names in inner for name in names))))
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.code import globals_of, of_user
+from hybrid_lab.gluon.read_values import OWN
 from hybrid_lab.log import logger
 
 if TYPE_CHECKING:
@@ -28,12 +29,6 @@ FROZEN = frozenset({"HL172", "HL173", "HL176", "HL178"})
 findings_of: Callable[[type], Iterable[Finding]] | None = None
 """class -> findings in its source; set by the lint room."""
 
-#: Attributes of every Block that Gluon itself changes.
-_OWN = frozenset({
-    "_active", "_children", "_empty_prefix", "_flags", "_forward_hooks", "_forward_pre_hooks", "_graphs",
-    "_last_outputs", "_name", "_name_counts", "_params", "_parents", "_prefix", "_reg_params", "_structure_version",
-    "_warned_containers",
-})  # fmt: skip
 _MANY = 250
 """Of longer containers only the length is compared: small numbers are the same object everywhere."""
 
@@ -67,7 +62,7 @@ class Watch:
         seen: set[tuple[int, str]] = set()
         for block in self._blocks:
             for name, value in list(vars(block).items()):
-                if name not in _OWN:
+                if name not in OWN:
                     found[block, "attribute", name] = _held(value)
         for kind, block in self._of_kind.items():
             for names, used in globals_of(kind):

@@ -15,8 +15,9 @@ from hybrid_lab.diagnostics.errors import DeferredInitializationError, HybridLab
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import GraphCache
-from hybrid_lab.gluon.code import attributes_read
+from hybrid_lab.gluon.code import ANY, attributes_read
 from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, place_of, rewrap, run_traced, spread
+from hybrid_lab.gluon.read_values import OWN
 from hybrid_lab.gluon.structure import flatten, unflatten
 from hybrid_lab.graph.infer import PartialShapes, is_complete
 from hybrid_lab.ndarray.interpret import interpret
@@ -277,7 +278,10 @@ class HybridBlock(Block):
 
     def _decides(self, name: str, before: Any, value: Any) -> bool:
         """Whether giving the attribute another value may change what a graph of this block computes."""
-        if "_graphs" not in self.__dict__ or name not in attributes_read(type(self)):
+        if "_graphs" not in self.__dict__ or name in OWN:
+            return False
+        read = attributes_read(type(self))
+        if name not in read and ANY not in read:
             return False
         return type(before) is not type(value) or not isinstance(value, _PLAIN) or before != value
 

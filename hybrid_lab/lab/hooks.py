@@ -136,9 +136,9 @@ class Lab:
 
             boundary.cell_started()
         if not nested and "hybrid_lab.gluon" in sys.modules:
-            from hybrid_lab.lab.lifecycle import drop_changed_code
+            from hybrid_lab.lab.lifecycle import drop_stale
 
-            self._tell(drop_changed_code())
+            self._tell(drop_stale(values=False))
 
     def _name(self, info: Any) -> None:
         """Tell locations which cell its file name means. A kernel names files by the cell's text alone."""
@@ -184,7 +184,7 @@ class Lab:
 
     def _drop_stale(self) -> None:
         """Graphs of code that changed under them (%autoreload), and of models whose class was defined again."""
-        from hybrid_lab.lab.lifecycle import Redefinitions, drop_changed_code
+        from hybrid_lab.lab.lifecycle import Redefinitions, drop_stale
         from hybrid_lab.lab.registry import Registry
 
         if self._redefinitions is None:
@@ -192,7 +192,7 @@ class Lab:
         if self._registry is None:
             self._registry = Registry(self._namespace) if self._session is None else self._session.registry
         models = [(entry.name, block) for entry in self._registry.refresh() if (block := entry.reference()) is not None]
-        self._tell(drop_changed_code() + self._redefinitions.notes(self.shell.user_ns, models))
+        self._tell(drop_stale() + self._redefinitions.notes(self.shell.user_ns, models))
 
     def _tell(self, notes: list[str]) -> None:
         """Notes go to the pages; where none is connected, to the log."""

@@ -1,0 +1,137 @@
+"""The values that a Block's code reads beside its tensors - attributes, what they hold, globals - as they are now:
+compared with those at the trace, they tell whether a graph is stale although the code is the same.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections import deque
+from collections.abc import Iterator, Mapping
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.gluon.code import ANY, Reads, of_user, reads_of
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.block import Block
+
+_MANY = 250
+"""Parts of one container or object that are looked at."""
+_DEEP = 4
+_BYTES = 1 << 18
+"""Of larger NumPy arrays only type and shape count."""
+
+#: Compared otherwise: functions by their code, what is in modules not at all.
+_SKIPPED = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, property, staticmethod, classmethod)
+
+#: Objects of Python's library - loggers, locks, clocks - change by themselves; those that hold settings do not.
+_MACHINERY = sys.stdlib_module_names - {"types", "argparse"}
+
+#: Attributes of every Block that Gluon itself changes, and reports as a changed structure where it matters.
+OWN = frozenset({
+    "_active", "_children", "_empty_prefix", "_flags", "_forward_hooks", "_forward_pre_hooks", "_graphs",
+    "_last_outputs", "_name", "_name_counts", "_params", "_parents", "_prefix", "_reg_params", "_structure_version",
+    "_warned_containers",
+})  # fmt: skip
+
+
+def values_read(block: Block, reads: Reads | None = None) -> dict[str, Any]:
+    """`self.name` or the name of a global -> what it holds, by value.
+
+    Attributes come from the Block or its class; containers, objects and small NumPy arrays are looked into. Left out
+    are Blocks, Parameters and arrays of this package, which have ways of their own to tell that they changed.
+
+    reads : `reads_of(type(block))`, where it is known
+    """
+    kind = type(block)
+    reads = reads_of(kind) if reads is None else reads
+    found: dict[str, Any] = {}
+    own, any_name = vars(block), ANY in reads.attributes
+    for name, value in tuple(own.items()):
+        if (any_name or name in reads.attributes) and name not in OWN:
+            found[f"self.{name}"] = _by_value(value)
+    for base in kind.__mro__:
+        if of_user(base.__module__):
+            for name in reads.attributes & vars(base).keys():
+                found.setdefault(f"self.{name}", _by_value(vars(base)[name]))
+    for function in reads.functions:
+        where = function.__globals__
+        for name in reads.names[function]:
+            if name in where:
+                found[name] = _by_value(where[name])
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+            if name != "__class__":
+                found[name] = _by_value(_content(cell))
+        given = _by_value((function.__defaults__, function.__kwdefaults__))
+        found[f"the defaults of {function.__qualname__}"] = given
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def changed_values(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Names whose values differ."""
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not set yet
+        return None
+
+
+def _by_value(value: Any, depth: int = _DEEP) -> Any:
+    """Something equal for equal values, None for what is not compared; it keeps no object alive."""
+    kind = type(value)
+    if kind is float:
+        return kind, value.hex()  # -0.0 is not 0.0, nan is nan
+    if kind in (bool, int, str, bytes, type(None)):
+        return kind, value
+    if isinstance(value, _SKIPPED) or depth == 0:
+        return None
+    if isinstance(value, (int, float, str, bytes)):
+        return kind.__qualname__, repr(value)
+    if isinstance(value, np.ndarray):
+        small = value.nbytes <= _BYTES and value.dtype.kind != "O"
+        return "array", value.dtype.str, value.shape, zlib.crc32(np.ascontiguousarray(value).data) if small else 0
+    if isinstance(value, (complex, np.generic, np.dtype, range, slice)):
+        return kind, repr(value)
+    if isinstance(value, dict):
+        return "dict", _parts(value.items(), depth)
+    if isinstance(value, (list, tuple, deque)):
+        return kind.__name__, len(value), _parts(enumerate(value), depth)
+    if isinstance(value, (set, frozenset)):
+        return "set", frozenset(part for part in (_by_value(item, depth - 1) for item in value) if part is not None)
+    return _object(value, depth)
+
+
+def _object(value: Any, depth: int) -> Any:
+    """An object or class of the user's by its attributes."""
+    from hybrid_lab.gluon.block import Block
+
+    kind = value if isinstance(value, type) else type(value)
+    root = str(kind.__module__).partition(".")[0]
+    if not of_user(kind.__module__) or issubclass(kind, Block) or root in _MACHINERY:
+        return None
+    held: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if of_user(base.__module__):
+            held |= {name: item for name, item in vars(base).items() if not name.startswith("__")}
+    if kind is not value:
+        held |= getattr(value, "__dict__", {})
+    return kind.__qualname__, _parts(held.items(), depth)
+
+
+def _parts(items: Any, depth: int) -> tuple[Any, ...]:
+    return tuple(_some(items, depth))
+
+
+def _some(items: Any, depth: int) -> Iterator[Any]:
+    for number, (name, item) in enumerate(list(items)):
+        if number == _MANY:
+            return
+        part = _by_value(item, depth - 1)
+        if part is not None:
+            yield name if isinstance(name, (str, int)) else repr(name), part

@@ -1,0 +1,165 @@
+"""Values that the code reads through containers, objects, classes and globals: which changes are noticed, and when."""
+
+import logging
+import weakref
+
+import numpy as np
+import pytest
+
+from hybrid_lab import nd
+from hybrid_lab.gluon import HybridBlock, cached_graph, nn
+from hybrid_lab.lab.lifecycle import drop_stale
+
+GLOBAL = 2
+UNREAD = {"x": 1}
+
+
+def helper(x):
+    return x * GLOBAL
+
+
+class Settings:
+    k = 2
+
+
+class Reader(HybridBlock):
+    k = 2
+
+    def __init__(self):
+        super().__init__()
+        self.settings = {"s": 2, "inner": {"t": [2]}}
+        self.sizes = [2]
+        self.config = Settings()
+        self.scale1 = 2
+        self.table = np.full((1,), 2, "float32")
+        self.unread = [0]
+
+    def hybrid_forward(self, F, x):
+        x = helper(x) * self.settings["s"] * self.settings["inner"]["t"][0] * self.sizes[0] * self.k * self.config.k
+        number = 1
+        return F.broadcast_mul(x * getattr(self, f"scale{number}"), F.array(self.table))
+
+
+def _in_dict(net):
+    net.settings["s"] = 3
+
+
+def _in_nested(net):
+    net.settings["inner"]["t"][0] = 3
+
+
+def _in_list(net):
+    net.sizes[0] = 3
+
+
+def _in_object(net):
+    net.config.k = 3
+
+
+def _in_array(net):
+    net.table[:] = 3
+
+
+CHANGES = [_in_dict, _in_nested, _in_list, _in_object, _in_array]
+
+
+@pytest.fixture(autouse=True)
+def _no_other_blocks(monkeypatch):
+    monkeypatch.setattr(cached_graph, "traced", weakref.WeakSet())
+
+
+@pytest.fixture
+def net():
+    net = Reader()
+    net.hybridize(engine="numpy")
+    assert net(nd.ones((1,))).asscalar() == 256
+    return net
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_lab_drops_a_graph_whose_values_changed(net, change):
+    change(net)
+    (note,) = drop_stale()
+    assert "changed, which Reader reads: its graph was dropped" in note and "self." in note
+    assert net(nd.ones((1,))).asscalar() == 384
+    assert drop_stale() == []
+
+
+def test_class_attributes_and_globals_count(net, monkeypatch):
+    monkeypatch.setattr(Reader, "k", 3)
+    assert drop_stale() == ["self.k changed, which Reader reads: its graph was dropped"]
+    assert net(nd.ones((1,))).asscalar() == 384
+    monkeypatch.setitem(globals(), "GLOBAL", 3)
+    assert drop_stale() == ["GLOBAL changed, which Reader reads: its graph was dropped"]
+    assert net(nd.ones((1,))).asscalar() == 576
+    monkeypatch.setattr(Settings, "k", 4)
+    assert drop_stale() == ["self.config changed, which Reader reads: its graph was dropped"]
+
+
+def test_variables_around_the_class_count():
+    factor = 2
+
+    class Closure(HybridBlock):
+        def hybrid_forward(self, F, x):
+            return x * factor
+
+    net = Closure()
+    net.hybridize(engine="numpy")
+    assert net(nd.ones((1,))).asscalar() == 2
+    factor = 3
+    assert drop_stale() == ["factor changed, which Closure reads: its graph was dropped"]
+    assert net(nd.ones((1,))).asscalar() == 3
+
+
+def test_graphs_around_follow_and_layers_of_the_package_count():
+    net = nn.HybridSequential()
+    net.add(nn.Dropout(0.5), nn.LeakyReLU(0.5))
+    net.hybridize(engine="numpy")
+    x = nd.array([-1.0])
+    assert net(x).asscalar() == -0.5
+    norm = nn.BatchNorm(in_channels=3)
+    norm.initialize()
+    norm.hybridize(engine="numpy")
+    norm(nd.ones((4, 3)))
+    assert drop_stale() == []
+    norm._kwargs["use_global_stats"] = True
+    assert drop_stale() == ["self._kwargs changed, which BatchNorm reads: its graph was dropped"]
+    outer = nn.HybridSequential()
+    outer.add(Reader())
+    outer.hybridize(engine="numpy")
+    assert outer(nd.ones((1,))).asscalar() == 256
+    outer[0].sizes[0] = 3
+    assert len(drop_stale()) == 1
+    assert outer(nd.ones((1,))).asscalar() == 384
+
+
+def test_a_name_made_at_run_time_counts_when_it_is_assigned(net):
+    net.scale1 = 3
+    assert net(nd.ones((1,))).asscalar() == 384
+
+
+def test_what_the_code_does_not_read_and_equal_values_keep_the_graph(net, monkeypatch):
+    net.config = Settings()
+    net(nd.ones((1,)))
+    kept = net._graphs.first()
+    monkeypatch.setitem(globals(), "UNREAD", {"x": 2})
+    net.sizes[:] = [2]
+    net.settings["inner"] = {"t": [2]}
+    vars(net)["config"] = Settings()
+    assert drop_stale() == []
+    assert net._graphs.first() is kept
+
+
+def test_the_next_compile_follows_too_and_says_so(net, caplog):
+    net.sizes[0] = 3
+    with caplog.at_level(logging.WARNING, "hybrid_lab"):
+        assert net(nd.ones((2,))).asnumpy().tolist() == [384, 384]
+    assert "self.sizes changed since the trace" in caplog.text
+    assert net(nd.ones((1,))).asscalar() == 384
+
+
+def test_hybridize_again_is_the_way_in_a_script(net):
+    net.sizes[0] = 3
+    assert net(nd.ones((1,))).asscalar() == 256
+    net.hybridize(engine="numpy")
+    assert net(nd.ones((1,))).asscalar() == 384
