@@ -8,13 +8,14 @@ import logging
 import numpy as np
 import pytest
 
-from hybrid_lab import engines
+from hybrid_lab import engines, symbol
 from hybrid_lab.engines import Engine
 from hybrid_lab.engines.choice import contest as contests
 from hybrid_lab.engines.choice import memory
 from hybrid_lab.engines.choice.contest import Contest, difference
 from hybrid_lab.engines.choice.engine import ChoosingEngine, ContestExecutable
 from hybrid_lab.engines.engine import Executable
+from hybrid_lab.graph import Graph
 from hybrid_lab.graph.specialize import specialize
 from tests.engines.random_graphs import random_case
 from tests.engines.test_random_graphs import engine_named, problems
@@ -249,6 +250,22 @@ def test_other_operators_or_attributes_are_another_kind_of_call():
     assert len(keys) == 6
 
 
+def test_loops_with_other_bodies_are_another_kind_of_call():
+    def key(body, backward):
+        x, h = symbol.var("x"), symbol.var("h")
+        outputs, _ = symbol.contrib.foreach(body, x, h)
+        graph = Graph([x._values[0], h._values[0]], outputs._values)
+        parts = specialize(graph, [(4, 3), (3,)], ["float32"] * 2, True, [0])
+        return memory.key_of([parts.backward if backward else parts.forward])
+
+    for backward in (False, True):
+        first, again, other = (
+            key(body, backward)
+            for body in (lambda d, s: (d + s, s), lambda d, s: (d + s, s), lambda d, s: (symbol.tanh(d) * s, s))
+        )
+        assert first == again != other
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"choice": 3}', '{"key": "?", "choice": "fast", "seconds": {}}'])
 def test_damaged_files_are_ignored(clock, tmp_path, text):
     call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
@@ -289,6 +306,13 @@ def test_parameters_are_packed_before_engines_are_compared(clock):
     assert made.leader == "fast" and slow.packed == fast.packed == ["token"]
     executable.unpack()
     assert fast.packed == ["token", "unpacked"] and slow.packed == ["token"]
+
+
+def test_what_reads_parameters_alone_is_not_compared(clock):
+    slow, fast = Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)
+    made = ChoosingEngine([slow, fast]).compile(graph_of(net, *SHAPES, roles="param param"))
+    call(made, 5)
+    assert (slow.runs, fast.compiled) == (5, 0)
 
 
 def test_nothing_of_the_caller_is_kept_alive(clock):

@@ -21,7 +21,8 @@ from hybrid_lab.log import logger
 
 #: Calls faster than this (seconds) are left as they are: engines differ by less than the comparison costs.
 SMALL = 2e-4
-#: NumPy is compared in recorded calls, and below this in others: a heavy prediction has never been faster there.
+#: NumPy is compared in recorded calls, and below this (seconds) in others: in heavy predictions convolutions and
+#: products take the time, which NumPy does no faster than others, and comparing would hold one call up for long.
 HEAVY = 5e-3
 #: A call is compared when it comes for this many times after the first, which is slow for reasons of its own.
 CALLS = 1

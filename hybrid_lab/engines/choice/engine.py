@@ -7,9 +7,10 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from hybrid_lab.engines.choice.contest import Contest
-from hybrid_lab.engines.engine import Engine, Executable, Kept, Training
+from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable, Kept, Training
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Input
 
 
 class ChoosingEngine(Engine):
@@ -29,7 +30,7 @@ class ChoosingEngine(Engine):
         self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
     ) -> Executable:
         options = {"static_alloc": static_alloc, "static_shape": static_shape, "strict": strict}
-        if self._alone(strict):
+        if self._alone(strict) or _is_prologue(graph):
             return self.engines[0].compile(graph, **options)
         return ContestExecutable(Contest([graph], self._candidates(), options), 0)
 
@@ -46,6 +47,13 @@ class ChoosingEngine(Engine):
 
     def _candidates(self) -> dict[str, Engine]:
         return {engine.name: engine for engine in self.engines}
+
+
+def _is_prologue(graph: Graph) -> bool:
+    """Whether it reads parameters alone: it runs when they change, which is too seldom to compare engines."""
+    return bool(graph.inputs) and all(
+        isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES for value in graph.inputs
+    )
 
 
 class ContestExecutable(Executable):

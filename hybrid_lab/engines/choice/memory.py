@@ -23,6 +23,7 @@ from typing import Any
 from hybrid_lab._version import __version__
 from hybrid_lab.engines.cache import cache_folder
 from hybrid_lab.engines.threads import thread_count
+from hybrid_lab.graph.control_flow import Backward
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value
 
@@ -43,8 +44,8 @@ def key_of(graphs: Iterable[Graph]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _structure(graph: Graph) -> str:
-    """The graph as text, without names and places in the source."""
+def _structure(graph: Graph, typed: bool = True) -> str:
+    """The graph as text, without names and places in the source. typed : with shapes and dtypes."""
     number: dict[Value, int] = {}
     lines = []
     for node in graph.nodes:
@@ -55,8 +56,11 @@ def _structure(graph: Graph) -> str:
         else:
             what = f"{node.op.name} {sorted(node.op.changed.items())}"
         given = [number[item] if isinstance(item, Value) else repr(item) for item in node.inputs]
-        types = [(tuple(map(_rounded, value.shape)), value.dtype.name) for value in node.outputs]
+        types = [(tuple(map(_rounded, value.shape)), value.dtype.name) for value in node.outputs] if typed else ""
         lines.append(f"{what} {given} {types}")
+        whole = node.op.forward if isinstance(node.op, Backward) else node.op
+        # What the bodies run on follows from the types of the node.
+        lines += [_structure(body, typed=False) for _, body in whole.subgraphs]
         for value in node.outputs:
             number[value] = len(number)
     return "\n".join(lines) + f"\n{[number[value] for value in graph.roots]}\n"
