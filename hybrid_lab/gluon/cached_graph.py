@@ -152,7 +152,7 @@ class GraphCache:
         with self._lock:
             self.pinned = {}
             self.clear()
-            self.pinned = {(item.in_spec, item.guard.types, item.guard.training): item for item in graphs}
+            self.pinned = {(item.in_spec, item.guard): item for item in graphs}
             self._pinned_tree = [weakref.ref(block) for block in _below(self._block)]
 
     def changed(self, reads: Reads | None = None) -> list[str]:
@@ -199,7 +199,7 @@ class GraphCache:
         types : (shape, dtype name) of the input tensors, or None where they are not known
         """
         for neutral in self.pinned.values():
-            if neutral.in_spec == spec and neutral.guard.holds(types or (), training):
+            if neutral.in_spec == spec and neutral.guard.holds(types or (), training, bool(_modes.recording)):
                 return neutral
         known = ", ".join(f"{describe(item.in_spec)}{item.guard.describe()}" for item in self.pinned.values())
         raise HybridLabError(f"{self._block.name}: the loaded graph takes {known}, not {describe(spec)}")
@@ -219,7 +219,7 @@ class GraphCache:
         if self.pinned:
             return self.pinned_for(spec, types, training)
         for candidate in self.variants.get(spec, ()):
-            if candidate.guard.holds(types, training):
+            if candidate.guard.holds(types, training, bool(_modes.recording)):
                 return candidate
         watch = Watch(self._block)
         try:
@@ -235,10 +235,11 @@ class GraphCache:
                 continue
             self._warned.add((what, place))
             where = f" ({place.describe()})" if place is not None else ""
-            code = {"mode": "HL174", "shape": "HL101", "dtype": "HL103"}[what]
-            logger.warning(
-                f"{self._block.name}: {code}: the {what} is read{where}; the graph holds for this {what} only"
-            )
+            code = {"mode": "HL174", "recording": "HL174", "shape": "HL101", "dtype": "HL103"}[what]
+            said = f"the {what} is read{where}; the graph holds for this {what} only"
+            if what == "recording":
+                said = f"the code asks whether calls are recorded{where}; the graph holds for this answer only"
+            logger.warning(f"{self._block.name}: {code}: {said}")
         return found
 
     # -- calls -----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.gluon.structure import Spec, describe, flatten, unflatten
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Value, input_node
+from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.control_flow import refuse_leaks
 from hybrid_lab.symbol.symbol import Symbol
@@ -27,20 +28,25 @@ if TYPE_CHECKING:
 class Guard:
     """What the traced code observed; the graph holds only where it is the same again.
 
-    types : (shape, dtype name) of every input tensor, or None; training : the mode, or None
+    types : (shape, dtype name) of every input tensor, or None; training : the mode, or None; recording : whether calls
+    were recorded, or None
     """
 
     types: tuple[Any, ...] | None = None
     training: bool | None = None
     places: tuple[tuple[str, Location | None], ...] = field(default=(), compare=False)
+    recording: bool | None = None
 
     def describe(self) -> str:
-        """` for float32(2, 3) in training`, or nothing."""
+        """` for float32(2, 3) in training, recorded`, or nothing."""
         shapes = "" if self.types is None else " for " + ", ".join(f"{dtype}{shape}" for shape, dtype in self.types)
-        return shapes + {True: " in training", False: " in prediction", None: ""}[self.training]
+        mode = {True: " in training", False: " in prediction", None: ""}[self.training]
+        return shapes + mode + {True: ", recorded", False: ", not recorded", None: ""}[self.recording]
 
-    def holds(self, types: tuple[Any, ...], training: bool) -> bool:
-        return (self.types is None or self.types == types) and (self.training is None or self.training == training)
+    def holds(self, types: tuple[Any, ...], training: bool, recording: bool) -> bool:
+        if self.types is not None and self.types != types:
+            return False
+        return self.training in (None, training) and self.recording in (None, recording)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +96,7 @@ def trace_block(
     Raises HybridizeError; then no graph is kept anywhere.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
+    recording = bool(modes.recording)
     trace = tracing.Trace(training=training)
     for value, (shape, dtype) in zip(inputs, types, strict=True):
         if shape is not None:
@@ -102,7 +109,7 @@ def trace_block(
     variables = [symbol._values[0] for symbol in trace.parameters.values()]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
     refuse_leaks(graph)
-    guard = _guard(trace.observed, types, training)
+    guard = _guard(trace.observed, types, training, recording)
     known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types if shape is not None)
     for nested, found in trace.nested.values() if keep else ():
         nested._graphs.note(found)
@@ -164,12 +171,16 @@ def spread(item: Any) -> Any:
     return item
 
 
-def _guard(observed: Sequence[tuple[str, Location | None]], types: Sequence[tuple[Any, Any]], training: bool) -> Guard:
+def _guard(
+    observed: Sequence[tuple[str, Location | None]], types: Sequence[tuple[Any, Any]], training: bool, recording: bool
+) -> Guard:
     if not observed:
         return Guard()
     kinds = {what for what, _ in observed}
     held = tuple((tuple(shape), dtype.name) for shape, dtype in types) if kinds & {"shape", "dtype"} else None
-    return Guard(held, training if "mode" in kinds else None, tuple(observed))
+    return Guard(
+        held, training if "mode" in kinds else None, tuple(observed), recording if "recording" in kinds else None
+    )
 
 
 def extract_nested(
@@ -187,8 +198,8 @@ def extract_nested(
         return None
     types = [trace.types.get(value, (None, None)) for value in values]
     seen = trace.observed[observed:]
-    if any(shape is None for shape, _ in types) and any(what != "mode" for what, _ in seen):
+    if any(shape is None for shape, _ in types) and any(what in ("shape", "dtype") for what, _ in seen):
         return None  # it read shapes that are not known here, so there is nothing to guard the graph with
-    guard = _guard(seen, types, bool(trace.training))
+    guard = _guard(seen, types, bool(trace.training), bool(modes.recording))
     parameters = tuple(owner for owner in owners if owner is not None)
     return NeutralGraph(graph, spec, out_spec, parameters, guard, origin=tuple(values))

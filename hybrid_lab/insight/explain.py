@@ -307,6 +307,8 @@ def _graph_row(neutral: NeutralGraph) -> GraphRow:
         parts.append("the shapes " + ", ".join(str(shape) for shape, _ in guard.types))
     if guard.training is not None:
         parts.append("training" if guard.training else "prediction")
+    if guard.recording is not None:
+        parts.append("recorded calls" if guard.recording else "calls that are not recorded")
     count = len(neutral.graph.operators)
     return GraphRow(describe(neutral.in_spec), count, neutral.source, " and ".join(parts), repr(neutral.graph))
 

@@ -24,7 +24,7 @@ class Trace:
     parameters : the Value of each parameter that was read, in order of first use
     draws : how many draw numbers were given out
     types : shapes and dtypes of Values as far as they are known, in a 2.x trace
-    observed : what the code asked about shapes or the mode; not empty makes the trace a guarded variant
+    observed : what the code asked about shapes, the mode or recording; not empty makes the trace a guarded variant
     nested : the graphs of nested Blocks that were recorded on the way, (id of the Block, input structure) -> (Block,
         graph); their Blocks keep them once the trace ran through
     """
@@ -81,8 +81,8 @@ class Trace:
             self.styles.pop()
 
     def observe(self, what: str) -> None:
-        """The code asked for the mode: the trace becomes a variant that holds for it only."""
-        self.observed.append(("mode", capture()))
+        """The code asked for the mode, or whether calls are recorded: the trace is a variant that holds for it only."""
+        self.observed.append(("recording" if what == "is_recording" else "mode", capture()))
 
     def finish(self) -> None:
         """Raise HL177 if the traced code swallowed a HybridizeError: it would run differently from eager mode."""

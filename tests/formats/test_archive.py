@@ -447,6 +447,26 @@ def test_a_second_input_structure_and_guarded_graphs_are_variants(tmp_path):
         gluon.load(path)(x, x)
 
 
+def test_graphs_for_recorded_calls_are_variants(tmp_path):
+    class TwoWays(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return x * 2 if mx.autograd.is_recording() else x * 3
+
+    net = TwoWays()
+    net.hybridize(engine="numpy")
+    x = mx.nd.ones((1,))
+    x.attach_grad()
+    net(x)
+    with mx.autograd.record(train_mode=False):
+        net(x)
+    path = net.save(tmp_path / "m")
+    for loaded in (gluon.load(path), TwoWays()):
+        loaded.load(path) if isinstance(loaded, TwoWays) else None
+        with mx.autograd.record(train_mode=False):
+            assert loaded(x).asscalar() == 2
+        assert loaded(x).asscalar() == 3
+
+
 def test_shared_parameters_and_constants(tmp_path):
     class Tied(gluon.HybridBlock):
         def __init__(self, **kwargs):

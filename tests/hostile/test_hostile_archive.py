@@ -140,6 +140,7 @@ HOSTILE = {
     "structure types": structure(types=[[[2**60], "float32"]]),
     "structure types dtype": structure(types=[[[1, 2], "nonsense"]]),
     "structure guard": structure(guard={"types": None, "training": "maybe"}),
+    "structure guard on recording": structure(guard={"types": None, "training": None, "recording": 2}),
     "structure guard of another kind": structure(guard=[1]),
     "structure deep": structure(out=json.loads('{"tuple":[' * 400 + '"tensor"' + "]}" * 400)),
     "another result": {ROOT: lambda data: data["nodes"][-1]["attrs"].update(num_hidden="7")},

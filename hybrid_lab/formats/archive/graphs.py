@@ -90,9 +90,11 @@ def write(
     if types is not None:
         structure["types"] = [[list(shape), dtype] for shape, dtype in types]
     guard = neutral.guard
-    if guard.types is not None or guard.training is not None:
+    if (guard.types, guard.training, guard.recording) != (None, None, None):
         held = None if guard.types is None else [[list(shape), dtype] for shape, dtype in guard.types]
         structure["guard"] = {"types": held, "training": guard.training}
+        if guard.recording is not None:
+            structure["guard"]["recording"] = guard.recording
     constants: dict[str, np.ndarray] = {}
     attrs = {STRUCTURE: ["str", json.dumps(structure, ensure_ascii=False, allow_nan=False)]}
     text = symbol_json.dumps(neutral.graph, portable=False, constants=constants, attrs=attrs)
@@ -131,13 +133,14 @@ def parse(
         names, owners, draws = structure["inputs"], structure["parameters"], structure["draws"]
         types = _types(structure.get("types"))
         held = structure.get("guard") or {}
-        guard = _guard(_types(held.get("types")), held.get("training"))
+        guard = _guard(_types(held.get("types")), held.get("training"), held.get("recording"))
         variables = {value.node.name: value for value in graph.inputs}
         ordered: list[Value] = [variables.pop(name) for name in [*names, *owners]]
         good = (
             type(draws) is int
             and draws >= graph.draws
-            and guard.training in (None, True, False)
+            and (guard.training is None or type(guard.training) is bool)
+            and (guard.recording is None or type(guard.recording) is bool)
             and len(names) == count_leaves(in_spec)
             and len(graph.outputs) == count_leaves(out_spec)
             and (types is None or len(types) == len(names))
@@ -168,10 +171,11 @@ def _depth(data: Any) -> int:
     return depth
 
 
-def _guard(types: tuple[Any, ...] | None, training: bool | None) -> Guard:
+def _guard(types: tuple[Any, ...] | None, training: bool | None, recording: bool | None) -> Guard:
     places = [("shape", None)] if types is not None else []
     places += [("mode", None)] if training is not None else []
-    return Guard(types, training, tuple(places))
+    places += [("recording", None)] if recording is not None else []
+    return Guard(types, training, tuple(places), recording)
 
 
 def _types(data: Any) -> tuple[Any, ...] | None:

@@ -225,7 +225,7 @@ class _Loading:
         if isinstance(block, SymbolBlock):
             candidates += [neutral for neutral in cache.graphs() if neutral.in_spec == saved.in_spec]
         for neutral in candidates:
-            if (neutral.guard.types, neutral.guard.training) == (saved.guard.types, saved.guard.training):
+            if neutral.guard == saved.guard:
                 return neutral
         if isinstance(block, SymbolBlock):
             raise HybridLabError(f"its graphs take {layout.shorten([describe(g.in_spec) for g in cache.graphs()])}")
@@ -234,4 +234,4 @@ class _Loading:
             if block._style == "2.x":
                 return None
             types = tuple(((), "float32") for _ in range(saved.num_data))
-        return trace(block, saved.in_spec, types, bool(saved.guard.training))
+        return trace(block, saved.in_spec, types, bool(saved.guard.training), bool(saved.guard.recording))

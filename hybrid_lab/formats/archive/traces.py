@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.structure import Spec
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ndarray.tape import Mode
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block
@@ -44,10 +44,10 @@ def passing(net: Block) -> Iterator[list[HybridBlock]]:
             block._graphs.clear()
 
 
-def trace(block: HybridBlock, spec: Spec, types: tuple, training: bool) -> NeutralGraph:
+def trace(block: HybridBlock, spec: Spec, types: tuple, training: bool, recording: bool = False) -> NeutralGraph:
     """Trace the block's code and keep the graph with the block. Raises what the code raises."""
     pairs = [(tuple(shape), np.dtype(dtype)) for shape, dtype in types]
-    with autograd.pause(train_mode=training):
+    with Mode(recording, training):
         found = trace_block(block, spec, pairs, training)
     block._graphs.note(found)
     return found
