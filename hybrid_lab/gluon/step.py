@@ -34,13 +34,13 @@ class _Work:
         self.error: Exception | None = None
 
     def run(self) -> None:
-        """Keep result or error for the thread that asked. An interrupt of the running thread stays its own."""
+        """Keep result or error for the thread that asked. What ends the running thread stays its own."""
         try:
             self.result = self.action()
         except Exception as error:
             self.error = error
         except BaseException:
-            self.error = HybridLabError("the kernel was interrupted meanwhile; nothing was changed")
+            self.error = HybridLabError("the kernel was interrupted meanwhile; this may be half done: ask for it again")
             raise
         finally:
             self.done.set()
@@ -96,7 +96,7 @@ class StepBoundary:
     """One per process.
 
     lock : held while a Trainer changes parameters and while work from other threads runs
-    interrupts : holds interrupts back while a Trainer changes parameters
+    interrupts : holds interrupts back while a Trainer changes parameters and while work from other threads runs
     busy : a cell is running; outside of cells work runs at once
     steps : how many boundaries were passed
     """
@@ -136,7 +136,7 @@ class StepBoundary:
 
     def _run_waiting(self) -> None:
         while (work := self._take()) is not None:
-            with self.lock:
+            with self.lock, self.interrupts:
                 work.run()
 
     def _take(self, wanted: _Work | None = None) -> _Work | None:

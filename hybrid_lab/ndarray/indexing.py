@@ -50,12 +50,15 @@ def setitem(array: NDArray, key: Any, value: Any) -> None:
     target = array._data
     try:
         target[key] = raw
+        array._buffer.written()
     except IndexError as error:
         raise _index_error(array, error) from None
     except ValueError:
         wanted = np.shape(target[key])
         raise ShapeError(f"cannot write a value of shape {np.shape(raw)} where the array has shape {wanted}") from None
-    array._written()
+    except BaseException:  # an interrupt may leave a part
+        array._buffer.written()
+        raise
     if recorded:
         tape.note(AssignEntry(key, advanced, value), (value,), (array,))
 

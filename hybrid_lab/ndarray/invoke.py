@@ -91,8 +91,12 @@ def invoke(
             return _wrapped(op, op.numpy(*raw), op.view, context)
         if op.alias_safe and type(out) is NDArray and _same_place(out, inputs):
             _destinations(op, (out,), 1, inferred)
-            op.numpy(*raw, out=out._view)
-            out._buffer.written()
+            try:
+                op.numpy(*raw, out=out._view)
+                out._buffer.written()
+            except BaseException:  # an interrupt may leave a part
+                out._buffer.written()
+                raise
             return out
     return _invoke_fully(op, inputs, raw, out, rng, inferred, tracked and state.recording, context)
 
@@ -161,8 +165,7 @@ def _invoke_fully(
     else:
         results = outs
         for target, value in zip(outs, outputs, strict=False):
-            np.copyto(target._data, value)
-            target._buffer.written()
+            target._assign(value)
     if recorded:
         if entry is not None:
             entry.note(inputs, results, links)
@@ -240,8 +243,7 @@ def _update_aux(op: Operator, inputs: Sequence[Any], raw: list[Any], outputs: Se
     names = op.names()
     for name, value in op.aux(F, tuple(raw), tuple(outputs)).items():
         target = inputs[names.index(name)]
-        np.copyto(target._data, value)
-        target._buffer.written()
+        target._assign(value)
 
 
 # -- the tape's entries for operators --------------------------------------------------------------------------------

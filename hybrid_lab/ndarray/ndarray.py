@@ -88,8 +88,12 @@ class NDArray(Overloads):
 
     def _assign(self, values: np.ndarray) -> None:
         """Overwrite the numbers, past the tape: for optimizers and for the new values of auxiliary states."""
-        np.copyto(self._data, values, casting="same_kind")
-        self._buffer.written()
+        try:
+            np.copyto(self._data, values, casting="same_kind")
+            self._buffer.written()
+        except BaseException:  # an interrupt may leave a part
+            self._buffer.written()
+            raise
 
     @property
     def version(self) -> int:

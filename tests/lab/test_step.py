@@ -1,5 +1,6 @@
 """Step boundaries: work from other threads is done between two training steps, by the training thread."""
 
+import signal
 import threading
 import time
 
@@ -105,9 +106,27 @@ def test_an_interrupt_is_the_training_thread_s():
     with pytest.raises(KeyboardInterrupt):
         steps.passed()
     thread.join()
-    assert isinstance(results[0], HybridLabError)
+    assert isinstance(results[0], HybridLabError) and "may be half done" in str(results[0])
     with steps.lock:
         pass
+
+
+def test_an_interrupt_waits_for_the_end_of_such_work():
+    done = []
+
+    def slow():
+        signal.raise_signal(signal.SIGINT)
+        done.append("all of it")
+        return 7
+
+    steps = StepBoundary()
+    steps.cell_started()
+    thread, results = elsewhere(lambda: steps.run(slow))
+    wait_until(lambda: steps._waiting)
+    with pytest.raises(KeyboardInterrupt):
+        steps.passed()
+    thread.join()
+    assert results == [(7, "boundary")] and done == ["all of it"]
 
 
 def test_a_cell_starts_after_work_that_is_being_done():

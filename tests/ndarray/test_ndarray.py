@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -222,3 +223,42 @@ def test_save_and_load(tmp_path):
         assert nd.load_frombuffer(file.read())[0].tolist() == [1, 2]
     with pytest.raises(DTypeError):
         nd.save(path, [1])
+
+
+def _add(array):
+    array += 1
+
+
+@pytest.mark.parametrize("write", [
+    lambda array: array.__setitem__(slice(None), 3),
+    _add,
+    lambda array: nd.dot(nd.ones((2, 2)), nd.ones((2, 2)), out=array),
+    lambda array: array._assign(np.full((2, 2), 3, "float32")),
+    lambda array: nd.ones((2, 2)).copyto(array),
+])  # fmt: skip
+def test_an_interrupt_right_after_a_write_does_not_hide_it(write):
+    """Compiled calls keep what they made of a parameter until its version is another one."""
+    array = nd.zeros((2, 2))
+    before = array.version
+
+    def interrupt(frame, event, argument):
+        if event == "call" and frame.f_code.co_name == "written":
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            write(array)
+    finally:
+        sys.setprofile(None)
+    assert array.asnumpy().min() > 0 and array.version > before
+
+
+def test_a_write_that_is_refused_is_none():
+    array = nd.zeros((2, 2))
+    before = array.version
+    for key, value in ((5, 1), (slice(None), np.ones((3, 3), "float32"))):
+        with pytest.raises((IndexError, ValueError)):
+            array[key] = value
+    assert array.version == before
