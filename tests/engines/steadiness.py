@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab import ops
+from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.ops.namespace import F
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_gradient, run_kernel
@@ -75,6 +76,12 @@ def _refusal(record: type[Operator], key: _Key) -> str | None:
         return "its result is not finite"
     if any(isinstance(item, np.ndarray) and not item.size for item in (*arrays, *visible)):
         return "arrays without elements"
+    if op.differentiable and arrays:
+        try:
+            with np.errstate(all="ignore"):
+                run_gradient(op, F, arrays, results, visible)
+        except AutogradError as error:
+            return f"it says that it has no gradient: {error}"
     return None
 
 
