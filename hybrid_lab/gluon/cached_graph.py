@@ -16,6 +16,7 @@ from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.gluon.code import Reads, code_of
 from hybrid_lab.gluon.frozen import Watch
+from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.program import Program, Shared
 from hybrid_lab.gluon.read_values import changed_values, values_read
@@ -292,6 +293,23 @@ class GraphCache:
                     self._latest = program
         return program
 
+    def _tell_of_hooks(self, block: Any) -> None:
+        """Warn once of hooks of a Block whose calls are part of this one's graphs."""
+        if block._graphs.variants and ("hooks", block.name) not in self._warned and has_hooks(block):
+            self._warned.add(("hooks", block.name))
+            warn_of_hooks(block, self._block)
+
+    def tell_of_hooks(self) -> None:
+        """The Block got a hook: warn where the graph of a Block above it is what runs."""
+        pending: list[Any] = [self._block]
+        for block in pending:
+            found = [parent for reference in block._parents if (parent := reference()) is not None]
+            above = [parent for parent in found if getattr(parent, "_active", False) and parent._graphs.variants]
+            above = [parent for parent in above if any(child is block for child in parent._children.values())]
+            pending += [parent for parent in above if all(parent is not each for each in pending)]
+            if not above and block is not self._block:
+                block._graphs._tell_of_hooks(self._block)
+
     def _compile(self, key: Signature, leaves: Sequence[NDArray]) -> Program:
         place = capture()
         with self._lock:
@@ -301,6 +319,8 @@ class GraphCache:
             start = time.perf_counter()
             self._drop_stale()
             neutral = self.neutral(key.spec, leaves)
+            for block in _below(self._block):
+                self._tell_of_hooks(block)
             if any(parameter._array is None for parameter in neutral.parameters):
                 self._block._complete_from(neutral, leaves)
             block = self._block

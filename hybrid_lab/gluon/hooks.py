@@ -1,4 +1,6 @@
-"""Handles of forward hooks: what `register_forward_hook` returns, to take the hook off again."""
+"""Forward hooks: the handle that `register_forward_hook` returns, to take the hook off again, and where hooks do not
+run.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.gluon.code import of_user
+from hybrid_lab.log import logger
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.block import Block
 
 _numbers = itertools.count()
 
@@ -38,3 +46,18 @@ class HookHandle:
 
     def __exit__(self, *exception: Any) -> None:
         self.detach()
+
+
+def has_hooks(block: Block) -> bool:
+    """Whether the user hooked this Block; what this package hooks for a while does not count."""
+    hooks = (*block._forward_pre_hooks.values(), *block._forward_hooks.values())
+    return any(of_user(getattr(hook, "__module__", None)) for hook in hooks)
+
+
+def warn_of_hooks(block: Block, outer: Block) -> None:
+    """Say that the hooks of a Block do not run while it is a part of the graph of `outer`."""
+    logger.warning(
+        f"the forward hooks of {block.name} ({type(block).__name__}) run once, on Symbols, while {outer.name} is "
+        f"traced, and not in its calls: hook {outer.name} itself, or call {outer.name}.hybridize(False) while hooks "
+        "are needed"
+    )

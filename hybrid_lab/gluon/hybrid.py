@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import GraphCache
 from hybrid_lab.gluon.code import ANY, attributes_read
+from hybrid_lab.gluon.hooks import HookHandle
 from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, place_of, rewrap, run_traced, spread
 from hybrid_lab.gluon.read_values import OWN
 from hybrid_lab.gluon.structure import flatten, unflatten
@@ -267,6 +268,20 @@ class HybridBlock(Block):
             raise hybridize_error("HL181", block=self.name, child=name or "new child", type=type(block).__name__)
         super().register_child(block, name)
         self._graphs.clear()
+
+    def register_forward_pre_hook(self, hook: Callable[[Block, tuple[Any, ...]], Any]) -> HookHandle:
+        """Call `hook(block, inputs)` before each forward, but not where this block runs inside another one's graph."""
+        handle = super().register_forward_pre_hook(hook)
+        self._graphs.tell_of_hooks()
+        return handle
+
+    def register_forward_hook(self, hook: Callable[[Block, tuple[Any, ...], Any], Any]) -> HookHandle:
+        """Call `hook(block, inputs, outputs)` after each forward, but not where this block runs inside another one's
+        graph.
+        """
+        handle = super().register_forward_hook(hook)
+        self._graphs.tell_of_hooks()
+        return handle
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Symbol):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hooks import has_hooks
 from hybrid_lab.gluon.hybrid import HybridBlock
 
 
@@ -70,5 +71,6 @@ def block_state(block: Block) -> BlockState:
     if graphs.programs:
         return BlockState("active", "")
     if graphs.variants:
-        return BlockState("inlined", "runs inside the graph of the Block that calls it")
+        hooked = "; its forward hooks do not run in calls" if has_hooks(block) else ""
+        return BlockState("inlined", f"runs inside the graph of the Block that calls it{hooked}")
     return BlockState("waiting", "hybridized, not called yet")
