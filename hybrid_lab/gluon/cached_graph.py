@@ -58,6 +58,7 @@ class GraphCache:
 
     variants : graphs by input structure; pinned : graphs that a file brought, which win over the code
     programs : by Signature, the one called last at the end; history : of all compilations
+    _current : Signature of the program for calls of one kind as things are now, by all of it but the requests
     """
 
     def __init__(self, block: HybridBlock):
@@ -67,6 +68,7 @@ class GraphCache:
         self.pinned: dict[Any, NeutralGraph] = {}
         self._pinned_tree: list[weakref.ref[Block]] = []
         self.programs: OrderedDict[Any, Program] = OrderedDict()
+        self._current: dict[Any, Signature] = {}
         self.history = History()
         self._latest: Program | None = None
         self._shared = self._new_shared()
@@ -117,6 +119,7 @@ class GraphCache:
         with self._lock:
             self._latest = None
             self.programs.clear()
+            self._current.clear()
             self.history = History()
             self._shared = self._new_shared()
 
@@ -181,7 +184,7 @@ class GraphCache:
         with self._lock:
             names = ("code", "values", "failure", "_reported", "_pinned_tree", "_shared", "history")
             held = {name: getattr(self, name) for name in names}
-            held |= {name: getattr(self, name).copy() for name in ("pinned", "programs")}
+            held |= {name: getattr(self, name).copy() for name in ("pinned", "programs", "_current")}
             return held | {"variants": {spec: list(found) for spec, found in self.variants.items()}}
 
     def restore(self, held: dict[str, Any]) -> None:
@@ -283,15 +286,33 @@ class GraphCache:
             tuple([recording and tape.link(leaf) is not None for leaf in leaves]),
             leaves[0]._buffer.context if leaves else None,
         )
-        program = self.programs.get(key)
+        current = self._current.get(key)
+        program = None if current is None else self.programs.get(current)
         if program is None or not program.still_valid():
-            return self._compile(Signature(*key), leaves)
+            return self._compile(key, leaves)
         if program is not self._latest:
             with self._lock:
-                if self.programs.get(key) is program:
-                    self.programs.move_to_end(key)
+                if self.programs.get(current) is program:
+                    self.programs.move_to_end(current)
                     self._latest = program
         return program
+
+    def _known(self, key: tuple[Any, ...]) -> Program | None:
+        """A valid program for calls of this kind: the one of the last such call - perhaps of another thread - or one
+        for the gradients that the parameters ask for now.
+        """
+        current = self._current.get(key)
+        program = None if current is None else self.programs.get(current)
+        if program is None or program.still_valid():
+            return program
+        signature = Signature(*key)._replace(requests=program.requests_now())
+        found = self.programs.get(signature)
+        if found is None or not found.still_valid():
+            return None
+        self._current[key] = signature
+        self.programs.move_to_end(signature)
+        self._latest = found
+        return found
 
     def _tell_of_hooks(self, block: Any) -> None:
         """Warn once of hooks of a Block whose calls are part of this one's graphs."""
@@ -310,12 +331,13 @@ class GraphCache:
             if not above and block is not self._block:
                 block._graphs._tell_of_hooks(self._block)
 
-    def _compile(self, key: Signature, leaves: Sequence[NDArray]) -> Program:
+    def _compile(self, short: tuple[Any, ...], leaves: Sequence[NDArray]) -> Program:
         place = capture()
         with self._lock:
-            stale = self.programs.get(key)
-            if stale is not None and stale.still_valid():
-                return stale  # another thread was faster
+            known = self._known(short)
+            if known is not None:
+                return known
+            key = Signature(*short)
             start = time.perf_counter()
             self._drop_stale()
             neutral = self.neutral(key.spec, leaves)
@@ -328,16 +350,20 @@ class GraphCache:
                 block.name, block._flags, neutral, leaves, key.training, key.recording, self._shared
             )
             seconds = time.perf_counter() - start
-            self._keep(key, program, stale is not None, seconds, place)
+            self._keep(short, program, seconds, place)
             return program
 
-    def _keep(self, key: Signature, program: Program, stale: bool, seconds: float, place: Location | None) -> None:
+    def _keep(self, short: tuple[Any, ...], program: Program, seconds: float, place: Location | None) -> None:
         """Make a program the one for its key, say so, and let the one go that was not called for longest."""
-        kind, reason = reason_for(key, self.compilations, stale)
+        key = Signature(*short)._replace(requests=program.requests)
+        kind, reason = reason_for(key, self.compilations, key in self.programs)
+        self._current[short] = key
         self.programs[key] = self._latest = program
         self.programs.move_to_end(key)
         if len(self.programs) > MAX_PROGRAMS:
-            self.programs.popitem(last=False)
+            gone, _ = self.programs.popitem(last=False)
+            if self._current.get(gone[:-1]) == gone:
+                del self._current[gone[:-1]]
         self._block.__dict__["_last_outputs"] = program.output_types
         self.history.note(self._block.name, Compilation(key, reason, seconds, program, place, kind))
         if not self._reported:

@@ -126,7 +126,7 @@ class Program:
         self._shared = Shared() if shared is None else shared
         self._parameters = neutral.parameters
         self._arrays = [parameter._on(parameter._data, self.context) for parameter in neutral.parameters]
-        self._requests = [parameter.grad_req != "null" for parameter in neutral.parameters]
+        self.requests = self.requests_now()
         self._gradients: dict[tuple[bool, ...], Program | None] = {}
         self._compile(flags, self._specialize(leaves))
         self._bind(len(leaves))
@@ -136,7 +136,7 @@ class Program:
         wrt: list[int] = []
         if self.recording:
             wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
-            wrt += [len(leaves) + index for index, wanted in enumerate(self._requests) if wanted]
+            wrt += [len(leaves) + index for index, (_, wanted) in enumerate(self.requests) if wanted]
         shapes, dtypes = [array.shape for array in inputs], [array._view.dtype for array in inputs]
         bound = self.neutral.bound
         return specialize(self.neutral.graph, shapes, dtypes, self.training, wrt, len(leaves), bound=bound)
@@ -182,6 +182,8 @@ class Program:
         assert sources[:num_data] == tuple(("input", index) for index in range(num_data))
         self._steady = [(kind, index - num_data if kind == "input" else index) for kind, index in sources[num_data:]]
         self._buffers = [array._buffer for array in self._arrays]
+        for buffer in self._buffers:
+            buffer.watched = True
         # Versions of the parameters (None: to be read anew in any case), and what the forward reads of them.
         self._held: tuple[list[int] | None, list[np.ndarray]] = (None, [])
         self._packs = not self.training and self.backward is None and not self._effects
@@ -221,12 +223,22 @@ class Program:
         for parameter, array in zip(self._parameters, self._arrays, strict=True):
             if parameter._array is not array and not any(array is other for other in parameter._data or ()):
                 return False
-        if self.recording and [parameter.grad_req != "null" for parameter in self._parameters] != self._requests:
+        if self.requests_now() != self.requests:
             return False
         if any(buffer.exported for buffer in self._buffers):
             self._held = (None, [])
         self.checked = now
         return True
+
+    def requests_now(self) -> tuple[tuple[str, bool], ...]:
+        """(name, whether its gradient is wanted) of each parameter, where calls are recorded."""
+        if not self.recording:
+            return ()
+        pairs = []
+        for parameter in self._parameters:
+            held = parameter._data
+            pairs.append((parameter.name, held is not None and _link(parameter._on(held, self.context)) is not None))
+        return tuple(pairs)
 
     def __call__(self, leaves: Sequence[NDArray], rng: tuple[int, int] | None = None) -> Any:
         """The call on these arrays. rng : (seed, base) of an earlier call whose random numbers are to come again."""

@@ -24,6 +24,7 @@ class Signature(NamedTuple):
     """What a program was compiled for.
 
     types : (shape, dtype) of each input array; tracked : of each, whether its gradient is wanted
+    requests : (name, whether its gradient is wanted) of each parameter, where calls are recorded
     """
 
     spec: Spec
@@ -32,6 +33,7 @@ class Signature(NamedTuple):
     recording: bool
     tracked: tuple[bool, ...]
     context: Any
+    requests: tuple[tuple[str, bool], ...] = ()
 
     def changes(self, other: Signature) -> list[tuple[str, str]]:
         """(kind, words) for everything that is different from `other`."""
@@ -52,9 +54,19 @@ class Signature(NamedTuple):
             found.append(("recording", "recording for the backward" if self.recording else "no recording"))
         elif self.tracked != other.tracked:
             found.append(("gradient", self._gradients(other)))
+        if self.recording == other.recording and self.requests != other.requests:
+            found.append(("grad_req", self._requests(other)))
         if self.context != other.context:
             found.append(("context", f"input on {self.context} instead of {other.context}"))
         return found
+
+    def _requests(self, other: Signature) -> str:
+        changed = [item for item in self.requests if item not in other.requests]
+        if not changed:
+            return "other parameters"
+        name, wanted = changed[0]
+        more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
+        return f"the parameter {name} needs {'a' if wanted else 'no'} gradient{more}"
 
     def _gradients(self, other: Signature) -> str:
         if len(self.tracked) == 1:
@@ -68,8 +80,8 @@ class Compilation:
     """What one compile did, for explain and the lab.
 
     key : the Signature, None for gradients of gradients; kind : "first", "shape", "dtype", "mode", "recording",
-    "gradient", "context", "structure", "parameter", "evicted" or "second"; reason : the same in words; seconds : wall
-    time; place : the user's line that called
+    "gradient", "grad_req", "context", "structure", "parameter", "evicted" or "second"; reason : the same in words;
+    seconds : wall time; place : the user's line that called
     """
 
     key: Any
@@ -89,7 +101,7 @@ def reason_for(key: Signature, before: Sequence[Compilation], stale: bool) -> tu
     stale : there was a program for this very signature, but not for the parameters as they are now
     """
     if stale:
-        return "parameter", "a parameter changed its shape, dtype or grad_req"
+        return "parameter", "a parameter got another array, by initialize(), cast() or reset_ctx()"
     if not before:
         return "first", "first call"
     nearest: list[tuple[str, str]] | None = None
@@ -108,7 +120,8 @@ _REMEDIES = {
     "with last_batch='discard'",
     "dtype": "Cast the inputs to one dtype before the call",
     "structure": "Pass arguments of one structure; numbers among them are part of it: pass what changes as an array",
-    "parameter": "Set grad_req, cast() or reset_ctx() once, before the training loop",
+    "parameter": "Call initialize(), cast() or reset_ctx() once, before the training loop",
+    "grad_req": "A program is made and kept for each set of parameters that need a gradient: switch between a few sets",
     "evicted": "There are more signatures than programs are kept: keep to fewer shapes",
 }
 

@@ -65,9 +65,10 @@ class Buffer:
     version : grows with every write, so that the tape notices writes to what it has recorded
     exported : the host's memory was handed to another library that may write to it unnoticed
     context : the context that the array was asked for on
+    watched : a compiled call relies on whether its arrays have a gradient attached
     """
 
-    __slots__ = ("context", "device", "device_stale", "exported", "host", "host_stale", "version")
+    __slots__ = ("context", "device", "device_stale", "exported", "host", "host_stale", "version", "watched")
 
     host: np.ndarray
     device: Any
@@ -76,6 +77,7 @@ class Buffer:
     version: int
     exported: bool
     context: Context
+    watched: bool
 
     def __init__(self, host: np.ndarray, context: Context = CPU):
         self.host = host
@@ -84,6 +86,7 @@ class Buffer:
         self.device_stale = False
         self.version = 0
         self.exported = False
+        self.watched = False
         self.context = context
 
     @classmethod

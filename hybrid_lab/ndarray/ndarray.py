@@ -49,7 +49,7 @@ class NDArray(Overloads):
         buffer.device = None
         buffer.host_stale = buffer.device_stale = False
         buffer.version = 0
-        buffer.exported = False
+        buffer.exported = buffer.watched = False
         array = _new(NDArray)
         array._buffer = buffer
         array._view = host
@@ -367,6 +367,8 @@ class NDArray(Overloads):
             self._tape = None
         else:
             self._tape = tape.Leaf(NDArray._wrap(np.zeros(self.shape, self._view.dtype), self.context), grad_req)
+        if self._buffer.watched:
+            changes.happened()
 
     def _mark(self, gradient: NDArray, grad_req: str) -> None:
         """Attach an existing array as the gradient (`autograd.mark_variables`)."""
@@ -377,6 +379,8 @@ class NDArray(Overloads):
                 f"its array {self.dtype.__name__} {self.shape}; they must agree"
             )
         self._tape = None if grad_req == "null" else tape.Leaf(gradient, grad_req)
+        if self._buffer.watched:
+            changes.happened()
 
     @property
     def grad(self) -> NDArray | None:

@@ -155,7 +155,8 @@ def test_another_grad_req_makes_another_program():
         y.backward()
     net.w.grad_req = "write"
     assert gradient() == 6.0
-    assert [each.kind for each in net._graphs.compilations] == ["first", "parameter", "parameter"]
+    assert [each.kind for each in net._graphs.compilations] == ["first", "grad_req"]
+    assert net._graphs.compilations[1].reason == f"the parameter {net.w.name} needs no gradient"
 
 
 def test_two_threads_compile_once():

@@ -87,3 +87,44 @@ def test_the_error_names_the_parameter():
     net.weight.data()[:] = 2
     with pytest.raises(AutogradError, match=f"needs the parameter {net.weight.name}, a float32 array"):
         y.backward()
+
+
+# -- which parameters have gradients -----------------------------------------------------------------------------------
+
+
+def test_a_gradient_attached_to_the_array_of_a_frozen_parameter():
+    def run(active):
+        net = nn.Dense(2, in_units=3)
+        net.initialize(init.One())
+        net.weight.grad_req = "null"
+        net.hybridize(active, engine="numpy")
+        x = nd.ones((4, 3))
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        net.weight.data().attach_grad()
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        return net.weight.data().grad.asnumpy()
+
+    eager, hybrid = both(run)
+    assert hybrid.tolist() == eager.tolist() == [[4.0] * 3] * 2
+
+
+def test_switching_between_two_sets_of_gradients_compiles_each_once():
+    net = nn.Dense(2, in_units=3)
+    net.initialize(init.One())
+    net.hybridize(engine="numpy")
+    x = nd.ones((1, 3))
+    x.attach_grad()
+    for step in range(6):
+        net.collect_params().setattr("grad_req", "null" if step % 2 else "write")
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        assert x.grad.asnumpy().tolist() == [[2.0] * 3]
+        if step % 2 == 0:
+            assert net.weight.grad().asnumpy().tolist() == [[1.0] * 3] * 2
+    assert [item.kind for item in net._graphs.compilations] == ["first", "grad_req"]
+    assert "needs no gradient, and 1 more" in net._graphs.compilations[1].reason
