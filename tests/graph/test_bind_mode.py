@@ -43,16 +43,17 @@ def test_before_and_after():
           %3: f32[3] = square(%2.2)
           %4: f32[3] = broadcast_div(1.0, %3)
           %5: f32[3] = broadcast_sub(%4, 0.001)
-          %6: f32[3] = broadcast_mul(%x1, 0.9)
-          %7: f32[3] = broadcast_mul(%2.1, 0.09999999999999998)
-          %8: f32[3] = broadcast_add(%6, %7)
-          %9: f32[3] = broadcast_mul(%x2, 0.9)
-          %10: f32[3] = broadcast_mul(%5, 0.09999999999999998)
-          %11: f32[3] = broadcast_add(%9, %10)
-          %12: f32[4,3], bool[4,3] = Dropout(%2.0)
-          update %x1 <- %8
-          update %x2 <- %11
-          return %12.0
+          %6: f32[3] = broadcast_maximum(%5, 0.0)
+          %7: f32[3] = broadcast_mul(%x1, 0.9)
+          %8: f32[3] = broadcast_mul(%2.1, 0.09999999999999998)
+          %9: f32[3] = broadcast_add(%7, %8)
+          %10: f32[3] = broadcast_mul(%x2, 0.9)
+          %11: f32[3] = broadcast_mul(%6, 0.09999999999999998)
+          %12: f32[3] = broadcast_add(%10, %11)
+          %13: f32[4,3], bool[4,3] = Dropout(%2.0)
+          update %x1 <- %9
+          update %x2 <- %12
+          return %13.0
     """)
 
 
