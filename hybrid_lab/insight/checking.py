@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from hybrid_lab.insight.reference import (
     region_values,
     run_node,
     tolerance,
+    unlike,
 )
 
 
@@ -39,6 +40,7 @@ class Check:
     difference : from eager, relative to the largest value; what came before is in it
     own : the same, where the reference kernel got the very inputs that this operator got
     agrees : whether `own` is no more than rounding; remark : what else is known
+    unlike : why `own` is infinite, where it is
     """
 
     node: Node
@@ -50,6 +52,7 @@ class Check:
     region: int | None = None
     whole: bool = False
     remark: str = ""
+    unlike: str = ""
 
 
 @dataclass
@@ -135,7 +138,7 @@ class _Checker:
         right : values that are known to be right but for rounding; near them spares running a region again
         """
         apart = alone = allowed = 0.0
-        fine, runs = True, cache(partial(self.again, node, found))
+        fine, odd, runs = True, "", cache(partial(self.again, node, found))
 
         def again(index: int, change: int) -> tuple[Any, Any] | None:
             pair = runs(change)
@@ -153,7 +156,8 @@ class _Checker:
             good, distance = agrees(got, own[value], limit, None if sure else partial(again, index))
             good = good or sure
             fine, alone = fine and good, max(alone, distance)
-        return Check(node, runs_on, apart, alone, allowed, fine)
+            odd = odd or unlike(got, own[value]) if np.isinf(distance) else odd
+        return Check(node, runs_on, apart, alone, allowed, fine, unlike=odd)
 
     def again(self, node: Node, found: Values, change: int) -> tuple[Any, Any] | None:
         """All outputs in float64 and in their dtypes; None where a kernel does not take float64."""
@@ -218,11 +222,9 @@ class _Checker:
             node, remark = bad.node, "in the region as it runs; compiled apart it is right"
         for check in inside:
             if check.node is node:
-                check.agrees, check.own, check.remark = False, whole.own, remark
+                check.agrees, check.own, check.remark, check.unlike = False, whole.own, remark, whole.unlike
                 return
-        inside.append(
-            Check(node, whole.runs_on, whole.difference, whole.own, whole.tolerance, False, whole.region, False, remark)
-        )
+        inside.append(replace(whole, node=node, agrees=False, whole=False, remark=remark))
 
 
 def _first_true(test: Callable[[int], bool], count: int) -> int | None:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.code import of_user
 from hybrid_lab.graph.node import Node
 from hybrid_lab.insight.calls import Call, Compiled, compile_call, gradients, outer_calls, run_eager, run_hybrid
 from hybrid_lab.insight.checking import Check, Part, check_program
 from hybrid_lab.insight.eager import listen
 from hybrid_lab.insight.origins import first_changed, first_miscompiled, first_untrue
-from hybrid_lab.insight.reference import agrees, changed, in_float64, tolerance
+from hybrid_lab.insight.reference import agrees, changed, in_float64, tolerance, unlike
 from hybrid_lab.insight.table import (
     Column,
     Row,
@@ -65,12 +66,19 @@ class NodeRow:
 
 @dataclass
 class ValueRow:
-    """What the user gets: "output 0", "gradient of conv0_weight" ... and how far hybrid is from eager."""
+    """What the user gets: "output 0", "gradient of conv0_weight" ... and how far hybrid is from eager.
+
+    unlike : where the difference is infinite, why: "NaN in eager at 8 places, a number in hybrid"
+    """
 
     value: str
     difference: float
     tolerance: float
     agrees: bool
+    unlike: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.value}: {self.unlike}" if self.unlike else f"{self.value} differs by {self.difference:.1e}"
 
 
 @dataclass
@@ -80,6 +88,7 @@ class Difference:
     layer : "kernel" (an operator computes something else), "pass" (a pass changed the numbers), "code" (the code does
         not compute what the graph holds) or "call" (the graphs are right, what is around them is not)
     operator, type, block, line, place, excerpt : the operator and its source; text : what is wrong, a sentence
+    made_by : the class of the Block, where that is a layer of this package, whose own code is not shown
     """
 
     layer: str
@@ -90,10 +99,12 @@ class Difference:
     place: str
     excerpt: str
     text: str
+    made_by: str = ""
 
     def __str__(self) -> str:
         lines = wrapped(f"{self.operator}{f' -> {self.type}' if self.type else ''}", "  ")
-        lines += [f"  block {self.block}"] if self.block else []
+        block = f"made in block {self.block} ({self.made_by})" if self.made_by else f"block {self.block}"
+        lines += wrapped(block, "  ") if self.block else []
         lines += wrapped(self.place, "  ") if self.place else []
         lines += self.excerpt.split("\n") if self.excerpt else []
         return "\n".join([*lines, *wrapped(self.text, "  ")])
@@ -121,11 +132,12 @@ class CallComparison:
     @property
     def headline(self) -> str:
         largest = max((row.difference for row in self.values), default=0.0)
+        odd = next((row.unlike for row in self.values if row.unlike), "")
         nodes = sum(not (row.region is not None and not row.inside) for row in self.nodes)
         verdict = "equal" if self.equal else "NOT EQUAL"
         return (
             f"{self.mode}, {self.where}: {verdict}; {count(nodes, 'node')}, {count(len(self.values), 'value')}, "
-            f"largest difference {largest:.1e}"
+            + (odd or f"largest difference {largest:.1e}")
         )
 
 
@@ -167,7 +179,7 @@ class Comparison:
                 lines += ["", *(f"  {line}" for line in str(item).split("\n"))]
             lines += [f"    and {count(len(others) - _DETAILED, 'more node')} that differ"] * (len(others) > _DETAILED)
             wrong = [row for row in call.values if not row.agrees]
-            lines += [f"    {row.value} differs by {row.difference:.1e}" for row in wrong[:8]]
+            lines += [f"    {row}" for row in wrong[:8]]
             lines += [f"    and {len(wrong) - 8} more values"] if len(wrong) > 8 else []
             if call.nodes and (not call.equal or call is self.calls[-1]):
                 lines += ["", *_table(call, _SHOWN).lines("    ")]
@@ -182,7 +194,7 @@ class Comparison:
         if self.first is not None:
             parts.append(code(["The first node that differs:", *str(self.first).split("\n")]))
         for call in self.calls:
-            wrong = [f"{row.value} differs by {row.difference:.1e}" for row in call.values if not row.agrees]
+            wrong = [str(row) for row in call.values if not row.agrees]
             inner = (code(wrong) if wrong else "") + _table(call, 400).html()
             parts.append(folded(f"{call.name}({call.types}), {call.headline}", inner, not call.equal))
         return frame(self.headline, *parts)
@@ -217,22 +229,22 @@ def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison
 
     untrue = first_untrue(compiled, operations, outputs)
     if untrue is not None:
-        made.differences.append(_difference("code", untrue[0], untrue[1]))
+        made.differences.append(_difference(call.block, "code", untrue[0], untrue[1]))
     for name, part in check_parts(compiled, heads):
         made.nodes += [_node_row(name, check) for check in part.checks]
         for check in part.checks:
             if not check.agrees and not check.whole:
-                made.differences.append(_difference("kernel", check.node, _explained(name, check)))
+                made.differences.append(_difference(call.block, "kernel", check.node, _explained(name, check)))
     if not made.equal and not made.differences:
         pass_, engine = first_changed(compiled, heads), first_miscompiled(compiled, heads)
         if pass_ is not None:
-            made.differences.append(_difference("pass", *pass_))
+            made.differences.append(_difference(call.block, "pass", *pass_))
         elif engine is not None:
-            made.differences.append(_difference("kernel", *engine))
+            made.differences.append(_difference(call.block, "kernel", *engine))
         else:
             wrong = next(row for row in made.values if not row.agrees)
             text = (
-                f"{wrong.value} differs by {wrong.difference:.1e}, but every operator and every pass is right: look at "
+                f"{wrong}, but every operator and every pass is right: look at "
                 "what is around the graphs - memory that forward and backward share, the tape, states, hooks"
             )
             made.differences.append(Difference("call", call.block.name, "", call.path, "", "", "", text))
@@ -279,11 +291,13 @@ def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, A
     for index, (name, (got, want)) in enumerate(zip(names, pairs, strict=False)):
         if want is None or got is None:
             empty = not abs(got if want is None else want).any() if (got is None) != (want is None) else True
-            rows.append(ValueRow(name, 0.0 if empty else float("inf"), 0.0, bool(empty)))
+            odd = "" if empty else f"no gradient in {'eager' if want is None else 'hybrid'}, one in the other"
+            rows.append(ValueRow(name, 0.0 if empty else float("inf"), 0.0, bool(empty), odd))
             continue
         allowed = tolerance(want.dtype, index >= len(wanted[0]))
         fine, apart = agrees(got, want, allowed, partial(again, index))
-        rows.append(ValueRow(name, apart, allowed, fine))
+        odd = unlike(got, want) if np.isinf(apart) else ""
+        rows.append(ValueRow(name, apart, allowed, fine, odd))
     return rows
 
 
@@ -306,24 +320,37 @@ def _run_again(compiled: Compiled, arrays: Sequence[Any]) -> list[Any] | None:
 
 def _explained(part: str, check: Check) -> str:
     where = f"in the {part} on {check.runs_on}" + (f" (region {check.region})" if check.region is not None else "")
-    amount = f"{check.own:.2g} of the largest value" if check.own < float("inf") else "another shape, dtype or infinity"
-    limit = f"{check.tolerance:.0e} is allowed" if check.tolerance else "it must be equal bit for bit"
-    text = f"{where} it is off by {amount} for the inputs that it got; {limit}"
+    if check.unlike:
+        text = f"{where}, for the inputs that it got: {check.unlike}"
+    else:
+        limit = f"{check.tolerance:.0e} is allowed" if check.tolerance else "it must be equal bit for bit"
+        text = f"{where} it is off by {check.own:.2g} of the largest value for the inputs that it got; {limit}"
     return f"{text}; {check.remark}" if check.remark else text
 
 
-def _difference(layer: str, node: Node, text: str) -> Difference:
-    location = node.location
-    return Difference(
-        layer,
-        operator_text(node),
-        types_text(node),
-        node.scope,
-        str(location) if location is not None else "",
-        location.describe() if location is not None else "",
-        location.excerpt("  ") if location is not None else "",
-        text,
-    )
+def _difference(top: Block, layer: str, node: Node, text: str) -> Difference:
+    location, path = node.location, _path(top, node.scope)
+    made = Difference(layer, operator_text(node), types_text(node), node.scope, "", "", "", text)
+    if path and not of_user(type(path[-1]).__module__):
+        made.made_by = type(path[-1]).__name__
+    if location is not None:
+        made.line, made.place = str(location), location.describe()
+        if not path or any(of_user(type(block).__module__) for block in path):
+            made.excerpt = location.excerpt("  ")
+        else:  # no code of the user's makes it: all that is known is who called
+            made.place = f"called at {made.place}"
+    return made
+
+
+def _path(top: Block, scope: str) -> list[Block]:
+    """The Blocks on the way to a node's; as far as their names lead."""
+    found = [top] if scope.partition(".")[0] == top.name else []
+    for name in scope.split(".")[1:] if found else ():
+        child = found[-1]._children.get(name)
+        if child is None:
+            return []
+        found.append(child)
+    return found
 
 
 def _node_row(part: str, check: Check) -> NodeRow:

@@ -52,6 +52,26 @@ def difference(found: Any, wanted: Any) -> float:
         return float(np.abs(a - b).max()) / (scale if scale > 0 else 1.0)
 
 
+def unlike(found: Any, wanted: Any) -> str:
+    """Why the difference of hybrid from eager is infinite, in words: `NaN in eager at 8 places, a number in hybrid`;
+    "" where it is not.
+    """
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return f"{found.dtype}{list(found.shape)} in hybrid, {wanted.dtype}{list(wanted.shape)} in eager"
+    if found.dtype.kind not in "fc":
+        return ""
+    here, there = np.isnan(found), np.isnan(wanted)
+    infinite = (found != wanted) & ~here & ~there & (np.isinf(found) | np.isinf(wanted))
+    cases = (
+        (there & ~here, "NaN in eager at {}, a number in hybrid"),
+        (here & ~there, "NaN in hybrid at {}, a number in eager"),
+        (infinite, "infinite in one of them at {}"),
+    )
+    counts = [(int(np.count_nonzero(mask)), text) for mask, text in cases]
+    return "; ".join(text.format(f"{n} place{'s' * (n != 1)}") for n, text in counts if n)
+
+
 #: Computes a value again, in float64 and in its own dtype, from inputs changed a little (0: not at all).
 Again = Callable[[int], tuple[Any, Any] | None]
 

@@ -12,6 +12,7 @@ from hybrid_lab import autograd, gluon
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight import checking
+from hybrid_lab.insight.reference import unlike
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.operator import get
 from tests.insight import resnet as resnet18
@@ -453,3 +454,30 @@ def test_the_search_for_the_first_wrong_part():
     assert checking._first_true(lambda count: count >= 3, 10) == 3
     assert checking._first_true(lambda count: False, 10) is None
     assert checking._first_true(lambda count: True, 1) == 1
+
+
+def test_nan_is_told_in_words_and_layers_of_the_package_by_their_block(monkeypatch, sessions):
+    """The line that calls the model says nothing of a layer in it."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, in_units=3), nn.Activation("tanh"))
+    net.initialize(mx.init.One())
+    net.hybridize(engine=sessions)
+    monkeypatch.setattr(get("Activation"), "onnx", lambda self, g, x: g.cast(g.Equal(x, x), "float32"))
+    x = mx.nd.array([[1.0, np.nan, 2.0], [10.0, 20.0, 30.0]])
+    found = mx.compare(net, x, train=False)
+    text = str(found)
+    assert not found.equal and "inf" not in text
+    assert "NaN in eager at 3 places, a number in hybrid" in found.first.text
+    assert "output 0: NaN in eager at 3 places, a number in hybrid" in text
+    assert f"made in block {net.name}.1 (Activation)" in text
+    assert found.first.place.startswith("called at") and not found.first.excerpt
+
+
+def test_infinite_differences_in_words():
+    nan, inf = np.float32("nan"), np.float32("inf")
+    number = np.array([1, 2], "float32")
+    assert unlike(np.array([nan, 2], "float32"), number) == "NaN in hybrid at 1 place, a number in eager"
+    assert unlike(number, np.array([nan, nan], "float32")) == "NaN in eager at 2 places, a number in hybrid"
+    assert unlike(np.array([inf, 2], "float32"), number) == "infinite in one of them at 1 place"
+    assert unlike(number.astype("float64"), number) == "float64[2] in hybrid, float32[2] in eager"
+    assert unlike(number, number) == ""
