@@ -50,6 +50,29 @@ def get(name: str | None = None) -> Engine:
     return engine
 
 
+def for_device(name: str | None, on_gpu: bool) -> str:
+    """The name of the engine for work on a GPU, or on the CPU; `name`, where it is given and runs there.
+
+    Raises EngineUnavailable where it does not, or cannot run here.
+    """
+    if name is not None:
+        if _on_gpu(get(name)) != on_gpu:
+            places = "the CPU here, not on a GPU" if on_gpu else "a GPU here, not on the CPU"
+            raise EngineUnavailable(f"the engine {name!r} runs on {places}; leave engine or device out")
+        return name
+    if on_gpu:
+        return get("triton").name
+    return next(engine.name for engine in map(_usable, _CHOICE) if engine is not None)
+
+
+def _on_gpu(engine: Engine) -> bool:
+    if engine.name != "triton":
+        return False
+    from hybrid_lab.engines.triton import availability
+
+    return not availability.interpreting()
+
+
 def default() -> Engine:
     """Triton where a usable GPU is found, else ONNX Runtime if installed, else NumPy.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
-from hybrid_lab.diagnostics.errors import DeferredInitializationError, HybridLabError
+from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import GraphCache
@@ -21,6 +22,8 @@ from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, place_of, rew
 from hybrid_lab.gluon.read_values import OWN
 from hybrid_lab.gluon.structure import flatten, unflatten
 from hybrid_lab.graph.infer import PartialShapes, is_complete
+from hybrid_lab.log import logger
+from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
@@ -29,6 +32,10 @@ from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
 _local = tracing._local
+
+_FLAGS = ("engine", "device", "static_alloc", "static_shape", "strict")
+#: Flags of MXNet's hybridize() that change nothing here.
+_MXNET_FLAGS = ("backend", "backward_bulk_size", "clear", "forward_bulk_size", "inline_limit", "partition_if_dynamic")
 
 #: Types whose values can be compared without side effects.
 _PLAIN = (bool, int, float, str, type(None))
@@ -228,22 +235,30 @@ class HybridBlock(Block):
         """Run this block and its children as compiled graphs from the next call on; `active=False` goes back to eager
         runs.
 
-        engine : 'triton', 'onnxruntime' or 'numpy'; None takes the best that is usable here
-        device : a context for the engine, such as mx.gpu(0); None takes the engine's own
+        engine : 'triton', 'onnxruntime', 'torch' or 'numpy'; None takes the best that is usable here
+        device : where the engine is to run, mx.gpu(0) or mx.cpu(); None takes the engine's own
         static_alloc : keep all intermediate memory from call to call
         static_shape : besides, capture the launches of a GPU once and replay them
         strict : refuse operators that the engine cannot compile instead of running them through the fallback
-        flags : MXNet's other flags (inline_limit, forward_bulk_size ...) are accepted and kept
+        flags : MXNet's other flags (inline_limit, forward_bulk_size ...) are accepted and kept; any other is dropped
+            with a warning
 
         Every call drops traces and programs. Raises HybridizeError HL181 where a child is not a HybridBlock,
-        EngineUnavailable
-        where the engine cannot run here.
+        EngineUnavailable where the engine or the device cannot be used here, or the engine not on that device.
         """
         self._refuse_other_children()
-        if active and engine is not None:
+        flags = _known_flags(self.name, flags)
+        if active and (engine is not None or device is not None):
             from hybrid_lab import engines
 
-            engines.get(engine)
+            if device is None:
+                engines.get(engine)
+            else:
+                device = resolve(device)
+                if device.is_gpu and device.device_id:
+                    raise EngineUnavailable(f"compiled graphs run on gpu(0) only, not on {device}")
+                if engine is not None or device.is_gpu or engines.default().name == "triton":
+                    engine = engines.for_device(engine, device.is_gpu)
         chosen = {
             "engine": engine,
             "device": device,
@@ -375,6 +390,16 @@ class HybridBlock(Block):
                 f"{self.name} has no graph yet: call net.hybridize() and run it once on data before export()"
             )
         return save_model(path, epoch, neutral)
+
+
+def _known_flags(name: str, flags: dict[str, Any]) -> dict[str, Any]:
+    """The flags without those that neither MXNet nor this package has, which are warned of."""
+    known = {flag: value for flag, value in flags.items() if flag in _MXNET_FLAGS}
+    for flag in flags.keys() - known.keys():
+        near = difflib.get_close_matches(flag, [*_FLAGS, *_MXNET_FLAGS], 1)
+        meant = f"; did you mean {near[0]}?" if near else f". There are {', '.join(_FLAGS)}"
+        logger.warning(f"{name}: hybridize() has no flag {flag!r}, it is ignored{meant}")
+    return known
 
 
 @functools.lru_cache(maxsize=4096)
