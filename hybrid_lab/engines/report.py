@@ -111,6 +111,10 @@ class Report:
         return f" ({', '.join(notes)})" if notes else ""
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, choice: bool = True, fallbacks: bool = True) -> str:
+        """As `str()`, without the choice of the engine or the fallbacks where they are told elsewhere."""
         total = sum(self.operators.values())
         shares = ", ".join(f"{count} on {engine}" for engine, count in self.operators.items() if count)
         head = f"{self.graph or 'graph'}: {total} operator{'s' if total != 1 else ''}" + (
@@ -121,14 +125,14 @@ class Report:
             f"{format_bytes(self.fresh_bytes)} of outputs, {format_bytes(self.bytes_moved)} moved a call"
         )
         lines = [f"{head}, engine {self.engine}, compiled in {self.seconds:.3f} s", memory]
-        if self.choice:
+        if self.choice and choice:
             found = "; ".join(f"{name} {note}" for name, note in self.candidates.items())
             lines.append(f"  choice: {self.choice}{f' ({found})' if found else ''}")
         if self.bodies:
             programs = _count(self.body_programs, "program")
             lines.append(f"  loops and branches: {programs} compiled so far, one per shapes of what they run on")
         lines += [f"  region {index}: {region}" for index, region in enumerate(self.regions)]
-        lines += [f"  fallback: {fallback}" for fallback in self.fallbacks]
+        lines += [f"  fallback: {fallback}" for fallback in self.fallbacks if fallbacks]
         return "\n".join(lines)
 
 

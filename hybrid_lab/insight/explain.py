@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
+from hybrid_lab.engines import Fallback
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import Compilation
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -35,7 +36,7 @@ class ProgramRow:
 
     engine, choice : what was to run it and how that came about; where : what does
     reason : why it was compiled; place : the line that called, or ""
-    forward, backward : the engines' reports as text; plan : what lies where in memory
+    forward, backward : the engines' reports as text, but for choice and fallbacks; plan : what lies where in memory
     arena_bytes, ideal_bytes : planned memory, and the most that is alive at once; bytes_moved : read and written a call
     fallbacks : operators that run elsewhere than on the engine, equal ones together, `fallback_count` their number
     """
@@ -48,7 +49,7 @@ class ProgramRow:
     seconds: float
     forward: str
     backward: str
-    fallbacks: list[str]
+    fallbacks: list[Fallback]
     fallback_count: int
     place: str = ""
     choice: str = ""
@@ -105,7 +106,7 @@ class Explanation:
     @property
     def fallbacks(self) -> list[str]:
         """Operators that run elsewhere than on the chosen engine, all Blocks together."""
-        return [item for block in self.blocks for program in block.programs for item in program.fallbacks]
+        return [str(item) for block in self.blocks for program in block.programs for item in program.fallbacks]
 
     @property
     def recompiles(self) -> list[str]:
@@ -217,8 +218,7 @@ def _details(row: BlockRow) -> list[str]:
             lines.append(f"  engine: {choice}")
         for title, report in (("forward", program.forward), ("backward", program.backward)):
             if report:
-                skipped = ("  fallback: ", "  choice: ")
-                first, *rest = [line for line in report.split("\n") if not line.startswith(skipped)]
+                first, *rest = report.split("\n")
                 lines += [f"  {title}: {first}", *(f"    {line.strip()}" for line in rest)]
         lines += [f"  fallback: {text}" for text in _together(program.fallbacks)]
     return lines
@@ -229,17 +229,16 @@ def _short(place: str) -> str:
     return short_line(place.partition(", in ")[0])
 
 
-def _together(fallbacks: Sequence[str]) -> list[str]:
+def _together(fallbacks: Sequence[Fallback]) -> list[str]:
     """Fallbacks with one engine and reason in one line: the operators, then the reason."""
-    found: dict[str, dict[str, int]] = {}
-    for text in fallbacks:
-        what, _, reason = text.partition("   #")[0].partition(" on ")
-        times, _, name = what.rpartition(" x ")
-        operators = found.setdefault(reason, {})
-        operators[name] = operators.get(name, 0) + int(times or 1)
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for item in fallbacks:
+        operators = found.setdefault((item.engine, item.reason), {})
+        operators[item.operator] = operators.get(item.operator, 0) + item.count
     return [
-        ", ".join(f"{times} x {name}" if times > 1 else name for name, times in operators.items()) + f" on {reason}"
-        for reason, operators in found.items()
+        ", ".join(f"{times} x {name}" if times > 1 else name for name, times in operators.items())
+        + f" on {engine}: {reason}"
+        for (engine, reason), operators in found.items()
     ]
 
 
@@ -329,9 +328,9 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
         where=program.where,
         reason=compilation.reason,
         seconds=compilation.seconds,
-        forward=str(program.forward.report),
-        backward=str(program.backward.report) if program.backward is not None else "",
-        fallbacks=[str(item) for item in fallbacks],
+        forward=program.forward.report.text(choice=False, fallbacks=False),
+        backward=program.backward.report.text(choice=False, fallbacks=False) if program.backward is not None else "",
+        fallbacks=[replace(item) for item in fallbacks],
         fallback_count=sum(item.count for item in fallbacks),
         place=compilation.place.describe() if compilation.place is not None else "",
         choice=_choice(program.engine, block._flags.get("engine"), reports[0]),

@@ -7,7 +7,9 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
+from hybrid_lab.engines import Fallback, Report
 from hybrid_lab.gluon import nn
+from hybrid_lab.insight.explain import _together
 
 
 class Head(gluon.HybridBlock):
@@ -238,3 +240,13 @@ def test_html_is_escaped_and_has_no_scripts():
         type(net).__name__ = "Head"
     assert "<script" not in source and "&lt;script&gt;" in source
     assert source.count("<tr>") == 3 and "<details>" in source
+
+
+def test_fallbacks_stay_objects_whatever_their_words():
+    first = Fallback("op x on y", "numpy", "it runs on a CPU", "net, line 3   # more", 2)
+    assert _together([first, Fallback("other", "numpy", "it runs on a CPU")]) == [
+        "2 x op x on y, other on numpy: it runs on a CPU"
+    ]
+    report = Report("numpy", fallbacks=[first], choice="numpy, measured")
+    assert "fallback: " in str(report) and "choice: " in str(report)
+    assert "fallback: " not in report.text(fallbacks=False) and "choice: " not in report.text(choice=False)
