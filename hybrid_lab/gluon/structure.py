@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 
-#: A tensor leaf. Other nodes are ("tuple", items), ("list", items), ("dict", ((key, item), ...)) and ("value", value).
+#: A tensor leaf. Other nodes are ("tuple", items), ("list", items), ("dict", ((key, item), ...)) and
+#: ("value", name of the type, value), floats as Exactly.
 LEAF = ("tensor",)
 Spec = tuple[Any, ...]
 ONE_TENSOR: Spec = ("tuple", (LEAF,))
 """The arguments of a call with one tensor."""
 
 _PLAIN = (type(None), bool, int, float, str)
+
+
+class Exactly:
+    """A float that is equal to those of its type and bits only: 0.0 is not -0.0, NaN is NaN."""
+
+    __slots__ = ("_key", "value")
+
+    def __init__(self, value: float):
+        self.value = value
+        self._key = type(value), float(value).hex()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exactly) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
 
 
 def is_tensor(item: Any) -> bool:
@@ -41,11 +62,15 @@ def _flatten(item: Any, leaves: list[Any], where: str) -> Spec:
     if isinstance(item, dict):
         return ("dict", tuple((key, _flatten(part, leaves, where)) for key, part in item.items()))
     if isinstance(item, _PLAIN):
-        return ("value", type(item).__name__, item)
+        return _value(item)
     raise HybridLabError(
         f"{where} holds a {type(item).__name__}; a hybridized block takes arrays, numbers, "
         "strings, None, and tuples, lists or dicts of them"
     )
+
+
+def _value(item: Any) -> Spec:
+    return ("value", type(item).__name__, Exactly(item) if isinstance(item, float) else item)
 
 
 def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
@@ -59,7 +84,7 @@ def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
         return [unflatten(part, leaves) for part in spec[1]]
     if kind == "dict":
         return {key: unflatten(part, leaves) for key, part in spec[1]}
-    return spec[2]
+    return spec[2].value if type(spec[2]) is Exactly else spec[2]
 
 
 def to_json(spec: Spec) -> Any:
@@ -71,7 +96,10 @@ def to_json(spec: Spec) -> Any:
         return {kind: [to_json(part) for part in spec[1]]}
     if kind == "dict":
         return {"dict": [[key, to_json(part)] for key, part in spec[1]]}
-    return {"value": spec[2]}
+    if type(spec[2]) is not Exactly:
+        return {"value": spec[2]}
+    number = float(spec[2].value)
+    return {"value": number} if math.isfinite(number) else {"float": repr(number)}
 
 
 def from_json(data: Any) -> Spec:
@@ -85,7 +113,9 @@ def from_json(data: Any) -> Spec:
         if kind == "dict" and isinstance(value, list) and all(isinstance(row, list) and len(row) == 2 for row in value):
             return ("dict", tuple((key, from_json(part)) for key, part in value))
         if kind == "value" and isinstance(value, _PLAIN):
-            return ("value", type(value).__name__, value)
+            return _value(value)
+        if kind == "float" and value in ("nan", "inf", "-inf"):
+            return _value(float(value))
     raise HybridLabError(f"{str(data)[:80]!r} is not an input or output structure")
 
 

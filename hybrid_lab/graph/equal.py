@@ -13,7 +13,7 @@ from hybrid_lab.graph.node import Constant, Node, Value
 def equal(one: Graph, two: Graph) -> bool:
     """Whether the graphs have equal operators on equal inputs in the same order, of the same shapes and dtypes.
 
-    Names, scopes and source lines do not count; constants are compared by value.
+    Names, scopes and source lines do not count; constants and numbers are compared bit by bit.
     """
     counts = [(len(graph.inputs), len(graph.nodes), len(graph.outputs), len(graph.effects)) for graph in (one, two)]
     if counts[0] != counts[1]:
@@ -32,12 +32,21 @@ def _equal_nodes(one: Node, two: Node, twin: dict[Value, Value]) -> bool:
     if one.shapes != two.shapes or one.dtypes != two.dtypes or one.draw != two.draw:
         return False
     if isinstance(one.op, Constant) and isinstance(two.op, Constant):
-        return one.op.array is two.op.array or np.array_equal(one.op.array, two.op.array)
+        return one.op.array is two.op.array or _same_bits(one.op.array, two.op.array)
     return one.op == two.op and [_operand(twin.get(item, item)) for item in one.inputs] == [
         _operand(item) for item in two.inputs
     ]
 
 
 def _operand(item: Any) -> Any:
-    """Values as they are; 2, 2.0 and True are different immediates."""
-    return item if isinstance(item, Value) else (type(item), item)
+    """Values as they are; 2, 2.0 and True are different immediates, and so are 0.0 and -0.0."""
+    if isinstance(item, Value):
+        return item
+    return type(item), float(item).hex() if isinstance(item, float) else item
+
+
+def _same_bits(one: np.ndarray, two: np.ndarray) -> bool:
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return False
+    first, second = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, two))
+    return np.array_equal(first, second)

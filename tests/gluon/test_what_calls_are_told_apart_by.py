@@ -1,7 +1,9 @@
 """What calls of a hybridized Block are told apart by: the answer is that of the eager call, without endless traces."""
 
+import numpy as np
+
 from hybrid_lab import autograd, nd
-from hybrid_lab.gluon import HybridBlock
+from hybrid_lab.gluon import HybridBlock, load
 
 
 def active(kind):
@@ -9,6 +11,34 @@ def active(kind):
     net.initialize()
     net.hybridize(engine="numpy")
     return net
+
+
+class Times(HybridBlock):
+    def hybrid_forward(self, F, x, number):
+        return x * number
+
+
+def test_zero_and_minus_zero_are_different_arguments():
+    net, x = active(Times), nd.ones((1,))
+    signs = [bool(np.signbit(net(x, number).asscalar())) for number in (0.0, -0.0, 0.0)]
+    assert signs == [False, True, False]
+
+
+def test_nan_is_one_argument():
+    net, x = active(Times), nd.ones((1,))
+    for _ in range(3):
+        assert np.isnan(net(x, float("nan")).asscalar())
+    assert len(net._graphs.graphs()) == 1
+
+
+def test_numbers_that_are_not_finite_are_kept_in_files(tmp_path):
+    net, x = active(Times), nd.ones((1,))
+    numbers = (float("nan"), float("inf"), -float("inf"), -0.0)
+    for number in numbers:
+        net(x, number)
+    loaded = load(net.save(tmp_path / "m"))
+    for number in numbers:
+        assert repr(loaded(x, number).asscalar()) == repr(net(x, number).asscalar())
 
 
 def test_code_that_asks_whether_calls_are_recorded():

@@ -23,6 +23,13 @@ def test_names_do_not_count():
     assert equal(graph(), graph(name="other"))
 
 
+@pytest.mark.parametrize("what", ["number", "constant"])
+def test_numbers_are_compared_by_their_bits(what):
+    nan = float("nan")
+    assert equal(graph(**{what: nan}), graph(**{what: float("nan")}))
+    assert not equal(graph(**{what: 0.0}), graph(**{what: -0.0}))
+
+
 @pytest.mark.parametrize(
     "change",
     [
