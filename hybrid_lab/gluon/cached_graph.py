@@ -179,6 +179,19 @@ class GraphCache:
                 )
                 block._structure_changed()
 
+    def twin(self, traces: bool) -> GraphCache:
+        """A cache for the same Block, to compile into while this one stays as it is; it repeats no message.
+
+        traces : start with the graphs that are known
+        """
+        made = GraphCache(self._block)
+        made._reported, made._warned = True, self._warned
+        if traces:
+            with self._lock:
+                made.variants = {spec: list(found) for spec, found in self.variants.items()}
+                made.pinned, made._pinned_tree = dict(self.pinned), list(self._pinned_tree)
+        return made
+
     def snapshot(self) -> dict[str, Any]:
         """What is cached now, to be put back by `restore`."""
         with self._lock:

@@ -121,15 +121,15 @@ def unchanged(net: Block) -> Iterator[None]:
     held = []
     for _, block in blocks_below(net):
         for parameter in block._reg_params.values():
-            if parameter._array is not None and parameter.grad_req == "null":
-                array = parameter._array
-                held.append((array, array._buffer.version, array.asnumpy().copy()))
+            if parameter.grad_req == "null":
+                for array in parameter._data or ():  # one per context
+                    held.append((array, array.version, array.asnumpy().copy()))
     with random_state.preserved():
         try:
             yield
         finally:
             for array, version, values in held:
-                if array._buffer.version != version:
+                if array.version != version:
                     array._assign(values)
 
 
@@ -213,11 +213,7 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     Existing traces are used, as a call would; the Block's own programs, flags and counts stay as they are.
     """
     block = call.block
-    cache = GraphCache(block)
-    cache._reported, cache._warned = True, block._graphs._warned  # what was said once is not said again
-    if block._active or block._graphs.pinned:
-        cache.variants = {spec: list(found) for spec, found in block._graphs.variants.items()}
-        cache.pinned, cache._pinned_tree = dict(block._graphs.pinned), list(block._graphs._pinned_tree)
+    cache = block._graphs.twin(traces=block._active or bool(block._graphs.pinned))
     started = time.perf_counter()
     with unchanged(block):
         for _ in range(_SETTLED[0]):

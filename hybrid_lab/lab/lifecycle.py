@@ -29,7 +29,7 @@ def drop_stale(values: bool = True) -> list[str]:
     changed: list[tuple[HybridBlock, list[str]]] = []
     for cache in list(cached_graph.traced):
         block, kind = cache._block, type(cache._block)
-        if cache.code is None:
+        if cache.code is None or block._graphs is not cache:  # one that something else than calls uses
             continue
         if kind not in now:
             now[kind], reads[kind] = code_of(kind), reads_of(kind)

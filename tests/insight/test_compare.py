@@ -2,6 +2,7 @@
 
 import json
 import random
+import weakref
 from html.parser import HTMLParser
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.diagnostics import HybridLabError
-from hybrid_lab.gluon import nn
+from hybrid_lab.gluon import cached_graph, nn
 from hybrid_lab.insight import checking
+from hybrid_lab.insight.calls import compile_call, outer_calls, unchanged
 from hybrid_lab.insight.reference import unlike
+from hybrid_lab.lab.lifecycle import drop_stale
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.operator import get
 from tests.insight import resnet as resnet18
@@ -481,3 +484,23 @@ def test_infinite_differences_in_words():
     assert unlike(np.array([inf, 2], "float32"), number) == "infinite in one of them at 1 place"
     assert unlike(number.astype("float64"), number) == "float64[2] in hybrid, float32[2] in eager"
     assert unlike(number, number) == ""
+
+
+def test_running_statistics_of_every_context_stay():
+    net = nn.BatchNorm(in_channels=3)
+    net.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
+    net.hybridize(engine="numpy")
+    inputs = mx.nd.array(np.arange(12).reshape(4, 3), ctx=mx.cpu(1))
+    before = [array.asnumpy() for array in net.running_mean.list_data()]
+    with unchanged(net), autograd.train_mode():
+        net(inputs)
+        assert not np.array_equal(before[1], net.running_mean.data(mx.cpu(1)).asnumpy())
+    assert all(map(np.array_equal, before, [array.asnumpy() for array in net.running_mean.list_data()]))
+
+
+def test_what_compare_compiled_is_no_stale_graph_of_the_model(monkeypatch):
+    monkeypatch.setattr(cached_graph, "traced", weakref.WeakSet())
+    net = make(Small)
+    compiled = compile_call(outer_calls(net, [images(1, 3)])[0], False, False)
+    compiled.cache.code = ()
+    assert not net._graphs.graphs() and drop_stale() == []
