@@ -173,3 +173,35 @@ def test_float64_and_integers():
     graph = graph_of(lambda F, x, y: x * y + 3, (4,), (4,), dtype="int32")
     a = np.arange(4, dtype=np.int32)
     assert np.array_equal(ALWAYS.compile(graph)([a, a])[0], a * a + 3)
+
+
+LOSE_NAN = {
+    "max": lambda F, x: F.max(x, axis=1),
+    "min": lambda F, x: F.min(x, axis=1),
+    "argmax": lambda F, x: F.argmax(x, axis=1),
+    "argmin": lambda F, x: F.argmin(x, axis=1),
+    "topk": lambda F, x: F.topk(x, k=3, ret_typ="value"),
+    "sort": lambda F, x: F.sort(x),
+    "argsort": lambda F, x: F.argsort(x),
+    "pool": lambda F, x: F.Pooling(F.Reshape(x, shape=(1, 1, 4, 8)), kernel=(2, 2), stride=(2, 2)),
+    "global pool": lambda F, x: F.Pooling(F.Reshape(x, shape=(1, 1, 4, 8)), global_pool=True, kernel=(1, 1)),
+    "large pool": lambda F, x: F.Pooling(F.tile(F.Reshape(x, shape=(1, 1, 4, 8)), reps=(1, 2, 80, 40)), kernel=(2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", LOSE_NAN)
+def test_nan_is_not_lost(name, caplog):
+    x, graph = uniform((4, 8))[0], graph_of(LOSE_NAN[name], (4, 8))
+    executable = ALWAYS.compile(graph)
+    assert executable.report.regions
+    for number in (1.0, np.nan, -np.inf, np.inf, np.nan, 2.0):
+        x[0, 2] = x[2, 5] = number
+        (wanted,) = evaluate(graph, [x])
+        np.testing.assert_array_equal(executable([x])[0], wanted)
+    assert caplog.text.count("ONNX Runtime would lose NaN") == 1
+
+
+def test_masks_of_infinities_stay_in_the_session(caplog):
+    executable = ALWAYS.compile(graph_of(LOSE_NAN["topk"], (4, 8)))
+    executable([np.full((4, 8), -np.inf, np.float32)])
+    assert "would lose NaN" not in caplog.text

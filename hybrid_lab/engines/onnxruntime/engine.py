@@ -23,11 +23,16 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Partition, Region, contract, partition
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.log import logger
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.run import run_kernel
 
 
 class SessionOperator(Operator):
-    """A region in the contracted graph: one operator that runs a session."""
+    """A region in the contracted graph: one operator that runs a session.
+
+    told : not empty once somebody has been told that NaN would be lost
+    """
 
     name: ClassVar[str] = "onnxruntime"
     run_keywords: ClassVar[frozenset[str]] = frozenset({"out"})
@@ -39,15 +44,40 @@ class SessionOperator(Operator):
             ("num_outputs", len(region.outputs)),
             ("attributes", {}),
             ("inferred", {}),
+            ("told", []),
         ):
             object.__setattr__(self, key, value)
 
     region: Region
     session: BoundSession
+    told: list[bool]
 
     def numpy(self, *inputs: Any, out: Any = None) -> Any:
-        self.session(inputs, out if type(out) is tuple else (out,))
+        outputs = out if type(out) is tuple else (out,)
+        if self.session(inputs, outputs):
+            self._in_numpy(inputs, outputs)
         return out
+
+    def _in_numpy(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        """Fill the outputs by the records' kernels, which keep NaN."""
+        if not self.told:
+            self.told.append(True)
+            names = ", ".join(dict.fromkeys(node.op.name for node in self.region.nodes))
+            logger.warning(
+                f"numbers that are not finite came up in {names}: ONNX Runtime would lose NaN there, so such calls are "
+                "computed once more in NumPy, which is slower"
+            )
+        values: dict[Value, Any] = dict(zip(self.region.inputs, inputs, strict=True))
+        for node in self.region.nodes:
+            operands = []
+            for item in node.inputs:
+                if isinstance(item, Value) and item not in values:
+                    values[item] = item.node.op.array  # type: ignore[attr-defined]
+                operands.append(values[item] if isinstance(item, Value) else item)
+            with np.errstate(all="ignore"):
+                values.update(zip(node.outputs, run_kernel(node.op, operands), strict=True))
+        for value, target in zip(self.region.outputs, outputs, strict=True):
+            np.copyto(target, values[value])
 
     def __repr__(self) -> str:
         return f"onnxruntime({', '.join(node.op.name for node in self.region.nodes)})"

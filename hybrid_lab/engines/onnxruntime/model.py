@@ -23,6 +23,12 @@ Tensor = tuple[str, tuple[int, ...], np.dtype]
 #: and numbers computed from sizes.
 SMALL = 16
 
+#: Operators of ONNX whose kernels compare numbers and drop NaN, which compares with nothing.
+LOSE_NAN = frozenset({"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"})
+_POOLS = frozenset({"MaxPool", "GlobalMaxPool"})
+#: Images of more elements are averaged per channel first, which ONNX Runtime does in the layout of its convolutions.
+_LARGE = 1 << 15
+
 
 class Model:
     """A region as ONNX nodes.
@@ -30,6 +36,7 @@ class Model:
     nodes : what is needed for the outputs, in order
     constants : name -> array
     inputs, outputs : (name, shape, dtype), in the region's order
+    checks : further outputs, one number each, that are finite where ONNX Runtime loses no NaN
     """
 
     def __init__(
@@ -38,8 +45,10 @@ class Model:
         constants: dict[str, np.ndarray],
         inputs: tuple[Tensor, ...],
         outputs: tuple[Tensor, ...],
+        checks: tuple[Tensor, ...] = (),
     ):
         self.nodes, self.constants, self.inputs, self.outputs = nodes, constants, inputs, outputs
+        self.checks = checks
 
     @cached_property
     def small(self) -> dict[str, np.ndarray]:
@@ -59,7 +68,7 @@ class Model:
         same is true of the model that takes these as inputs.
         """
         digest = hashlib.sha256()
-        for name, shape, dtype in (*self.inputs, *self.outputs):
+        for name, shape, dtype in (*self.inputs, *self.outputs, *self.checks):
             digest.update(f"{name} {len(shape)} {dtype} ".encode())
         for name, array in self.constants.items():
             digest.update(f"{name} {array.shape} {array.dtype} ".encode())
@@ -80,7 +89,8 @@ class Model:
         given += [(name, array.ndim, array.dtype) for name, array in self.constants.items() if name in fed]
         initializers = [messages.tensor(name, array) for name, array in self.constants.items() if name not in fed]
         initializers += [messages.external_tensor(*item) for item in self.inputs if item[0] in weights]
-        outputs = [messages.value_info(name, len(shape), dtype) for name, shape, dtype in self.outputs]
+        results = (*self.outputs, *self.checks)
+        outputs = [messages.value_info(name, len(shape), dtype) for name, shape, dtype in results]
         inputs = [messages.value_info(*item) for item in given]
         return messages.model(self._nodes, initializers, inputs, outputs, "region")
 
@@ -164,18 +174,40 @@ def build_model(region: Region) -> Model:
     for index, value in enumerate(region.inputs):
         names[value] = emitter.declare(f"x{index}", value.shape, value.dtype)
         inputs.append((names[value], value.shape, value.dtype))
+    watched: dict[str, tuple[Value, bool]] = {}
     for node in region.nodes:
+        start = len(emitter.nodes)
         emit(emitter, node, names)
+        for kind in {item.op_type for item in emitter.nodes[start:]} & LOSE_NAN:
+            for value in node.values_in:
+                if value.dtype.kind == "f" and value in names:
+                    watched.setdefault(names[value], (value, kind in _POOLS))
+    checks = tuple(_check(emitter, name, *found) for name, found in watched.items())
     outputs: list[Tensor] = []
     for index, value in enumerate(region.outputs):
         # A name of its own for every output: a mapping may hand its input on, or give one name to two outputs.
         emitter.nodes.append(OnnxNode("Identity", (names[value],), (f"y{index}",), {}, f"out{index}"))
         outputs.append((f"y{index}", value.shape, value.dtype))
-    needed = {output[0] for output in outputs}
+    needed = {output[0] for output in (*outputs, *checks)}
     nodes: list[OnnxNode] = []
     for item in reversed(emitter.nodes):
         if needed.intersection(item.outputs):
             needed.update(item.inputs)
             nodes.append(item)
     constants = {name: array for name, array in emitter.initializers.items() if name in needed}
-    return Model(tuple(reversed(nodes)), constants, tuple(inputs), tuple(outputs))
+    return Model(tuple(reversed(nodes)), constants, tuple(inputs), tuple(outputs), checks)
+
+
+def _check(emitter: OnnxEmitter, name: str, value: Value, pooled: bool) -> Tensor:
+    """A number that is finite where no NaN is in the value.
+
+    What is pooled is large and has no infinities in sound networks: its sum will do. The others take masks of -inf.
+    """
+    total = name
+    if not pooled:
+        count = emitter.ReduceSum(emitter.cast(emitter.IsNaN(name), "float32"), keepdims=0)
+        result = emitter.Sqrt(emitter.Neg(count))
+        return result, (), np.dtype("float32")
+    if value.dtype == np.float32 and len(value.shape) == 4 and math.prod(value.shape[1:]) > _LARGE:
+        total = emitter.GlobalAveragePool(name)
+    return emitter.ReduceSum(total, keepdims=0), (), value.dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
@@ -138,8 +139,9 @@ class BoundSession:
         """The session that runs now."""
         return self._current.session
 
-    def __call__(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
-        self._current.run(inputs, outputs)
+    def __call__(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bool:
+        """Fill the outputs. Returns whether NaN may have been lost, so that their numbers are not to be used."""
+        return self._current.run(inputs, outputs)
 
     def pack(self, weights: Mapping[int, np.ndarray], token: Hashable = None) -> None:
         """Run with these inputs baked in, by position, until `unpack`; they keep their values so long."""
@@ -161,13 +163,14 @@ class _Bindings:
         self.model, self.session = model, session
         self._idle: list[_Binding] = []
 
-    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bool:
         try:
             binding = self._idle.pop()
         except IndexError:
             binding = _Binding(self.model, self.session)
-        binding.run(inputs, outputs)
+        lost = binding.run(inputs, outputs)
         self._idle.append(binding)
+        return lost
 
 
 class _Binding:
@@ -192,6 +195,9 @@ class _Binding:
         self._copied_out: list[tuple[int, np.ndarray]] = []
         self._bound_in: list[_Slot] = []
         self._bound_out: list[_Slot] = []
+        self._checks = [np.zeros(shape, dtype) for _, shape, dtype in model.checks]
+        for (name, _, _), array in zip(model.checks, self._checks, strict=True):
+            self._io.bind_ortvalue_output(name, self._make(array, self._device))
         sides = (
             (model.inputs, self._copied_in, self._bound_in, self._io.bind_ortvalue_input),
             (model.outputs, self._copied_out, self._bound_out, self._io.bind_ortvalue_output),
@@ -207,7 +213,7 @@ class _Binding:
                 else:
                     bound.append(_Slot(position, name, bind))
 
-    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bool:
         for position, buffer in self._copied_in:
             buffer[...] = inputs[position]
         for slot in self._bound_in:
@@ -225,6 +231,10 @@ class _Binding:
         self._run(self._io, None)
         for position, buffer in self._copied_out:
             outputs[position][...] = buffer
+        for check in self._checks:
+            if not math.isfinite(check):
+                return True
+        return False
 
 
 class _Slot:
