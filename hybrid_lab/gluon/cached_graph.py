@@ -21,7 +21,7 @@ from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.program import Program, Shared
 from hybrid_lab.gluon.read_values import changed_values, values_read
 from hybrid_lab.gluon.recompiles import Compilation, History, Signature, reason_for
-from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten
+from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import changes
@@ -138,7 +138,7 @@ class GraphCache:
 
     def has(self, spec: Spec) -> bool:
         """Whether there is a graph for this input structure."""
-        return spec in self.variants or any(neutral.in_spec == spec for neutral in self.pinned.values())
+        return spec in self.variants or any(neutral.in_spec == plain(spec) for neutral in self.pinned.values())
 
     def note(self, neutral: NeutralGraph) -> None:
         """Keep a graph that was traced from this block's code."""
@@ -216,7 +216,7 @@ class GraphCache:
         types : (shape, dtype name) of the input tensors, or None where they are not known
         """
         for neutral in self.pinned.values():
-            if neutral.in_spec == spec and neutral.guard.holds(types or (), training, bool(_modes.recording)):
+            if neutral.in_spec == plain(spec) and neutral.guard.holds(types or (), training, bool(_modes.recording)):
                 return neutral
         known = ", ".join(f"{describe(item.in_spec)}{item.guard.describe()}" for item in self.pinned.values())
         raise HybridLabError(f"{self._block.name}: the loaded graph takes {known}, not {describe(spec)}")

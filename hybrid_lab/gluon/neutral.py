@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.gluon.structure import Spec, describe, flatten, unflatten
+from hybrid_lab.gluon.structure import Spec, describe, flatten, is_named, unflatten
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.ndarray.tape import state as modes
@@ -129,8 +129,10 @@ def rewrap(trace: tracing.Trace, item: Any) -> Any:
     """Symbols in `item` as the running code's style sees them."""
     if isinstance(item, Symbol):
         return wrap(trace, item._values)
-    if isinstance(item, (tuple, list)):
-        return type(item)(rewrap(trace, part) for part in item) if type(item) in (tuple, list) else item
+    if type(item) in (tuple, list):
+        return type(item)(rewrap(trace, part) for part in item)
+    if is_named(item):
+        return type(item)._make(rewrap(trace, part) for part in item)
     if isinstance(item, dict):
         return {key: rewrap(trace, part) for key, part in item.items()}
     return item
@@ -166,6 +168,8 @@ def spread(item: Any) -> Any:
         return [Symbol((value,)) for value in item._values]
     if type(item) in (tuple, list):
         return type(item)(spread(part) for part in item)
+    if is_named(item):
+        return type(item)._make(spread(part) for part in item)
     if isinstance(item, dict):
         return {key: spread(part) for key, part in item.items()}
     return item

@@ -9,7 +9,7 @@ from typing import Any
 from hybrid_lab.diagnostics.errors import HybridLabError
 
 #: A tensor leaf. Other nodes are ("tuple", items), ("list", items), ("dict", ((key, item), ...)) and
-#: ("value", name of the type, value), floats as Exactly.
+#: ("value", name of the type, value), floats as Exactly. A namedtuple is ("tuple", items, its class).
 LEAF = ("tensor",)
 Spec = tuple[Any, ...]
 ONE_TENSOR: Spec = ("tuple", (LEAF,))
@@ -56,7 +56,8 @@ def _flatten(item: Any, leaves: list[Any], where: str) -> Spec:
         leaves.append(item)
         return LEAF
     if isinstance(item, tuple):
-        return ("tuple", tuple(_flatten(part, leaves, where) for part in item))
+        items = tuple(_flatten(part, leaves, where) for part in item)
+        return ("tuple", items, type(item)) if is_named(item) else ("tuple", items)
     if isinstance(item, list):
         return ("list", tuple(_flatten(part, leaves, where) for part in item))
     if isinstance(item, dict):
@@ -69,6 +70,20 @@ def _flatten(item: Any, leaves: list[Any], where: str) -> Spec:
     )
 
 
+def is_named(item: Any) -> bool:
+    """Whether it is a namedtuple."""
+    return isinstance(item, tuple) and hasattr(item, "_fields") and hasattr(item, "_make")
+
+
+def plain(spec: Spec) -> Spec:
+    """The structure as files have it: namedtuples are tuples there."""
+    if spec[0] in ("tuple", "list"):
+        return (spec[0], tuple(map(plain, spec[1])))
+    if spec[0] == "dict":
+        return ("dict", tuple((key, plain(part)) for key, part in spec[1]))
+    return spec
+
+
 def _value(item: Any) -> Spec:
     return ("value", type(item).__name__, Exactly(item) if isinstance(item, float) else item)
 
@@ -79,7 +94,8 @@ def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
     if kind == "tensor":
         return next(leaves)
     if kind == "tuple":
-        return tuple(unflatten(part, leaves) for part in spec[1])
+        parts = tuple(unflatten(part, leaves) for part in spec[1])
+        return spec[2]._make(parts) if len(spec) == 3 else parts
     if kind == "list":
         return [unflatten(part, leaves) for part in spec[1]]
     if kind == "dict":
@@ -88,7 +104,7 @@ def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
 
 
 def to_json(spec: Spec) -> Any:
-    """The structure as JSON data."""
+    """The structure as JSON data, without the classes of namedtuples."""
     kind = spec[0]
     if kind == "tensor":
         return "tensor"
@@ -145,6 +161,8 @@ def describe(spec: Spec) -> str:
         return "tensor"
     if kind == "tuple":
         inner = ", ".join(map(describe, spec[1]))
+        if len(spec) == 3:
+            return f"{spec[2].__name__}({inner})"
         return f"({inner},)" if len(spec[1]) == 1 else f"({inner})"
     if kind == "list":
         return f"[{', '.join(map(describe, spec[1]))}]"

@@ -1,6 +1,9 @@
 """What calls of a hybridized Block are told apart by: the answer is that of the eager call, without endless traces."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
+import pytest
 
 from hybrid_lab import autograd, nd
 from hybrid_lab.gluon import HybridBlock, load
@@ -39,6 +42,33 @@ def test_numbers_that_are_not_finite_are_kept_in_files(tmp_path):
     loaded = load(net.save(tmp_path / "m"))
     for number in numbers:
         assert repr(loaded(x, number).asscalar()) == repr(net(x, number).asscalar())
+
+
+class Pair(NamedTuple):
+    u: Any
+    v: Any
+
+
+class Swapped(HybridBlock):
+    def hybrid_forward(self, F, p):
+        return Pair(p.v, p.u + p.v)
+
+
+class SwappedArrays(HybridBlock):
+    def forward(self, p):
+        return Pair(p.v.reshape(p.v.shape), p.u + p.v)
+
+
+@pytest.mark.parametrize("kind", [Swapped, SwappedArrays])
+def test_named_tuples_keep_their_type(kind, tmp_path):
+    net, given = active(kind), Pair(nd.ones((1,)), nd.zeros((1,)))
+    result = net(given)
+    assert type(result) is Pair and result.u.asscalar() == 0 and result.v.asscalar() == 1
+    loaded = load(net.save(tmp_path / "m"))
+    assert [item.asscalar() for item in loaded(given)] == [0, 1]  # a file knows no classes
+    again = kind()
+    again.load(tmp_path / "m")
+    assert [item.asscalar() for item in again(given)] == [0, 1]
 
 
 def test_code_that_asks_whether_calls_are_recorded():

@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.gluon.neutral import Guard, NeutralGraph
-from hybrid_lab.gluon.structure import Spec, count_leaves, from_json, to_json
+from hybrid_lab.gluon.structure import Spec, count_leaves, from_json, plain, to_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value
 
@@ -39,6 +39,7 @@ class SavedGraph:
     parameters : ids in the tree
     types : (shape, dtype name) of each data tensor, where known
     nested : whether it was recorded inside an outer graph's trace
+    named : whether there are named tuples among its arguments
     """
 
     member: str
@@ -49,6 +50,7 @@ class SavedGraph:
     guard: Guard = field(default_factory=Guard)
     types: tuple[Any, ...] | None = None
     nested: bool = False
+    named: bool = False
 
     @property
     def num_data(self) -> int:
@@ -87,6 +89,8 @@ def write(
     }
     if neutral.origin is not None:
         structure["nested"] = True
+    if plain(neutral.in_spec) != neutral.in_spec:
+        structure["named"] = True
     if types is not None:
         structure["types"] = [[list(shape), dtype] for shape, dtype in types]
     guard = neutral.guard
@@ -154,8 +158,8 @@ def parse(
     if unknown:
         raise error(f"the graph reads the parameter {str(unknown[0])[:80]!r}, which is not in the tree")
     whole = Graph(ordered, graph.outputs, draws=draws, name=member)
-    nested = structure.get("nested") is True
-    return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), guard, types, nested)
+    nested, named = structure.get("nested") is True, structure.get("named") is True
+    return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), guard, types, nested, named)
 
 
 def _depth(data: Any) -> int:

@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.gluon.structure import describe
+from hybrid_lab.gluon.structure import describe, plain
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import NDArray
@@ -208,11 +208,12 @@ class _Loading:
         except (HybridLabError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
             return f"tracing the code raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         if live is None:
+            missing = "classes of the named tuples" if saved.named else "shapes"
             self.match.notes.append(
-                f"{saved.member} was not compared: the shapes that the code asks for are not in the file"
+                f"{saved.member} was not compared: the {missing} that the code asks for are not in the file"
             )
             return None
-        if live.out_spec != saved.out_spec:
+        if plain(live.out_spec) != saved.out_spec:
             return f"the model returns {describe(live.out_spec)}, the file's graph {describe(saved.out_spec)}"
         owners = [self.match.ids.get(id(parameter), parameter.name) for parameter in live.parameters]
         ours = graphs.listing(live.graph, live.num_data, owners)
@@ -221,7 +222,7 @@ class _Loading:
     def _live_graph(self, block: HybridBlock, saved: SavedGraph) -> NeutralGraph | None:
         """The graph of the live code for the same inputs: one that is there, or a trace made now and kept."""
         cache = block._graphs
-        candidates = [*cache.variants.get(saved.in_spec, ())]
+        candidates = [item for spec, found in cache.variants.items() if plain(spec) == saved.in_spec for item in found]
         if isinstance(block, SymbolBlock):
             candidates += [neutral for neutral in cache.graphs() if neutral.in_spec == saved.in_spec]
         for neutral in candidates:
@@ -229,6 +230,8 @@ class _Loading:
                 return neutral
         if isinstance(block, SymbolBlock):
             raise HybridLabError(f"its graphs take {layout.shorten([describe(g.in_spec) for g in cache.graphs()])}")
+        if saved.named:
+            return None
         types = saved.guard.types or saved.types
         if types is None:
             if block._style == "2.x":
