@@ -233,7 +233,9 @@ class Calls(Expressions):
                 return Value(Kind.PARAMETER)
             case Kind.BLOCK:
                 return self._block_method(node, name, owner, everything)
-            case Kind.PARAMETER if name in ("data", "list_data", "grad"):
+            case Kind.PARAMETER if name == "data":
+                return tensor(depends=False)
+            case Kind.PARAMETER if name in ("list_data", "grad"):
                 return tensor(depends=False) if self.style == "forward" else Value(Kind.ARRAY, name=owner.name)
             case Kind.PARAMETER if name == "var":
                 return tensor(depends=False)

@@ -106,6 +106,8 @@ RUNNING = [
     "return np.sqrt(self.units) * x + y",
     "def twice(t):\n    return t * 2\nreturn twice(x) + twice(y)",
     "return ~(x > y) & (x > 0)",
+    "x @= y\nreturn x",
+    "x //= y\nreturn F.dot(self.fc(x), self.fc.weight.data())",
     "return getattr(self, 'fc')(x) + getattr(F, 'relu')(y)",
 ]
 
@@ -166,3 +168,34 @@ def test_what_is_clean_runs(body):
     source, call = hybrid_call(body)
     assert lint.check(source) == []
     assert call().shape[0] == 4
+
+
+def test_what_mxnet_lacks_is_told_for_mxnet():
+    """Both run here, in both modes; MXNet 1.9.1 raises AssertionError and TypeError."""
+    for body, code in (("return F.dot(x, self.fc.weight.data()) + y", "HL164"), ("x @= y\nreturn x", "HL153")):
+        source, _ = hybrid_call(body)
+        assert lint.check(source) == []
+        assert code in [finding.code for finding in lint.check(source, target="mxnet")]
+    source, _ = hybrid_call("return F.dot(x, self.fc.weight.list_data()[0]) + y")
+    assert [finding.code for finding in lint.check(source)] == ["HL164"]
+
+
+def test_a_parameter_read_with_data_gives_the_same_in_both_modes():
+
+    class Net(mx.gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.fc = mx.gluon.nn.Dense(4, in_units=4)
+
+        def hybrid_forward(self, F, x):
+            x @= x
+            return F.dot(x, self.fc.weight.data())
+
+    net = Net()
+    net.initialize()
+    x = mx.nd.ones((4, 4))
+    eager = net(x).asnumpy()
+    net.hybridize(engine="numpy")
+    assert (net(x).asnumpy() == eager).all() and (x.asnumpy() == 1).all()
+    net.fc.weight.set_data(net.fc.weight.data() * 2)
+    assert (net(x).asnumpy() == 2 * eager).all()

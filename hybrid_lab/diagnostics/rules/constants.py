@@ -122,7 +122,8 @@ class CapturedArray(Rule):
                 return
             owner = checking.value(function.value)
             if owner.kind is Kind.PARAMETER or self._unknown_parameter(function.value, owner, node, checking):
-                yield checking.mark(node, expression=checking.text(node))
+                # In a trace `data()` is the variable that stands for the parameter; MXNet hands out the array.
+                yield checking.mark(node, expression=checking.text(node), portability=function.attr == "data")
         elif isinstance(node.ctx, ast.Load) and checking.value(node).kind is Kind.ARRAY:
             parent = checking.parent(node)
             if isinstance(parent, ast.Attribute) and parent.attr in (

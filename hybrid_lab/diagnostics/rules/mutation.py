@@ -14,6 +14,8 @@ _SYMBOLS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**", ast.FloorDiv: "//",
     ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
+#: Arrays change in place by these; `x @= y` and the like bind a new array to the name, in both modes.
+_IN_PLACE = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod, ast.Pow)
 _GROWING = ("append", "extend", "insert", "appendleft", "setdefault", "update")
 
 
@@ -112,7 +114,7 @@ class AugmentedAssignment(Rule):
         if isinstance(node, ast.Call):
             return
         value = checking.value(node.target)
-        if not value.is_tensor or isinstance(node.target, ast.Subscript):
+        if not value.is_tensor or isinstance(node.target, ast.Subscript) or type(node.op) not in _IN_PLACE:
             return
         if not value.single and not checking.value(node.value).is_tensor:
             return  # perhaps a list that grows

@@ -98,9 +98,14 @@ class MissingOperator(Rule):
     rewrite = "{replacement}"
     defaults = {"operator": "@", "replacement": "F.dot(x, y)"}
 
-    def at(self, node: ast.BinOp | ast.UnaryOp, checking: Checking) -> Iterator[Mark]:
-        operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
-        if (operator := _MISSING.get(type(node.op))) is None or not checking.value(node).is_tensor:
+    def at(self, node: ast.BinOp | ast.UnaryOp | ast.AugAssign, checking: Checking) -> Iterator[Mark]:
+        if isinstance(node, ast.AugAssign):
+            operands = [node.target, node.value]
+        else:
+            operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
+            if not checking.value(node).is_tensor:
+                return
+        if (operator := _MISSING.get(type(node.op))) is None:
             return
         guilty = next((operand for operand in operands if checking.value(operand).is_tensor), None)
         if guilty is not None:
