@@ -55,6 +55,7 @@ class Report:
     bodies : the graph.body.Body objects of loops and branches; each compiles a program per shapes while it runs
     seconds : compile time
     choice : which of several engines runs and how that came about; candidates : what was found about each
+    left_out : engine -> how the numbers that it computed here differ from the reference's
     """
 
     engine: str
@@ -74,6 +75,7 @@ class Report:
     program: str = ""
     choice: str = ""
     candidates: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def fall_back(self, operator: str, engine: str, reason: str, place: str = "") -> None:
         """Count one more operator that runs elsewhere; equal ones share an entry."""
@@ -128,6 +130,7 @@ class Report:
         if self.choice and choice:
             found = "; ".join(f"{name} {note}" for name, note in self.candidates.items())
             lines.append(f"  choice: {self.choice}{f' ({found})' if found else ''}")
+        lines += [f"  left out: {name} computes other numbers here: {how}" for name, how in self.left_out.items()]
         if self.bodies:
             programs = _count(self.body_programs, "program")
             lines.append(f"  loops and branches: {programs} compiled so far, one per shapes of what they run on")

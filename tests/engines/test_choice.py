@@ -169,6 +169,41 @@ def test_wrong_numbers_are_left_out_aloud(clock, caplog, wrong):
     assert made.notes["wrong"].startswith("left out: output 0 differs")
 
 
+def judged(clock, caplog, *rivals):
+    made = contest(clock, *rivals)
+    (executable,) = made.executables()
+    with caplog.at_level(logging.WARNING, "hybrid_lab"):
+        executable(DATA), executable(DATA)
+    call(executable)
+    assert not made.open
+    return made, executable.report
+
+
+@pytest.mark.parametrize("wrong", [0.01, np.nan])
+def test_a_leader_that_differs_from_numpy_has_to_go(clock, caplog, wrong):
+    first, third = Paced("first", clock, 0.002, wrong=wrong), Paced("third", clock, 0.003)
+    made, report = judged(clock, caplog, first, Paced("numpy", clock, 0.004), third)
+    assert made.leader == "third"
+    assert "net: first was left out: output 0 differs" in caplog.text and "the reference is numpy" in caplog.text
+    assert report.candidates == {"numpy": "4 ms", "third": "3 ms"}
+    assert "\n  left out: first computes other numbers here: output 0 differs" in str(report)
+
+
+def test_numpy_is_asked_where_others_differ_in_heavy_work(clock, caplog):
+    slow = Paced("numpy", clock, 0.1)
+    made, _ = judged(clock, caplog, Paced("first", clock, 0.01, wrong=0.01), slow, Paced("third", clock, 0.02))
+    assert (made.leader, slow.runs) == ("third", 1)
+    slow = Paced("numpy", clock, 0.1)
+    made, _ = judged(clock, caplog, Paced("first", clock, 0.01), slow, Paced("third", clock, 0.002, wrong=0.01))
+    assert (made.leader, slow.runs) == ("first", 1)
+
+
+def test_numpy_leads_where_all_others_differ(clock, caplog):
+    wrong = Paced("first", clock, 0.01, wrong=0.01), Paced("third", clock, 0.002, wrong=0.02)
+    made, report = judged(clock, caplog, wrong[0], Paced("numpy", clock, 0.1), wrong[1])
+    assert made.leader == "numpy" and sorted(report.left_out) == ["first", "third"] and report.candidates == {}
+
+
 def test_a_challenger_that_fails_does_not_fail_the_call(clock):
     made = contest(clock, Paced("sound", clock, 0.01), Paced("broken", clock, 0.001, fails=True))
     (executable,) = made.executables()
@@ -342,6 +377,10 @@ def test_differences_in_words():
     assert difference([a], [a.copy()], 1e-4) == ""
     assert "float64[3] instead of float32[3]" in difference([a.astype(np.float64)], [a], 1e-4)
     assert difference([np.array([1])], [np.array([2])], 1) == "output 0 differs"
+    b = np.array([1.0, 1.0, -np.inf], np.float32)
+    assert difference([a], [b], 1) == "output 0 differs: NaN where the reference has none"
+    assert difference([b], [a], 1) == "output 0 differs: no NaN where the reference has some"
+    assert difference([a[2:]], [b[2:]], 1) == "output 0 differs: infinite in other places than the reference"
     assert "differs by 1" in difference([np.zeros(2, np.float32)], [np.ones(2, np.float32)], 1e-3)
 
 

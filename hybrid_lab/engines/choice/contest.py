@@ -43,6 +43,9 @@ SETTLE = 0.03
 #: Engine -> the package whose import takes long.
 IMPORTS = {"torch": "torch"}
 
+#: How the note begins on an engine that computes other numbers.
+LEFT_OUT = "left out: "
+
 Clock = Callable[[], float]
 
 
@@ -65,6 +68,8 @@ class Contest:
     ):
         self.graphs, self.engines, self.options, self.clock = tuple(graphs), engines, options, clock
         self._together = training
+        #: What everybody has to agree with; None: the leader decides.
+        self._reference = engines.get("numpy")
         self._titles = {"numpy": "NumPy", **{name: engine.title for name, engine in engines.items()}}
         self.key = memory.key_of(self.graphs)
         self.seconds: dict[str, dict[int, float]] = {}
@@ -139,7 +144,9 @@ class Contest:
             elif sum(self._fastest) < SMALL:
                 self._close(dict.fromkeys(self._rivals(), "not tried: the calls are short"))
             else:
-                due = [name for name in self._rivals() if part not in self.seconds.get(name, ())]
+                due = self._rivals()
+                if part in self.seconds.get(self.leader, ()):
+                    due = [name for name in due if part not in self.seconds.get(name, ())]
                 due = [name for name in due if self._may_import(name)]
                 if due:
                     self._compare(due, part, inputs, rng)
@@ -159,19 +166,24 @@ class Contest:
 
     def _compare(self, due: list[str], part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> None:
         """Time the leader and some rivals on this part; the fastest leads once all parts are timed."""
-        wanted, seconds = self._timed(self.leader, part, inputs, rng)
+        results, seconds = self._timed(self.leader, part, inputs, rng)
+        made = {self.leader: results}
         for name in due:
             if name == "numpy" and seconds > HEAVY and self._together is None:
                 self._drop(name, "not tried: too much work")
-            elif name == "numpy" and not any(made.report.regions for made in self._compiled[self.leader]):
+            elif name == "numpy" and not any(found.report.regions for found in self._compiled[self.leader]):
                 self._drop(name, "runs already: no part is worth more")
             else:
-                self._challenge(name, part, inputs, rng, wanted, 2 * seconds)
+                self._challenge(name, part, inputs, rng, made, 2 * seconds)
+        self._judge(part, inputs, rng, made)
+        if not self._rivals():
+            return self._close({})
         if all(len(found) == len(self.graphs) for found in self.seconds.values()):
             if all(name in self.seconds for name in self.engines):
                 self._close({})
             else:
                 self._lead()
+        return None
 
     def _rivals(self) -> list[str]:
         return [name for name in self.engines if name != self.leader]
@@ -185,25 +197,54 @@ class Contest:
         part: int,
         inputs: Sequence[np.ndarray],
         rng: tuple[int, int],
-        wanted: list[np.ndarray],
+        made: dict[str, list[np.ndarray]],
         limit: float,
     ) -> None:
+        """Time one rival; its results go into `made`."""
         try:
             self._compile(name)
-            made, _ = self._timed(name, part, inputs, rng, limit)
+            made[name], _ = self._timed(name, part, inputs, rng, limit)
         except Exception as error:  # a challenger that fails must not fail the call
-            return self._drop(name, f"not possible: {_first_line(error)}")
-        wrong = difference(made, wanted, TOLERANCE[min(part, 1)])
-        if wrong:
-            logger.warning(f"{self.graphs[part].name or 'graph'}: {name} was left out: {wrong}")
-            self._drop(name, f"left out: {wrong}")
-        return None
+            self._drop(name, f"not possible: {_first_line(error)}")
+
+    def _judge(
+        self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int], made: dict[str, list[np.ndarray]]
+    ) -> None:
+        """Leave out who computes other numbers than NumPy, the leader too; without NumPy, than the leader.
+
+        made : name -> results. NumPy is asked only where some differ, if it has not run anyway.
+        """
+        tolerance = TOLERANCE[min(part, 1)]
+        wanted, judge = made[self.leader], self.leader
+        if not any(difference(results, wanted, tolerance) for results in made.values()):
+            return
+        if self._reference is not None:
+            judge = "numpy"
+            wanted = made.get(judge) or self._reference.compile(self.graphs[part], **self.options).run(inputs, rng)
+        found = {name: difference(results, wanted, tolerance) for name, results in made.items() if name != judge}
+        wrong = {name: text for name, text in found.items() if text}
+        if self.leader in wrong:
+            sound = [name for name in made if name not in wrong]
+            if not sound:
+                assert self._reference is not None
+                self.engines = {**self.engines, judge: self._reference}
+                self.notes.pop(judge, None)
+                self._compile(judge)
+            self.leader = min(sound, key=lambda name: self.seconds[name][part], default=judge)
+        for name, text in wrong.items():
+            logger.warning(
+                f"{self.graphs[part].name or 'graph'}: {name} was left out: {text} "
+                f"(the reference is {judge}; {self.leader} runs the call)"
+            )
+            self._drop(name, f"{LEFT_OUT}{text}")
 
     def _drop(self, name: str, note: str) -> None:
         self.notes[name] = note
         self.engines = {key: engine for key, engine in self.engines.items() if key != name}
-        for held in (self._compiled, self._trainings, self.seconds):
-            held.pop(name, None)  # type: ignore[attr-defined]
+        # Other threads may be on their way from the old leader's name to its programs: the old tables keep them.
+        self._compiled = {key: made for key, made in self._compiled.items() if key != name}
+        self._trainings = {key: made for key, made in self._trainings.items() if key != name}
+        self.seconds.pop(name, None)
 
     def _timed(
         self,
@@ -234,7 +275,7 @@ class Contest:
         totals = {name: sum(found.values()) for name, found in self.seconds.items() if len(found) == len(self.graphs)}
         before = self.leader
         best = min(totals, key=totals.__getitem__, default=before)
-        if best != before and totals[best] < MARGIN * totals[before]:
+        if best != before and before in totals and totals[best] < MARGIN * totals[before]:
             self.leader = best
             logger.info(
                 f"{self.graphs[0].name or 'graph'}: {self._titles[best]} takes over from {self._titles[before]}: "
@@ -278,7 +319,10 @@ class Contest:
         found = self.current(part).report
         state = "to be compared" if self.open else "remembered" if self.remembered == self.leader else "measured"
         found.choice = f"{self.leader}, {state}"
-        found.candidates = dict(self.notes)
+        found.candidates = {name: note for name, note in self.notes.items() if not note.startswith(LEFT_OUT)}
+        found.left_out = {
+            name: note.removeprefix(LEFT_OUT) for name, note in self.notes.items() if note.startswith(LEFT_OUT)
+        }
         return found
 
     def where(self) -> str:
@@ -314,6 +358,13 @@ def difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolera
         finite = np.isfinite(b)
         scale = float(np.abs(b, where=finite, out=np.zeros_like(b)).max(initial=0.0))
         if not np.allclose(a, b, rtol=0, atol=tolerance * max(scale, 1e-3), equal_nan=True):
+            places = (np.isnan(a), np.isnan(b))
+            if (places[0] & ~places[1]).any():
+                return f"output {index} differs: NaN where the reference has none"
+            if (places[1] & ~places[0]).any():
+                return f"output {index} differs: no NaN where the reference has some"
+            if not np.array_equal(np.where(np.isinf(a), a, 0), np.where(np.isinf(b), b, 0)):
+                return f"output {index} differs: infinite in other places than the reference"
             with np.errstate(invalid="ignore"):
                 worst = float(np.abs(a - b, where=finite, out=np.zeros_like(b)).max(initial=0.0))
             return f"output {index} differs by {worst:.2g} where the largest value is {scale:.2g}"
