@@ -244,3 +244,27 @@ def test_threads_of_a_torch_that_the_user_imported_are_the_users(imported, monke
     engine.set_threads()
     engine.set_threads()
     assert calls == ([] if imported else [engine.thread_count()])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda F, dy, x: F._relu_grad(dy, F.relu(x)),
+        lambda F, dy, x: F._max_pool_grad(
+            F.max(dy, axis=(2, 3), keepdims=True),
+            x,
+            F.max(x, axis=(2, 3), keepdims=True),
+            kernel=(1, 1),
+            global_pool=True,
+        ),
+        lambda F, dy, x: F._max_pool_grad(dy, x, F.Pooling(x, kernel=(3, 3), pad=(1, 1)), kernel=(3, 3), pad=(1, 1)),
+    ],
+    ids=["relu", "global pool", "pool"],
+)
+def test_no_gradient_passes_where_the_result_is_nan(function):
+    dy, x = uniform((2, 3, 4, 4), (2, 3, 4, 4))
+    x[0, 0, 1, 1] = np.nan
+    graph = graph_of(function, dy.shape, x.shape)
+    executable = engines.get("torch").compile(graph)
+    assert executable.report.regions
+    np.testing.assert_allclose(executable([dy, x])[0], evaluate(graph, [dy, x])[0], rtol=1e-6)

@@ -104,7 +104,8 @@ def _max_pool_grad(torch: Any, node: RuleNode) -> Kernel:
 
     def gradient(dy: Any, x: Any, y: Any) -> Any:
         _, places = forward(x, kernel, stride, pad, (1, 1), ceil)
-        return backward(dy, x, kernel, stride, pad, (1, 1), ceil, places)
+        # No place holds a maximum that is NaN; torch would choose one.
+        return backward(dy * (y == y), x, kernel, stride, pad, (1, 1), ceil, places)
 
     return gradient
 

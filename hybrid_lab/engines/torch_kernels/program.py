@@ -24,9 +24,13 @@ _serial = itertools.count()
 
 
 @functools.cache
-def _quieten() -> None:
-    """Regions read arrays that may not be written to, which torch warns of."""
-    warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning, re.escape(__name__))
+def _quieten(torch: Any) -> None:
+    """Regions read arrays that may not be written to. torch warns of the first one in a process: of this one."""
+    array = np.zeros(1)
+    array.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.from_numpy(array)
 
 
 class TorchProgram:
@@ -39,7 +43,7 @@ class TorchProgram:
     def __init__(self, region: Region, tuned: bool = False):
         import torch
 
-        _quieten()
+        _quieten(torch)
         self._torch = torch
         self.region = region
         self._guard = torch.inference_mode
