@@ -10,8 +10,8 @@ from typing import Any
 from ..diagnostics.rules.checking import Attribute
 from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
 from . import names
-from .calls import Calls
 from .classes import Function, Module, SourceClass
+from .known_calls import KnownCalls
 from .source import Source
 
 Environment = dict[str, Value]
@@ -32,7 +32,7 @@ class Frame:
     raising: bool = False
 
 
-class Taint(Calls):
+class Taint(KnownCalls):
     """The walk over statements: assignments, branches, loops; what they do to the values of names."""
 
     block: SourceClass | None

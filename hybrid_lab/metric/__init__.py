@@ -1,0 +1,49 @@
+"""Metrics: how good predictions are, accumulated over batches."""
+
+from hybrid_lab.metric.base import (
+    CompositeEvalMetric,
+    CustomMetric,
+    EvalMetric,
+    alias,
+    check_label_shapes,
+    create,
+    np,
+    register,
+)
+from hybrid_lab.metric.classification import (
+    F1,
+    Accuracy,
+    CrossEntropy,
+    NegativeLogLikelihood,
+    Perplexity,
+    TopKAccuracy,
+)
+from hybrid_lab.metric.regression import (
+    MAE,
+    MSE,
+    RMSE,
+    Loss,
+    PearsonCorrelation,
+)
+
+__all__ = [
+    "F1",
+    "MAE",
+    "MSE",
+    "RMSE",
+    "Accuracy",
+    "CompositeEvalMetric",
+    "CrossEntropy",
+    "CustomMetric",
+    "EvalMetric",
+    "Loss",
+    "NegativeLogLikelihood",
+    "PearsonCorrelation",
+    "Perplexity",
+    "TopKAccuracy",
+    "alias",
+    "check_label_shapes",
+    "create",
+    "np",
+    "register",
+]
