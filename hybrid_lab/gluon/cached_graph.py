@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import threading
 import time
 import weakref
@@ -37,6 +38,9 @@ _ARRAYS = {NDArray}
 
 #: How many programs of one Block are kept before the one goes that was not called for longest.
 MAX_PROGRAMS = 64
+#: How many graphs of one Block's code are kept before the one goes that was not compiled for longest.
+MAX_GRAPHS = 64
+_uses = itertools.count(1)
 
 #: Every cache that ever got a graph and is alive: the lab looks here for graphs of code that has changed.
 traced: weakref.WeakSet[GraphCache] = weakref.WeakSet()
@@ -57,6 +61,7 @@ class GraphCache:
     """Everything that hybridization made of one block.
 
     variants : graphs by input structure; pinned : graphs that a file brought, which win over the code
+    _used : for each of the variants a number that grows with its latest use
     programs : by Signature, the one called last at the end; history : of all compilations
     _current : Signature of the program for calls of one kind as things are now, by all of it but the requests
     """
@@ -65,10 +70,12 @@ class GraphCache:
         self._block = block
         self._lock = threading.RLock()
         self.variants: dict[Spec, list[NeutralGraph]] = {}
+        self._used: dict[NeutralGraph, int] = {}
         self.pinned: dict[Any, NeutralGraph] = {}
         self._pinned_tree: list[weakref.ref[Block]] = []
         self.programs: OrderedDict[Any, Program] = OrderedDict()
         self._current: dict[Any, Signature] = {}
+        self._outdated: set[Signature] = set()  # of programs that went because parameters got other arrays
         self.history = History()
         self._latest: Program | None = None
         self._shared = self._new_shared()
@@ -108,6 +115,7 @@ class GraphCache:
                 logger.warning(f"{self._block.name}: a child was replaced; the code runs again, not the loaded graph")
                 self.pinned = {}
             self.variants.clear()
+            self._used.clear()
             self.code = None
             self.values = {}
             self.failure = None
@@ -120,6 +128,7 @@ class GraphCache:
             self._latest = None
             self.programs.clear()
             self._current.clear()
+            self._outdated.clear()
             self.history = History()
             self._shared = self._new_shared()
 
@@ -148,6 +157,15 @@ class GraphCache:
                 self.values = values_read(self._block)
                 traced.add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
+            self._used[neutral] = next(_uses)
+            graphs = [item for found in self.variants.values() for item in found]
+            if len(graphs) > MAX_GRAPHS:
+                # The first one stays: it is what export() writes.
+                gone = min(graphs[1:], key=lambda item: self._used.get(item, 0))
+                self.variants[gone.in_spec].remove(gone)
+                self._used.pop(gone, None)
+                if not self.variants[gone.in_spec]:
+                    del self.variants[gone.in_spec]
 
     def pin(self, graphs: Sequence[NeutralGraph]) -> None:
         """Let these graphs win over the code, in eager and hybrid calls. An empty sequence gives the code back its
@@ -237,6 +255,7 @@ class GraphCache:
             return self.pinned_for(spec, types, training)
         for candidate in self.variants.get(spec, ()):
             if candidate.guard.holds(types, training, bool(_modes.recording)):
+                self._used[candidate] = next(_uses)
                 return candidate
         watch = Watch(self._block)
         try:
@@ -366,17 +385,27 @@ class GraphCache:
             self._keep(short, program, seconds, place)
             return program
 
+    def _retire(self, key: Signature) -> None:
+        program = self.programs.pop(key)
+        program.retire()
+        self.history.retire(program)
+        if self._current.get(key[:-1]) == key:
+            del self._current[key[:-1]]
+
     def _keep(self, short: tuple[Any, ...], program: Program, seconds: float, place: Location | None) -> None:
         """Make a program the one for its key, say so, and let the one go that was not called for longest."""
         key = Signature(*short)._replace(requests=program.requests)
-        kind, reason = reason_for(key, self.compilations, key in self.programs)
-        self._current[short] = key
+        kind, reason = reason_for(key, self.compilations, key in self.programs or key in self._outdated)
+        self._outdated.discard(key)
+        if key in self.programs:  # parameters got other arrays: let the old ones go
+            self._outdated = {other for other, item in self.programs.items() if not item.holds_current()} - {key}
+            for other in (key, *self._outdated):
+                self._retire(other)
         self.programs[key] = self._latest = program
+        self._current[short] = key
         self.programs.move_to_end(key)
         if len(self.programs) > MAX_PROGRAMS:
-            gone, _ = self.programs.popitem(last=False)
-            if self._current.get(gone[:-1]) == gone:
-                del self._current[gone[:-1]]
+            self._retire(next(iter(self.programs)))
         self._block.__dict__["_last_outputs"] = program.output_types
         self.history.note(self._block.name, Compilation(key, reason, seconds, program, place, kind))
         if not self._reported:

@@ -220,15 +220,29 @@ class Program:
         now = changes.count
         if self.checked == now:
             return True
-        for parameter, array in zip(self._parameters, self._arrays, strict=True):
-            if parameter._array is not array and not any(array is other for other in parameter._data or ()):
-                return False
+        if not self.holds_current():
+            return False
         if self.requests_now() != self.requests:
             return False
         if any(buffer.exported for buffer in self._buffers):
             self._held = (None, [])
         self.checked = now
         return True
+
+    def holds_current(self) -> bool:
+        """Whether its arrays are those of the parameters."""
+        return all(
+            parameter._array is array or any(array is other for other in parameter._data or ())
+            for parameter, array in zip(self._parameters, self._arrays, strict=True)
+        )
+
+    def gradients(self) -> list[Program]:
+        """The programs of gradients of its gradients."""
+        return [program for program in tuple(self._gradients.values()) if program is not None]
+
+    def retire(self) -> None:
+        """Nobody calls it any more: give up what others hold of it."""
+        self._unpack()
 
     def requests_now(self) -> tuple[tuple[str, bool], ...]:
         """(name, whether its gradient is wanted) of each parameter, where calls are recorded."""

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.engines.engine import Executable
 from hybrid_lab.gluon.structure import Spec, describe
 from hybrid_lab.log import logger
 
 if TYPE_CHECKING:
+    from hybrid_lab.gluon.neutral import NeutralGraph
     from hybrid_lab.gluon.program import Program
+    from hybrid_lab.graph.specialize import Specialized
 
 MANY = 8
 """Recompiles of one Block after which a warning says why, and what helps; again each time they have doubled."""
 KEPT = 64
-"""Compilations of a Block that are remembered in full; each holds its program."""
+"""Compilations of a Block that are remembered."""
 
 
 class Signature(NamedTuple):
@@ -76,18 +80,51 @@ class Signature(NamedTuple):
 
 
 @dataclass
+class Retired:
+    """What is remembered of a program that is called no more: graphs and reports, but no arrays and no memory.
+
+    forward, backward : executables that cannot run
+    """
+
+    block_name: str
+    neutral: NeutralGraph
+    special: Specialized
+    training: bool
+    recording: bool
+    engine: str
+    where: str
+    num_operators: int
+    output_types: tuple[tuple[Any, Any], ...]
+    forward: Executable
+    backward: Executable | None
+
+    @classmethod
+    def of(cls, program: Program) -> Retired:
+        """Without the program itself."""
+        values = {each.name: getattr(program, each.name) for each in fields(cls)}
+        backward = program.backward
+        values["forward"] = Executable(program.forward.graph, _gone, program.forward.report)
+        values["backward"] = None if backward is None else Executable(backward.graph, _gone, backward.report)
+        return cls(**values)
+
+
+def _gone(inputs: Any, rng: Any) -> Any:
+    raise EngineError("this program made room for another one")
+
+
+@dataclass
 class Compilation:
     """What one compile did, for explain and the lab.
 
     key : the Signature, None for gradients of gradients; kind : "first", "shape", "dtype", "mode", "recording",
     "gradient", "grad_req", "context", "structure", "parameter", "evicted" or "second"; reason : the same in words;
-    seconds : wall time; place : the user's line that called
+    seconds : wall time; place : the user's line that called; program : Retired once it is called no more
     """
 
     key: Any
     reason: str
     seconds: float
-    program: Program
+    program: Program | Retired
     place: Location | None = None
     kind: str = "first"
 
@@ -138,6 +175,13 @@ class History:
     def recompiles(self) -> int:
         """How often the Block was compiled again."""
         return self.kinds.total() - self.kinds["first"]
+
+    def retire(self, program: Program) -> None:
+        """Nobody calls it any more: remember no more than what it was."""
+        gone = [program, *program.gradients()]
+        for item in self.kept:
+            if any(item.program is each for each in gone):
+                item.program = Retired.of(item.program)  # type: ignore[arg-type]
 
     def note(self, name: str, item: Compilation) -> None:
         """Count a compile of the Block `name`, and warn where there have been many. Modes and recording are not

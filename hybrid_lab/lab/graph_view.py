@@ -15,6 +15,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import Program
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.recompiles import Retired
 from hybrid_lab.gluon.structure import LEAF
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
@@ -81,7 +82,7 @@ def groups_of(executable: Executable) -> dict[Node, str]:
     return found
 
 
-def with_shapes(graph: Graph, compiled: Program | None) -> Graph:
+def with_shapes(graph: Graph, compiled: Program | Retired | None) -> Graph:
     """A neutral graph with the shapes of the last compile, so that the picture can tell them; else as it was."""
     if compiled is None:
         return graph
