@@ -1,0 +1,152 @@
+"""CompiledEntry: a whole compiled call on the tape - what its backward reads, and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.backward import replay
+from hybrid_lab.ndarray.buffer import Buffer
+from hybrid_lab.ndarray.ndarray import NDArray
+
+if TYPE_CHECKING:
+    from hybrid_lab.engines.engine import Kept
+    from hybrid_lab.gluon.program import Program
+
+_wrap = NDArray._wrap
+
+
+class CompiledEntry(tape.Entry):
+    """The tape's entry for a whole compiled call.
+
+    values : the arrays that the backward reads, but for output gradients, in its order
+    buffers : those behind the first of them - inputs, parameters and outputs, which others may write to
+    kept : what the forward holds for the backward, used up by the last one; None where there is nothing
+    versions : of these buffers, when they were recorded
+    before : of the buffers of all inputs and parameters, as the forward read them: gradients of gradients start there
+    """
+
+    __slots__ = ("before", "buffers", "kept", "leaves", "name", "program", "rng", "takes_leaves", "values", "versions")
+
+    def __init__(
+        self,
+        program: Program,
+        leaves: Sequence[NDArray],
+        values: list[np.ndarray],
+        buffers: list[Buffer],
+        kept: Kept | None,
+        rng: tuple[int, int],
+        before: list[int],
+    ):
+        self.program, self.leaves, self.values, self.buffers, self.rng = program, leaves, values, buffers, rng
+        self.kept, self.before = kept, before
+        self.name, self.takes_leaves = program.entry_name, program.large_gradients
+        self.versions = [buffer.version for buffer in buffers]
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        """Run the compiled backward; an output without a gradient gets zeros."""
+        return self._run(douts, needed, False)
+
+    def finish(
+        self, douts: list[Any], needed: tuple[bool, ...], leaves: Sequence[tape.Leaf | None] | None = None
+    ) -> Sequence[Any]:
+        return self._run(douts, needed, True, None if leaves is None else self._places(leaves, douts))
+
+    def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[Any]) -> list[np.ndarray | None]:
+        """Per gradient the array of the leaf that may take it: of its type, on the host, and read by nobody here."""
+        read = {id(buffer) for buffer in self.buffers}
+        heads = [dout for dout in douts if dout is not None]
+        places: list[np.ndarray | None] = []
+        assert self.program.special.backward is not None
+        for index, value in zip(self.program.special.wrt, self.program.special.backward.outputs, strict=True):
+            leaf, place = leaves[index], None
+            if leaf is not None:
+                view, buffer = leaf.grad._view, leaf.grad._buffer
+                alike = view.shape == value.shape and view.dtype == value.dtype and view.flags.c_contiguous
+                free = buffer.device is None and id(buffer) not in read
+                # A user's Function may have returned the very array as a gradient.
+                place = view if alike and free and not any(np.may_share_memory(view, head) for head in heads) else None
+            places.append(place)
+        return places
+
+    def _run(
+        self,
+        douts: list[Any],
+        needed: tuple[bool, ...],
+        last: bool,
+        out: Sequence[np.ndarray | None] | None = None,
+    ) -> Sequence[Any]:
+        program = self.program
+        assert program.backward is not None
+        if [buffer.version for buffer in self.buffers] != self.versions:
+            self.check()
+        operands = self.values.copy()
+        for index in program.heads:
+            dout = douts[index]
+            if dout is None:
+                dout = np.zeros(*program.output_types[index])
+            operands.append(np.asarray(dout, order="C"))
+        if program.together is None or self.kept is None:
+            results = program.backward.run(operands, self.rng)
+        else:
+            results = program.together.finish(self.kept, operands, self.rng, last, out)
+        if program.wrt_all:
+            return results
+        gradients: list[Any] = [None] * len(needed)
+        for index, gradient in zip(program.special.wrt, results, strict=True):
+            gradients[index] = gradient
+        return gradients
+
+    def check(self) -> None:
+        """Raise AutogradError for the first value that was written to."""
+        for index, (buffer, version) in enumerate(zip(self.buffers, self.versions, strict=True)):
+            if buffer.version != version:
+                kind, number = self.program.special.sources[index]
+                role = self.program.role(number) if kind == "input" else f"{kind} {number}"
+                view = self.values[index]
+                raise tape.written_since(self.name, role, view.shape, view.dtype)
+
+    def _check_inputs(self, read: Iterable[int], inputs: Sequence[NDArray]) -> None:
+        """Raise AutogradError for the first of the inputs and parameters numbered in `read` that was written to."""
+        for index in read:
+            if inputs[index]._buffer.version != self.before[index]:
+                view = inputs[index]._view
+                raise tape.written_since(self.name, self.program.role(index), view.shape, view.dtype)
+
+    def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        """Run the program of the gradients, recorded; the forward's draws give the same masks."""
+        self.check()
+        program = self.program
+        inputs = [*self.leaves, *program._arrays]
+        heads = [
+            _wrap(np.zeros(*kind)) if dout is None else dout
+            for dout, kind in zip(douts, program.output_types, strict=True)
+        ]
+        compiled = program.gradient([*inputs, *heads])
+        if compiled is None:
+            self._check_inputs([index for index in range(len(inputs)) if index not in program._effects], inputs)
+            return self._replayed(inputs, douts, needed)
+        self._check_inputs([index for index in compiled.reads(program._effects) if index < len(inputs)], inputs)
+        gradients: list[Any] = [None] * len(needed)
+        found = compiled([*inputs, *heads], self.rng)
+        for index, gradient in zip(program.special.wrt, found, strict=True):
+            gradients[index] = gradient
+        return gradients
+
+    def _replayed(self, inputs: list[NDArray], douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        """Differentiate the eager run of the graph: it knows operators that have no compiled second gradient."""
+        from hybrid_lab.ndarray.interpret import interpret
+
+        program = self.program
+
+        def run(inputs: list[Any]) -> Sequence[NDArray]:
+            with tape.Mode(True, program.training):
+                return interpret(program.neutral.graph, inputs, self.rng, update=False)
+
+        return replay(run, inputs, douts, needed)
+
+    def release(self) -> None:
+        self.leaves, self.values, self.buffers, self.versions, self.before, self.kept = (), [], [], [], [], None
