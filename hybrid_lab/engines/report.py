@@ -133,7 +133,7 @@ class Report:
         lines += [f"  left out: {name} computes other numbers here: {how}" for name, how in self.left_out.items()]
         if self.bodies:
             programs = _count(self.body_programs, "program")
-            lines.append(f"  loops and branches: {programs} compiled so far, one per shapes of what they run on")
+            lines.append(f"  loops and branches: {programs} compiled so far, one per shapes")
         lines += [f"  region {index}: {region}" for index, region in enumerate(self.regions)]
         lines += [f"  fallback: {fallback}" for fallback in self.fallbacks if fallbacks]
         return "\n".join(lines)

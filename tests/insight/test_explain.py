@@ -86,6 +86,18 @@ def test_every_recompile_is_counted():
     assert "78 recompiles" in explanation.headline and len(explanation.blocks[0].programs) == 64
 
 
+def test_programs_of_loops_are_counted():
+    class Loop(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, state):
+            return F.contrib.foreach(lambda entry, state: (entry + state, state), x, state)[0]
+
+    loop = Loop()
+    loop.hybridize(engine="numpy")
+    for width in (2, 3, 3):
+        loop(mx.nd.ones((4, width)), mx.nd.ones((width,)))
+    assert "loops and branches: 2 programs compiled so far" in str(mx.explain(loop))
+
+
 def test_how_the_parameters_are_updated():
     net = make()
     net(x())
