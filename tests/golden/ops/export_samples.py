@@ -21,7 +21,6 @@ from hybrid_lab.formats.mxnet.operator_names import SCALAR_FORMS  # noqa: E402
 from hybrid_lab.ops.sample import Ints  # noqa: E402
 from tests.ops.cases import CASES, Case  # noqa: E402
 
-
 #: Cases whose gradient corrupts the memory of MXNet 1.9.1 and ends the process.
 CRASHING = {"SequenceLast-3", "SequenceLast-4"}
 
