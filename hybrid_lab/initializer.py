@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.ops.philox import generator
 
 __all__ = [
     "Bilinear",
@@ -87,7 +88,7 @@ _current = _Current()
 def drawing(seed: int, draw: int) -> Iterator[None]:
     """Within this block, random initializers use the generator numbered (seed, draw)."""
     before = _current.generator
-    _current.generator = np.random.Generator(np.random.Philox(key=[seed & 0xFFFFFFFFFFFFFFFF, draw]))
+    _current.generator = generator(seed, draw)
     try:
         yield
     finally:
@@ -99,8 +100,7 @@ def _generator() -> np.random.Generator:
         return _current.generator
     from hybrid_lab.ndarray.random_state import state
 
-    seed, draw = state.next_initializer_draw()
-    return np.random.Generator(np.random.Philox(key=[seed & 0xFFFFFFFFFFFFFFFF, draw]))
+    return generator(*state.next_initializer_draw())
 
 
 # -- the base ------------------------------------------------------------------------------------------------------

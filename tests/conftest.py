@@ -1,4 +1,5 @@
-"""All tests run on one engine and leave nothing in the home folder; tests of the choice set what they need.
+"""All tests run on one engine, from the same seeds, and leave nothing in the home folder; tests of the choice set what
+they need.
 
 At its end a run prints totals that tests counted, over all worker processes.
 """
@@ -6,12 +7,25 @@ At its end a run prints totals that tests counted, over all worker processes.
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 
+import numpy as np
 import pytest
 
 os.environ.setdefault("HYBRID_LAB_CPU", "onnxruntime")
 os.environ.setdefault("HYBRID_LAB_CACHE", "")
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers():
+    """What a test draws does not depend on the tests that ran before it in the same process."""
+    import hybrid_lab as mx
+
+    mx.random.seed(0)
+    np.random.seed(0)
+    random.seed(0)
+
 
 _TOTALS = pytest.StashKey[Counter[str]]()
 

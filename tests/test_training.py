@@ -73,7 +73,7 @@ def encoder():
 
 
 MODELS = {"lenet": lenet, "resnet18": resnet18, "language": language, "encoder": encoder}
-RATES = {"lenet": 0.02, "resnet18": 0.0001, "language": 1.5, "encoder": 0.02}
+RATES = {"lenet": 0.02, "resnet18": 0.0001, "language": 0.5, "encoder": 0.02}
 
 
 @functools.cache

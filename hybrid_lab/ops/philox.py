@@ -30,6 +30,12 @@ _PIECE = 16384
 _NUMBERS = np.arange(_PIECE, dtype=np.uint32)
 
 
+def generator(seed: int, draw: int) -> np.random.Generator:
+    """NumPy's own generator numbered (seed, draw), for what never runs in a graph: initial values, shuffles."""
+    # As an array: of a list with ints above 2^63 NumPy makes float64, which loses the lowest bits of the seed.
+    return np.random.Generator(np.random.Philox(key=np.array([seed & 0xFFFFFFFFFFFFFFFF, draw], np.uint64)))
+
+
 def words(seed: int, draw: int, count: int, scratch: Any = np.empty) -> np.ndarray:
     """The first `count` words of a draw, uint32. scratch(shape, dtype) gives the memory, that of the result too."""
     blocks = -(-count // 4)

@@ -28,6 +28,27 @@ def test_a_seed_repeats_everything():
     assert numbers() != first
 
 
+def test_seeds_that_differ_in_one_bit_give_other_weights_and_orders():
+    """Their keys are above 2^63, where NumPy would round a list through float64."""
+    for make in (
+        lambda: mx.gluon.data.RandomSampler(50),
+        lambda: initialized().weight.data().asnumpy().ravel(),
+    ):
+        seen = set()
+        for seed in (0, 1, 2, -1, -2, 2**63, 2**63 + 1):
+            mx.random.seed(seed)
+            seen.add(tuple(make()))
+            mx.random.seed(seed)
+            assert tuple(make()) in seen
+        assert len(seen) == 7
+
+
+def initialized():
+    layer = mx.gluon.nn.Dense(4, in_units=5)
+    layer.initialize(mx.init.Xavier())
+    return layer
+
+
 def test_dropout_uses_up_its_draw_in_predict_mode_too():
     mx.random.seed(1)
     nd.Dropout(nd.ones((4,)))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from hybrid_lab.ndarray.random_state import state
+from hybrid_lab.ops.philox import generator
 
 
 class Sampler:
@@ -41,9 +40,7 @@ class RandomSampler(Sampler):
         self._length = length
 
     def __iter__(self) -> Iterator[int]:
-        seed, draw = state.next_draws(1)
-        generator = np.random.Generator(np.random.Philox(key=[seed, draw]))
-        return iter(generator.permutation(self._length).tolist())
+        return iter(generator(*state.next_draws(1)).permutation(self._length).tolist())
 
     def __len__(self) -> int:
         return self._length
