@@ -2,6 +2,8 @@
 
 Exact means every bit that a reader can tell apart: infinities, NaN and the sign of zero included. That is why there is
 no x + 0 = x (-0.0 + 0.0 is 0.0), no x - x = 0 and no x * 0 = 0 for floating numbers.
+
+    -(-(x * 1)) / 8 + -(y ** 2)   becomes   x * 0.125 - square(y)
 """
 
 from __future__ import annotations
@@ -135,9 +137,9 @@ def _twice(node: Node) -> Value | None:
 
 
 def _even(node: Node) -> Value | None:
-    """f(-x) = f(x)."""
+    """f(-x) = f(x). Not where there is no sign: abs(-x) of uint8 is 256 - x."""
     inner = _under(node.inputs[0], "negative")
-    return None if inner is None else _made(node, node.op.name, inner)
+    return None if inner is None or inner.dtype.kind == "u" else _made(node, node.op.name, inner)
 
 
 def _cast_of_cast(node: Node) -> Value | None:

@@ -122,3 +122,13 @@ def test_the_table_names_operators_there_are():
 def test_an_int_times_a_number_below_two_is_that_int():
     # int32 * 1.5 multiplies by 1, as in MXNet.
     assert names(simplify(graph_of(lambda F, x: F.square(x * 1.5), (3,), dtype="int32"))) == ["square"]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64"])
+@pytest.mark.parametrize("text", APPLIES)
+def test_rules_are_exact_for_whole_numbers_too(text, dtype):
+    # What wraps around: -1 of uint8 is 255, so that abs(-x) is not abs(x); -(-128) of int8 is -128.
+    x = np.array([0, 1, 2, 3, 7, 100, 127, 128, 200, 255]).astype(dtype)
+    graph = graph_of(APPLIES[text][0], x.shape, dtype=dtype)
+    assert same_bits(evaluate(simplify(graph), [x])[0], evaluate(graph, [x])[0])
