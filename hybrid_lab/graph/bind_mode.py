@@ -1,4 +1,10 @@
-"""Bind training or prediction mode: replace mode-dependent operators, collect updates of states as effects."""
+"""Bind training or prediction mode: replace mode-dependent operators, collect updates of states as effects.
+
+neutral      y = BatchNorm(x, gamma, beta, mean, var)                  z = Dropout(y)
+prediction   y = BatchNorm(x, gamma, beta, mean, var)                  z = identity(y)
+training     y = BatchNorm(x, gamma, beta, mean, var, training=True)   z = Dropout(y)
+             update mean <- mean * 0.9 + (mean of the batch) * 0.1, and var likewise
+"""
 
 from __future__ import annotations
 

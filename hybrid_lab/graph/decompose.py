@@ -1,4 +1,9 @@
-"""Decompose: composite operators (softmax, norms, losses, updates) become primitives that remember what they are of."""
+"""Decompose: composite operators (softmax, norms, losses, updates) become primitives that remember what they are of.
+
+softmax(x)     becomes     a = x - max(x, axis=-1, keepdims=True)          # in softmax0
+                           e = exp(a)                                      # in softmax0
+                           e / sum(e, axis=-1, keepdims=True)              # in softmax0
+"""
 
 from __future__ import annotations
 

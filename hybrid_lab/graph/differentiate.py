@@ -1,9 +1,14 @@
-"""Differentiate: a forward graph becomes one joint forward and backward graph, by the records' own gradients."""
+"""Differentiate: a forward graph becomes one joint forward and backward graph, by the records' own gradients.
+
+y = tanh(dot(x, w))     becomes     y = tanh(dot(x, w))
+                                    d = head_grad0 * (1.0 - y * y)
+                                    returns y and _dot_rhs_grad(d, x, w), the gradient of w
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, count
+from itertools import count
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import AutogradError
@@ -34,11 +39,7 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
     heads = []
     taken = {value.node.name for value in graph.inputs}
     for index, output in enumerate(graph.outputs):
-        name = next(
-            name
-            for name in chain([f"head_grad{index}"], (f"head_grad{index}_{order}" for order in count(2)))
-            if name not in taken
-        )
+        name = _free_name(f"head_grad{index}", taken)
         head = input_node(name, "head_grad", shape=output.shape, dtype=output.dtype)
         heads.append(head)
         _accumulate(gradients, output, Expr(builder, head))
@@ -77,6 +78,11 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
         graph.draws,
         graph.name,
     )
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """The name, or with a number behind it: a graph that was differentiated before has head gradients already."""
+    return name if name not in taken else next(f"{name}_{n}" for n in count(2) if f"{name}_{n}" not in taken)
 
 
 def _backward(graph: Graph) -> set[Value]:

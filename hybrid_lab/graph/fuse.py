@@ -1,4 +1,11 @@
-"""Fuse pointwise operators: convex groups with one iteration space, each of which becomes one kernel."""
+"""Fuse pointwise operators: convex groups with one iteration space, each of which becomes one kernel.
+
+sum(tanh(x + b) * 2.0, axis=1) + 1.0:
+
+a = kernel(x, b)       broadcast_add, tanh, broadcast_mul
+s = sum(a, axis=1)     refused: not pointwise
+y = kernel(s)          broadcast_add, of another shape
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Hoist: in inference, what depends on parameters alone is computed when they change and not at every call."""
+"""Hoist: in inference, what depends on parameters alone is computed when they change and not at every call.
+
+dot(x, transpose(w) * exp(g)) + g     becomes     v = transpose(w) * exp(g)     once, and
+                                                  dot(x, v) + g                 at every call
+"""
 
 from __future__ import annotations
 

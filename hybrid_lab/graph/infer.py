@@ -1,8 +1,13 @@
-"""Infer shapes and dtypes, forwards; and backwards, through the records' `complete`, for deferred parameters."""
+"""Infer shapes and dtypes, forwards; and backwards, through the records' `complete`, for deferred parameters.
+
+    %0: ?[?] = dot(%x, %w)      with x: f32[4,3] and w: f32[3,5] becomes      %0: f32[4,5] = dot(%x, %w)
+
+`PartialShapes` goes both ways: FullyConnected(x, w, num_hidden=8) of x: (4, 5) says that w is (8, 5).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,20 +107,18 @@ class PartialShapes:
         if is_open(node):
             self._learn(node.outputs[0], tuple(size or None for size in node.op.attributes["shape"]), node)
             return
-        given = tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
         try:
-            filled = node.op.complete(*given)
-            for item, shape in zip(node.inputs, filled, strict=True):
-                if isinstance(item, Value) and shape is not None:
-                    self._learn(item, shape, node)
-            given = tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
-            if node.op.subgraphs and all(is_complete(shape) for shape in given):
-                self.shapes.update(zip(node.outputs, node.op.infer_shape(*given), strict=True))  # type: ignore[arg-type]
-            elif all(is_complete(shape) for shape in given):
+            self._learn_inputs(node, node.op.complete(*self._inputs(node)))
+            given: Any = self._inputs(node)
+            if not all(is_complete(shape) for shape in given):
+                return
+            if node.op.subgraphs:
+                found = node.op.infer_shape(*given)
+            else:
                 # Only shapes are asked for; a dtype conflict is found when the dtypes are known.
                 types = tuple(np.dtype("float32") if isinstance(item, Value) else None for item in node.inputs)
-                for value, shape in zip(node.outputs, infer_operator(node.op, given, types)[0], strict=True):
-                    self.shapes[value] = tuple(shape)
+                found = infer_operator(node.op, given, types)[0]
+            self.shapes.update(zip(node.outputs, map(tuple, found), strict=True))  # type: ignore[arg-type]
         except ShapeError as error:
             raise located(error, node) from None
 
@@ -125,16 +128,22 @@ class PartialShapes:
         """
         from hybrid_lab.ops.pointwise import Unary
 
-        if type(node.op).complete_from is not Operator.complete_from and is_complete(self.shapes.get(node.outputs[0])):
-            given = tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
-            filled = node.op.complete_from(self.shapes[node.outputs[0]], *given)
-            for item, shape in zip(node.inputs, filled, strict=True):
-                if isinstance(item, Value) and shape is not None:
-                    self._learn(item, shape, node)
-        if isinstance(node.op, Unary):
-            shape, source = self.shapes.get(node.outputs[0]), node.inputs[0]
-            if is_complete(shape) and isinstance(source, Value) and not is_complete(self.shapes.get(source)):
-                self._learn(source, shape, node)
+        shape: Any = self.shapes.get(node.outputs[0])
+        if not is_complete(shape):
+            return
+        if type(node.op).complete_from is not Operator.complete_from:
+            self._learn_inputs(node, node.op.complete_from(shape, *self._inputs(node)))
+        if isinstance(node.op, Unary) and not is_complete(self._inputs(node)[0]):
+            self._learn_inputs(node, (shape,))
+
+    def _inputs(self, node: Node) -> tuple[Any, ...]:
+        """The shapes of a node's inputs as far as they are known; numbers have shape ()."""
+        return tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
+
+    def _learn_inputs(self, node: Node, shapes: Sequence[Any]) -> None:
+        for item, shape in zip(node.inputs, shapes, strict=True):
+            if isinstance(item, Value) and shape is not None:
+                self._learn(item, shape, node)
 
     def _learn(self, value: Value, shape: Any, node: Node) -> None:
         shape, old = tuple(shape), self.shapes.get(value)

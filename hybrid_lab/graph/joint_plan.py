@@ -3,6 +3,11 @@
 Values that the forward keeps for the backward stay where the forward put them. Each of them frees its place after its
 last use in the backward, and the backward's own values move in there; so the arena is little larger than the most that
 is alive at one moment of a training step.
+
+    forward     z = dot(x, w)          arena 0..128, kept
+                y = square(z)          output 0
+    backward    a = z * 2.0            arena 0..128 in place of z
+                d = head_grad0 * a     arena 0..128 in place of a
 """
 
 from __future__ import annotations

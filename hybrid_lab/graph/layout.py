@@ -1,9 +1,9 @@
 """Layout: fewer transposes and reshapes.
 
-    transpose(transpose(x))              = one transpose, or x
-    reshape(reshape(x))                  = one reshape, or x
-    transpose(f(transpose(x), 2))        = f(x, 2) where every transpose on the way cancels
-    dot(transpose(x), y)                 = dot(x, y, transpose_a=True), and so for batch_dot
+transpose(transpose(x))              = one transpose, or x
+reshape(reshape(x))                  = one reshape, or x
+transpose(f(transpose(x), 2))        = f(x, 2) where every transpose on the way cancels
+dot(transpose(x), y)                 = dot(x, y, transpose_a=True), and so for batch_dot
 """
 
 from __future__ import annotations

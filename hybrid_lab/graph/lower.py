@@ -1,4 +1,8 @@
-"""Lower one operator into the primitives that its record names; random ones keep their draw."""
+"""Lower one operator into the primitives that its record names; random ones keep their draw.
+
+Dropout(x, p=0.5)  draw 2     becomes     mask = _dropout_mask(x)  draw 2
+                                          _masked_scale(x, mask, scale=2.0)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Partition: group the nodes that an engine can run into convex regions, and replace each region by one node."""
+"""Partition: group the nodes that an engine can run into convex regions, and replace each region by one node.
+
+sum(sin(exp(x) * 2.0)) + 1.0, on an engine without sin:
+
+a = group(x)       exp, broadcast_mul
+b = sin(a)         refused: stays outside
+c = group(b)       sum, broadcast_add
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Plan the memory of a specialized graph: what runs in place, what is a view, and where in one arena the rest lies."""
+"""Plan the memory of a specialized graph: what runs in place, what is a view, and where in one arena the rest lies.
+
+a = x * 2.0        arena 0..96
+b = tanh(a)        arena 0..96 in place of a
+c = Flatten(b)     view of b
+y = exp(c)         output 0: fresh memory, the caller's
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Remove what changes nothing: dead and repeated nodes, identities, constant parts, reads of a mere shape.
 
 Then what `algebra` knows to be the same with less work.
+
+    identity(exp(x)) + Reshape(exp(x), shape=(0, -1))   becomes   y = exp(x);  y + y
+    broadcast_like(z, log(x))                           becomes   broadcast_like(z, shape(2, 3))
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Split: cut the joint graph into a forward and a backward graph, keeping as few bytes between them as possible."""
+"""Split: cut the joint graph into a forward and a backward graph, keeping as few bytes between them as possible.
+
+y = square(z) of z = dot(x, w):
+forward     z = dot(x, w);  returns square(z), and z to keep: a product is never computed twice
+backward    d = head_grad0 * (z * 2.0);  returns _dot_rhs_grad(d, x): z * 2.0 is cheaper made again than kept
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph import Builder, Graph, Input, Value, input_node
+from hybrid_lab.graph.graph import extract
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
 
 
@@ -37,6 +40,20 @@ def evaluate(graph: Graph, arrays: list[np.ndarray], rng: tuple[int, int] = (0, 
         draw = (rng[0], rng[1] + node.draw) if node.draw is not None else None
         values.update(zip(node.outputs, run_kernel(node.op, operands, rng=draw), strict=True))
     return [np.asarray(values[value]) for value in graph.roots]
+
+
+class Group(Operator):
+    """Stands for a region in a contracted graph and runs it, one kernel at a time."""
+
+    name = "group"
+
+    def __init__(self, region: Region):
+        object.__setattr__(self, "inside", extract(region.inputs, region.outputs))
+        object.__setattr__(self, "attributes", {})
+        object.__setattr__(self, "num_outputs", len(region.outputs))
+
+    def numpy(self, *inputs):
+        return tuple(evaluate(self.inside, list(inputs)))
 
 
 def program(text: str) -> str:

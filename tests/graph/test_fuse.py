@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from hybrid_lab.graph import Graph
 from hybrid_lab.graph.fuse import MAX_NODES, Fusion, fuse_pointwise
+from hybrid_lab.graph.partition import contract
 from hybrid_lab.ops.pointwise import Pointwise
-from tests.graph.building import graph_of
+from tests.graph.building import Group, graph_of, program
+
+
+def fusion_of(graph: Graph) -> Fusion:
+    return fuse_pointwise(graph, lambda node: None if isinstance(node.op, Pointwise) else "not pointwise")
 
 
 def fused(function, *shapes) -> Fusion:
-    graph = graph_of(function, *shapes)
-    return fuse_pointwise(graph, lambda node: None if isinstance(node.op, Pointwise) else "not pointwise")
+    return fusion_of(graph_of(function, *shapes))
 
 
 def groups(fusion: Fusion) -> list[list[str]]:
@@ -17,7 +22,24 @@ def groups(fusion: Fusion) -> list[list[str]]:
 
 
 def test_before_and_after():
-    found = fused(lambda F, x, b: F.sum(F.tanh(x + b) * 2.0, axis=1) + 1.0, (2, 3), (3,))
+    graph = graph_of(lambda F, x, b: F.sum(F.tanh(x + b) * 2.0, axis=1) + 1.0, (2, 3), (3,))
+    assert str(graph) == program("""
+        graph net(%x0: f32[2,3], %x1: f32[3]):
+          %0: f32[2,3] = broadcast_add(%x0, %x1)
+          %1: f32[2,3] = tanh(%0)
+          %2: f32[2,3] = broadcast_mul(%1, 2.0)
+          %3: f32[2] = sum(%2, axis=1)
+          %4: f32[2] = broadcast_add(%3, 1.0)
+          return %4
+    """)
+    found = fusion_of(graph)
+    assert str(contract(graph, found.groups, Group)) == program("""
+        graph net(%x0: f32[2,3], %x1: f32[3]):
+          %0: f32[2,3] = group(%x0, %x1)
+          %1: f32[2] = sum(%0, axis=1)
+          %2: f32[2] = group(%1)
+          return %2
+    """)
     assert groups(found) == [["broadcast_add", "tanh", "broadcast_mul"], ["broadcast_add"]]
     assert {node.op.name: reason for node, reason in found.refused.items()} == {"sum": "not pointwise"}
 

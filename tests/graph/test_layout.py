@@ -51,9 +51,7 @@ def test_before_and_after():
 
 def test_transposes_merge_and_cancel():
     check(graph_of(lambda F, x: F.exp(F.transpose(F.transpose(x))), (2, 3)), "exp")
-    check(
-        graph_of(lambda F, x: F.transpose(F.transpose(x, axes=(2, 0, 1)), axes=(1, 0, 2)), (2, 3, 4)), "transpose"
-    )
+    check(graph_of(lambda F, x: F.transpose(F.transpose(x, axes=(2, 0, 1)), axes=(1, 0, 2)), (2, 3, 4)), "transpose")
     check(graph_of(lambda F, x: F.exp(F.transpose(x, axes=(0, 1))), (2, 3)), "exp")
     swapped = graph_of(lambda F, x: F.SwapAxis(F.SwapAxis(x, dim1=0, dim2=2), dim1=2, dim2=0) + 1, (2, 3, 4))
     check(swapped, "broadcast_add")

@@ -18,6 +18,11 @@ def dropout() -> Graph:
 
 
 def test_before_and_after():
+    assert str(dropout()) == program("""
+        graph net(%x0: f32[4]):
+          %0: f32[4], bool[4] = Dropout(%x0)  draw 2   # net.drop
+          return %0.0
+    """)
     assert str(lower_random(dropout())) == program("""
         graph net(%x0: f32[4]):
           %0: bool[4] = _dropout_mask(%x0)  draw 2         # net.drop

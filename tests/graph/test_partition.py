@@ -5,41 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybrid_lab.graph import Graph, Value
-from hybrid_lab.graph.partition import Region, contract, partition
-from hybrid_lab.ops.operator import Operator
-from tests.graph.building import evaluate, graph_of, names, program, uniform
+from hybrid_lab.graph import Graph
+from hybrid_lab.graph.partition import contract, partition
+from tests.graph.building import Group, evaluate, graph_of, names, program, uniform
 
 
 def regions_of(graph: Graph, *outside: str, worth=lambda region: None):
     return partition(graph, lambda node: "not wanted" if node.op.name in outside else None, worth)
 
 
-class Group(Operator):
-    """Runs a region, node by node."""
-
-    name = "group"
-
-    def __init__(self, region: Region):
-        object.__setattr__(self, "region", region)
-        object.__setattr__(self, "attributes", {})
-        object.__setattr__(self, "num_outputs", len(region.outputs))
-
-    def numpy(self, *inputs):
-        inner = Graph(self.region.inputs, self.region.outputs)
-        values = dict(zip(self.region.inputs, inputs))
-        for node in self.region.nodes:
-            operands = [
-                item if not isinstance(item, Value) else values[item] if item in values else item.node.op.array
-                for item in node.inputs
-            ]
-            result = node.op.numpy(*operands)
-            values.update(zip(node.outputs, result if isinstance(result, tuple) else (result,)))
-        return tuple(values[value] for value in inner.outputs)
-
-
 def test_before_and_after():
     graph = graph_of(lambda F, x: F.sum(F.sin(F.exp(x) * 2.0), axis=1) + 1.0, (2, 3))
+    assert str(graph) == program("""
+        graph net(%x0: f32[2,3]):
+          %0: f32[2,3] = exp(%x0)
+          %1: f32[2,3] = broadcast_mul(%0, 2.0)
+          %2: f32[2,3] = sin(%1)
+          %3: f32[2] = sum(%2, axis=1)
+          %4: f32[2] = broadcast_add(%3, 1.0)
+          return %4
+    """)
     assert str(contract(graph, regions_of(graph, "sin").regions, Group)) == program("""
         graph net(%x0: f32[2,3]):
           %0: f32[2,3] = group(%x0)
