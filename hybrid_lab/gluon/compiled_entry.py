@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.program import Program
 
 _wrap = NDArray._wrap
+_version = attrgetter("version")
 
 
 class CompiledEntry(tape.Entry):
@@ -29,7 +31,7 @@ class CompiledEntry(tape.Entry):
     before : of the buffers of all inputs and parameters, as the forward read them: gradients of gradients start there
     """
 
-    __slots__ = ("before", "buffers", "kept", "leaves", "name", "program", "rng", "takes_leaves", "values", "versions")
+    __slots__ = ("before", "buffers", "kept", "leaves", "program", "rng", "values", "versions")
 
     def __init__(
         self,
@@ -43,8 +45,15 @@ class CompiledEntry(tape.Entry):
     ):
         self.program, self.leaves, self.values, self.buffers, self.rng = program, leaves, values, buffers, rng
         self.kept, self.before = kept, before
-        self.name, self.takes_leaves = program.entry_name, program.large_gradients
-        self.versions = [buffer.version for buffer in buffers]
+        self.versions = list(map(_version, buffers))
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.program.entry_name
+
+    @property
+    def takes_leaves(self) -> bool:  # type: ignore[override]
+        return self.program.large_gradients
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Run the compiled backward; an output without a gradient gets zeros."""
@@ -80,22 +89,30 @@ class CompiledEntry(tape.Entry):
         out: Sequence[np.ndarray | None] | None = None,
     ) -> Sequence[Any]:
         program = self.program
-        assert program.backward is not None
-        if [buffer.version for buffer in self.buffers] != self.versions:
-            self.check()
-        operands = self.values.copy()
+        heads: list[Any] = []
         for index in program.heads:
             dout = douts[index]
             if dout is None:
                 dout = np.zeros(*program.output_types[index])
-            operands.append(np.asarray(dout, order="C"))
+            heads.append(np.asarray(dout, order="C"))
+        return self._with_heads(heads, last, out)
+
+    def finish_alone(self) -> Sequence[Any] | None:
+        heads = self.program.ones
+        return None if heads is None else self._with_heads(heads, True, None)
+
+    def _with_heads(self, heads: list[Any], last: bool, out: Sequence[np.ndarray | None] | None) -> Sequence[Any]:
+        """The gradients of all inputs and parameters. heads : those output gradients that are read"""
+        program = self.program
+        if list(map(_version, self.buffers)) != self.versions:
+            self.check()
         if program.together is None or self.kept is None:
-            results = program.backward.run(operands, self.rng)
+            results = program.run_backward(self.values + heads, self.rng)
         else:
-            results = program.together.finish(self.kept, operands, self.rng, last, out)
+            results = program.together.finish(self.kept, self.values + heads, self.rng, last, out)
         if program.wrt_all:
             return results
-        gradients: list[Any] = [None] * len(needed)
+        gradients: list[Any] = [None] * program.num_inputs
         for index, gradient in zip(program.special.wrt, results, strict=True):
             gradients[index] = gradient
         return gradients

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from operator import is_not
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.backward import FEW
 from hybrid_lab.ndarray.buffer import Buffer, changes
 from hybrid_lab.ndarray.context import CPU
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -41,6 +43,7 @@ MAX_PATIENCE = 64
 _serial = itertools.count()
 _wrap = NDArray._wrap
 _link = tape.link
+_version, _buffer_version = attrgetter("version"), attrgetter("_buffer.version")
 _NO_DRAWS = (0, 0)
 
 
@@ -186,6 +189,8 @@ class Program:
             buffer.watched = True
         # Versions of the parameters (None: to be read anew in any case), and what the forward reads of them.
         self._held: tuple[list[int] | None, list[np.ndarray]] = (None, [])
+        # `changes.count` when it was last looked up what the parameters have on the tape (None: in any case), and that.
+        self._links: tuple[int | None, tuple[tape.Link, ...]] = (None, ())
         self._packs = not self.training and self.backward is None and not self._effects
         self._packed, self._quiet, self._patience = False, 0, 1
 
@@ -193,18 +198,29 @@ class Program:
         kept = [index for kind, index in special.sources if kind == "input"]
         self._kept_leaves = [index for index in kept if index < num_data]
         self._kept_arrays = [self._arrays[index - num_data] for index in kept if index >= num_data]
+        self._kept_views = [array._view for array in self._kept_arrays]
+        self._kept_buffers = [array._buffer for array in self._kept_arrays]
         self._kept_outputs = [index for kind, index in special.sources if kind == "output"]
         self._kept_saved = [index for kind, index in special.sources if kind == "saved"]
         self.heads = [index for kind, index in special.sources if kind == "head"]
-        self.wrt_all = special.wrt == tuple(range(num_data + len(self._arrays)))
+        self.num_inputs = num_data + len(self._arrays)
+        self.wrt_all = special.wrt == tuple(range(self.num_inputs))
+        self.run_backward: Any = None if self.backward is None else self.backward.run
+        # The output gradients that a backward from this call's only output reads. Nobody writes to them.
+        self.ones: list[np.ndarray] | None = None
+        if self._num_outputs == 1 and self.backward is not None and not self.large_gradients:
+            shape, dtype = self.output_types[0]
+            if math.prod(shape) <= FEW:
+                self.ones = [np.ones(shape, dtype) for _ in self.heads]
         self.short = self._shortest()
 
     def _shortest(self) -> Any:
         """The call with a single array where there is nothing else to do, or None."""
         run, context = self._run, self.context
-        more = self._arrays or self._effects or self._draws or self.backward or not self._plain
-        if more or self._num_outputs != 1:
+        if self._arrays or self._effects or self._draws or not self._plain or self._num_outputs != 1:
             return None
+        if self.backward is not None:
+            return self._record_one if self._num_data == 1 and self._begin is None else None
 
         def call(leaf: NDArray) -> NDArray:
             if leaf._buffer.host_stale:
@@ -263,7 +279,7 @@ class Program:
                 leaf._buffer.pull()
             raw.append(leaf._view)
         if self._buffers:
-            versions = [buffer.version for buffer in self._buffers]
+            versions = list(map(_version, self._buffers))
             held = self._held
             if held[0] != versions:
                 held = self._refresh(versions)
@@ -277,8 +293,8 @@ class Program:
             results = self._run(raw, rng)
         else:
             results, kept = begin(raw, rng)
-        if self.backward is not None:
-            versions = [*[leaf._buffer.version for leaf in leaves], *versions]
+        # As the forward read them: an effect may write to some.
+        before = [*map(_buffer_version, leaves), *versions] if self.backward is not None else versions
         if self._effects:
             with boundary.interrupts:  # the statistics of all layers or of none
                 for index, new in zip(self._effects, results[self._num_outputs :], strict=True):
@@ -290,7 +306,7 @@ class Program:
         else:
             outputs = [_wrap(result, context) for result in results[: self._num_outputs]]
         if self.backward is not None:
-            self._record(leaves, outputs, kept, rng, versions)
+            self._record(leaves, outputs, kept, rng, before)
         if self._plain:
             return outputs[0]
         return unflatten(self.neutral.out_spec, iter(outputs))
@@ -307,29 +323,56 @@ class Program:
 
         before : versions of all inputs and parameters as the forward read them
         """
-        links: list[tape.Link] = []
-        values: list[np.ndarray] = []
-        buffers: list[Buffer] = []
-        for leaf in leaves:
-            links.append(_link(leaf))
-        for index in self._kept_leaves:
-            values.append(leaves[index]._view)
-            buffers.append(leaves[index]._buffer)
-        if self._arrays:
-            links += [_link(array) for array in self._arrays]
-            values += [array._view for array in self._kept_arrays]
-            buffers += [array._buffer for array in self._kept_arrays]
-        for index in self._kept_outputs:
-            # Not the output itself: it holds this entry, and what nobody holds any more is to go at once.
-            values.append(outputs[index]._view)
-            buffers.append(outputs[index]._buffer)
-        if kept is not None:
-            values += [kept.saved[index] for index in self._kept_saved]
+        links = (*map(_link, leaves), *self._parameter_links())
         if not any(links):
             return
-        node = tape.Node(CompiledEntry(self, leaves, values, buffers, kept, rng, before), tuple(links), len(outputs))
+        values: list[np.ndarray] = []
+        buffers: list[Buffer] = []
+        for index in self._kept_leaves:
+            leaf = leaves[index]
+            values.append(leaf._view)
+            buffers.append(leaf._buffer)
+        if self._kept_arrays:
+            values += self._kept_views
+            buffers += self._kept_buffers
+        for index in self._kept_outputs:
+            # Not the output itself: it holds this entry, and what nobody holds any more is to go at once.
+            output = outputs[index]
+            values.append(output._view)
+            buffers.append(output._buffer)
+        if kept is not None:
+            values += [kept.saved[index] for index in self._kept_saved]
+        node = tape.Node(CompiledEntry(self, leaves, values, buffers, kept, rng, before), links, len(outputs))
         for index, output in enumerate(outputs):
             output._tape = tape.Output(node, index)
+
+    def _record_one(self, leaf: NDArray) -> NDArray:
+        """`__call__` with a single array that is on the tape, where it is all that the one output is computed from."""
+        buffer, view = leaf._buffer, leaf._view
+        if buffer.host_stale:
+            buffer.pull()
+        before = buffer.version
+        output = _wrap(self._run((view,), _NO_DRAWS)[0], self.context)
+        values: list[np.ndarray] = []
+        buffers: list[Buffer] = []
+        if self._kept_leaves:
+            values.append(view)
+            buffers.append(buffer)
+        if self._kept_outputs:
+            values.append(output._view)
+            buffers.append(output._buffer)
+        entry = CompiledEntry(self, (leaf,), values, buffers, None, _NO_DRAWS, [before])
+        output._tape = tape.Output(tape.Node(entry, (leaf._tape,), 1), 0)
+        return output
+
+    def _parameter_links(self) -> Sequence[tape.Link]:
+        """What a call links to for each parameter: looked up again after a change that `changes` tells of."""
+        held, now = self._links, changes.count
+        if held[0] != now:
+            found = tuple(map(_link, self._arrays))
+            # The history of a result may be used up, of which `changes` does not tell.
+            self._links = held = None if tape.Output in map(type, found) else now, found
+        return held[1]
 
     def gradient(self, inputs: Sequence[NDArray]) -> Program | None:
         """The program of this call's gradients on the inputs, parameters and output gradients; None where an operator

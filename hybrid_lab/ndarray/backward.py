@@ -17,7 +17,8 @@ from hybrid_lab.ndarray.tape import Entry, Leaf, Link, Mode, Node, Output, link,
 if TYPE_CHECKING:
     from hybrid_lab.ndarray.ndarray import NDArray
 
-_FEW = 4096
+FEW = 4096
+"""Elements of a head up to which the ones from which a backward starts are kept."""
 _ORDER = attrgetter("order")
 
 
@@ -116,7 +117,7 @@ def _few_ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 def _ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Ones; those of small heads, as losses are, copied from some that are kept."""
-    return _few_ones(shape, dtype).copy() if math.prod(shape) <= _FEW else np.ones(shape, dtype)
+    return _few_ones(shape, dtype).copy() if math.prod(shape) <= FEW else np.ones(shape, dtype)
 
 
 def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, recorded: bool) -> list[Any]:
@@ -256,10 +257,12 @@ def _use_up(node: Node) -> None:
 
 def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_graph: bool, train_mode: bool) -> None:
     """Write (or add) the gradients of the heads into the `grad` of every leaf they depend on; zeros if none arrives."""
+    held = heads[0]._tape if len(heads) == 1 else None
+    if head_grads is None and not retain_graph and type(held) is Output and _alone(held.node):
+        return
     before = state.recording, state.training
     state.recording, state.training = False, train_mode
     try:
-        held = heads[0]._tape if len(heads) == 1 else None
         if type(held) is Output and held.node.entry is not None and Output not in map(type, held.node.links):
             view = heads[0]._view
             dout = _ones(view.shape, view.dtype) if head_grads is None else _head_gradients(heads, head_grads, False)[0]
@@ -271,6 +274,24 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
         state.recording, state.training = before
     for leaf, gradient in arrived.items():
         leaf.receive(gradient)
+
+
+def _alone(node: Node) -> bool:
+    """The whole backward where all that is recorded is one call with one output, and its entry has a short way for it.
+
+    It gives what `_through_one_step` gives. Returns False, with nothing done, where something else is the case.
+    """
+    entry, links = node.entry, node.links
+    if entry is None or node.outputs != 1 or len(set(links)) < len(links) or Output in map(type, links):
+        return False
+    gradients = entry.finish_alone()
+    if gradients is None:
+        return False
+    _use_up(node)
+    for held, gradient in zip(links, gradients, strict=True):
+        if held is not None:
+            held.receive(gradient)  # type: ignore[union-attr]
+    return True
 
 
 def _through_one_step(head: Output, dout: Any, retain_graph: bool, in_place: bool) -> dict[Leaf, Any]:

@@ -111,6 +111,10 @@ class Entry:
         """
         return self.backward(douts, needed)
 
+    def finish_alone(self) -> Sequence[Any] | None:
+        """`finish` for ones as the gradient of the only output; None where the entry has no shorter way to do it."""
+        return None
+
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """The same on NDArrays, through recorded calls, for create_graph=True."""
         raise AutogradError(

@@ -52,7 +52,7 @@ class ReluGrad(Pointwise, name="_relu_grad"):
         return dy
 
     def numpy(self, dy: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
-        return np.multiply(dy, np.greater(y, 0, out=scratch(y.shape, np.bool_)), out=out)
+        return np.multiply(dy, np.greater(y, _ZERO[y.dtype], out=scratch(y.shape, np.bool_)), out=out)
 
     def grad(self, F: Any, dy: Any, y: Any, dx: Any, ddx: Any) -> tuple[Any, Any]:
         return F._relu_grad(ddx, y), None

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from hybrid_lab import autograd, init, nd
+from hybrid_lab import autograd, init, nd, random
 from hybrid_lab.diagnostics import AutogradError
-from hybrid_lab.gluon import nn
+from hybrid_lab.gluon import HybridBlock, nn
+from hybrid_lab.gluon.compiled_entry import CompiledEntry
+from hybrid_lab.gluon.program import Program
 
 
 def both(run):
@@ -128,3 +130,220 @@ def test_switching_between_two_sets_of_gradients_compiles_each_once():
             assert net.weight.grad().asnumpy().tolist() == [[1.0] * 3] * 2
     assert [item.kind for item in net._graphs.compilations] == ["first", "grad_req"]
     assert "needs no gradient, and 1 more" in net._graphs.compilations[1].reason
+
+
+# -- the short way for a call that is all there is ---------------------------------------------------------------------
+
+
+class OneInput(HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.relu(x * 2 + 1) * x
+
+
+class Exp(HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.exp(x)
+
+
+class Twice(HybridBlock):
+    """Two outputs."""
+
+    def hybrid_forward(self, F, x):
+        return x * 2, F.exp(x)
+
+
+class NoGradient(HybridBlock):
+    """Nothing arrives at x."""
+
+    def hybrid_forward(self, F, x):
+        return F.BlockGrad(x) * 3 + x * 0
+
+
+def dense():
+    net = nn.Dense(3, in_units=4, activation="tanh")
+    net.initialize(init.Constant(0.1))
+    return net
+
+
+def kept():
+    """Something is kept from the forward for the backward, in one arena."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(5, in_units=4, activation="sigmoid"), nn.Dropout(0.5), nn.Dense(3, in_units=5))
+    net.initialize(init.Constant(0.1))
+    return net
+
+
+def normed():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, in_units=4), nn.BatchNorm(in_channels=3))
+    net.initialize(init.Constant(0.1))
+    return net
+
+
+def no_short_way(monkeypatch):
+    """Let every call go the general way."""
+    monkeypatch.setattr(CompiledEntry, "finish_alone", lambda entry: None)
+    monkeypatch.setattr(Program, "_shortest", lambda program: None)
+
+
+def gradients_of(make, request, retain=False, weigh=None):
+    """Gradients of the input and all parameters after some recorded calls, with their versions and whether fresh."""
+    random.seed(3)
+    net = make()
+    net.hybridize(engine="numpy")
+    x = nd.array(np.linspace(-1, 1, 8).reshape(2, 4))
+    if request is not None:
+        x.attach_grad(request)
+    for parameter in net.collect_params().values():
+        if parameter.grad_req != "null":
+            parameter.grad_req = request or "write"
+    places = [x, *(parameter.data() for parameter in net.collect_params().values())]
+    for _ in range(3):  # the second one goes the way of calls whose program is known
+        with autograd.record():
+            y = net(x)
+        heads = y if isinstance(y, tuple) else (y,)
+        heads[-1].backward(None if weigh is None else nd.full(heads[-1].shape, weigh), retain_graph=retain)
+        if retain:
+            heads[-1].backward()
+    return [
+        (place.grad.asnumpy().tolist(), place.grad.version, place._fresh_grad)
+        for place in places
+        if place.grad is not None
+    ]
+
+
+@pytest.mark.parametrize("retain, weigh", [(False, None), (True, None), (False, 0.5)])
+@pytest.mark.parametrize(
+    "make, request_",
+    [(make, request) for make in (OneInput, Twice, NoGradient, dense, kept, normed) for request in ("write", "add")]
+    + [(dense, None), (kept, None), (normed, None)],
+)
+def test_the_short_way_gives_what_the_general_one_gives(make, request_, retain, weigh, monkeypatch):
+    found = gradients_of(make, request_, retain, weigh)
+    assert found
+    no_short_way(monkeypatch)
+    assert gradients_of(make, request_, retain, weigh) == found
+
+
+def test_the_short_way_is_taken(monkeypatch):
+    taken = []
+    way = CompiledEntry.finish_alone
+    monkeypatch.setattr(CompiledEntry, "finish_alone", lambda entry: taken.append(way(entry)) or taken[-1])
+    for make in (OneInput, dense, kept):
+        gradients_of(make, "write")
+        assert len(taken) == 3 and None not in taken
+        taken.clear()
+
+
+@pytest.mark.parametrize("make", [OneInput, NoGradient, dense, kept, normed])
+def test_ones_that_a_program_keeps_are_not_written_to(make):
+    net = make()
+    net.hybridize(engine="numpy")
+    x = nd.ones((2, 4))
+    x.attach_grad()
+    for _ in range(3):
+        with autograd.record():
+            y = net(x)
+        ones = y._tape.node.entry.program.ones
+        for array in ones:
+            array.flags.writeable = False  # whoever writes to it raises
+        y.backward()
+        x.grad[:] = 7
+        assert all((array == 1).all() for array in ones)
+
+
+def recorded_square():
+    net = OneInput()
+    net.hybridize(engine="numpy")
+    x = nd.ones((2, 2))
+    x.attach_grad()
+    with autograd.record():
+        net(x)
+    with autograd.record():  # the way of calls whose program is known
+        y = net(x)
+    return net, x, y
+
+
+def test_the_short_way_refuses_an_input_that_was_written_to():
+    _, x, y = recorded_square()
+    x[:] = 5
+    with pytest.raises(AutogradError, match="needs the input, .* has been written to since"):
+        y.backward()
+
+
+def test_the_short_way_refuses_an_output_that_was_written_to():
+    net = Exp()
+    net.hybridize(engine="numpy")
+    x = nd.ones((2, 2))
+    x.attach_grad()
+    for _ in range(2):
+        with autograd.record():
+            y = net(x)
+    y[:] = 5
+    with pytest.raises(AutogradError, match="needs output 0, .* has been written to since"):
+        y.backward()
+
+
+def test_the_short_way_uses_the_history_up_once():
+    _, x, y = recorded_square()
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [[5.0, 5.0]] * 2
+    with pytest.raises(AutogradError, match="its history was used up"):
+        y.backward()
+
+
+def test_one_leaf_behind_two_inputs_gets_the_sum():
+    class Product(HybridBlock):
+        def hybrid_forward(self, F, a, b):
+            return a * a * b
+
+    net = Product()
+    net.hybridize(engine="numpy")
+    x = nd.full((2, 2), 3)
+    x.attach_grad()
+    for _ in range(2):
+        with autograd.record():
+            y = net(x, x)
+        y.backward()
+        assert x.grad.asnumpy().tolist() == [[27.0, 27.0]] * 2
+
+
+def test_what_comes_after_and_before_is_differentiated_too():
+    net, x, _ = recorded_square()
+    with autograd.record():
+        z = x * 2
+        y = net(z)
+        w = y.sum()
+    w.backward()
+    assert x.grad.asnumpy().tolist() == [[18.0, 18.0]] * 2  # y = 2 z^2 + z at z = 2
+    with autograd.record():
+        y = net(x * 2)
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [[18.0, 18.0]] * 2
+
+
+def test_another_grad_req_between_two_calls():
+    net = dense()
+    net.hybridize(engine="numpy")
+    x = nd.ones((2, 4))
+    found = []
+    for request in ("write", "write", "add", "add", "null", "write"):
+        net.weight.grad_req = request
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        found.append(None if request == "null" else net.weight.grad().asnumpy()[0, 0])
+    one = found[0]
+    assert found[1] == found[5] == one
+    assert np.allclose(found[2:4], [one, 2 * one]) and found[4] is None
+
+
+def test_a_hook_sees_a_call_that_would_go_the_short_way():
+    net, x, _ = recorded_square()
+    seen = []
+    net.register_forward_hook(lambda block, inputs, output: seen.append((inputs[0] is x, output.shape)))
+    with autograd.record():
+        y = net(x)
+    y.backward()
+    assert seen == [(True, (2, 2))]
+    assert x.grad.asnumpy().tolist() == [[5.0, 5.0]] * 2

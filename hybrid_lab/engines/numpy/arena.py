@@ -91,12 +91,13 @@ class Scratch:
     """Temporary memory of kernels at the end of an arena: `scratch(shape, dtype)` until the kernel returns.
 
     What does not fit is allocated, and `peak` remembers how much would have been enough.
+    size : bytes that there are
     """
 
-    __slots__ = ("_first", "memory", "peak", "top")
+    __slots__ = ("_first", "memory", "peak", "size", "top")
 
     def __init__(self, memory: np.ndarray):
-        self.memory, self.peak, self.top = memory, 0, 0
+        self.memory, self.size, self.peak, self.top = memory, memory.nbytes, 0, 0
         self._first: dict[Any, tuple[np.ndarray, int]] = {}  # what lay at the beginning before, with its end
 
     def fresh(self) -> Scratch:
@@ -116,7 +117,7 @@ class Scratch:
         self.top = start + -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT
         if self.top > self.peak:
             self.peak = self.top
-        if self.top > self.memory.nbytes:
+        if self.top > self.size:
             return np.empty(shape, dtype)
         made = np.ndarray(shape, dtype, self.memory, start)
         if not start and type(shape) is tuple:

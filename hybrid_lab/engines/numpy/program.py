@@ -135,13 +135,15 @@ class Writer:
         arena_bytes = self.plan.arena_bytes
         frames = Frames(self._layout, arena_bytes, self.static_alloc or arena_bytes <= KEEP_BYTES)
         self.bound["acquire"], self.bound["release"] = frames.take, frames.give
-        if frames.keep and not self.uses_scratch:
-            # Spares two Python calls: there is nothing to decide when a frame comes back.
-            self.bound["idle"], self.bound["release"] = frames.idle, frames.idle.append
+        take, give = ["lease = acquire()"], ["release(lease)"]
+        if frames.keep:
+            # Spares two Python calls: there is nothing to decide when a frame comes back whose scratch memory sufficed.
+            self.bound["idle"] = frames.idle
             take = ["try:", "    lease = idle.pop()", "except IndexError:", "    lease = acquire()"]
-        else:
-            take = ["lease = acquire()"]
-        return [*take, f"{self._frame()} = lease[1]"], ["release(lease)"]
+            give = ["idle.append(lease)"]
+            if self.uses_scratch:
+                give = ["if scratch.peak > scratch.size:", "    release(lease)", "else:", "    idle.append(lease)"]
+        return [*take, f"{self._frame()} = lease[1]"], give
 
     def _frame(self) -> str:
         """The names of a frame's arrays, as the target of an assignment."""
