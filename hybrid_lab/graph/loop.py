@@ -44,9 +44,10 @@ class Kept:
             target[step] = value
 
     def clear(self, step: int) -> None:
-        """Zeros behind the last step."""
-        for target in self.stacked:
-            target[step:] = 0
+        """Zeros behind the last step: what nothing was written to differs from run to run and from engine to engine."""
+        for target in (*self.stacked, *self.history):
+            if target is not None:
+                target[step:] = 0
 
     def finish(self, states: Sequence[Any], carried: Sequence[Any], extra: Sequence[Any]) -> tuple[Any, ...]:
         """All outputs, in `out` where it was given."""

@@ -145,6 +145,23 @@ def test_a_loop_inside_a_loop():
         np.testing.assert_allclose(gradient, numeric, rtol=1e-6)
 
 
+def test_nothing_is_left_unwritten_behind_the_last_step():
+    # A backward is handed all rows that a loop may take, and engines are compared by them.
+    count, x = var("count"), var("x")
+    outputs, states = sym.contrib.while_loop(
+        lambda i, _: i < 2, lambda i, x: (x, (i + 1, x * 2.0)), (count, x), max_iterations=4
+    )
+    op = graph_of([outputs, *states], count, x).outputs[0].node.op
+    types = op.infer_type(np.dtype("float64"), np.dtype("float64"))
+    rubbish = [np.full(shape, 77, dtype) for shape, dtype in zip(op.infer_shape((1,), (2,)), types, strict=True)]
+    given = [np.zeros(1), np.array([3.0, 5.0])]
+    made, _, _, counts, rows, steps, _ = op.numpy(*given, out=tuple(rubbish), rng=(0, 0))
+    np.testing.assert_array_equal(made, [[3, 5], [6, 10], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(rows, made)
+    np.testing.assert_array_equal(counts.ravel(), [0, 1, 0, 0])
+    assert steps.tolist() == [2]
+
+
 def test_entries_of_numbers_have_the_shape_of_one():
     x, h = var("x"), var("h")
     outputs, last = sym.contrib.foreach(lambda entry, state: (state, state + entry), x, h)
