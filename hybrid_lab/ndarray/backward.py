@@ -282,7 +282,9 @@ def _alone(node: Node) -> bool:
     It gives what `_through_one_step` gives. Returns False, with nothing done, where something else is the case.
     """
     entry, links = node.entry, node.links
-    if entry is None or node.outputs != 1 or len(set(links)) < len(links) or Output in map(type, links):
+    if entry is None or node.outputs != 1 or Output in map(type, links):
+        return False
+    if len(links) > 1 and len(set(links)) < len(links):  # a leaf that several gradients arrive at
         return False
     gradients = entry.finish_alone()
     if gradients is None:
