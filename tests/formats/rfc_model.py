@@ -5,6 +5,8 @@ With RFC_MODEL=broken in the environment every hybrid_forward raises: the classe
 
 import os
 
+import numpy as np
+
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
@@ -84,7 +86,7 @@ if BROKEN:
 
 
 def images(count=2, seed=3):
-    return mx.nd.array(__import__("numpy").random.RandomState(seed).uniform(-1, 1, (count, 2, 5, 5)))
+    return mx.nd.array(np.random.RandomState(seed).uniform(-1, 1, (count, 2, 5, 5)))
 
 
 def called_net():
@@ -110,3 +112,15 @@ def forward_and_gradients(net, x):
         key: p for key, p in net._collect_params_with_prefix().items() if p.grad_req != "null" and p._data is not None
     }
     return y.asnumpy(), {key: p.grad().asnumpy() for key, p in called.items() if not key.startswith("unused")}
+
+
+def values(net):
+    """Copies of all parameters that have values, by their place in the tree."""
+    return {
+        key: p.data().asnumpy().copy() for key, p in net._collect_params_with_prefix().items() if p._data is not None
+    }
+
+
+def equal(one, two):
+    """Whether two models' values are the same, bit for bit."""
+    return one.keys() == two.keys() and all(np.array_equal(one[key], two[key]) for key in one)

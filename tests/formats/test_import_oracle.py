@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import rfc_model
 
 import hybrid_lab as mx
 from hybrid_lab import gluon
@@ -15,9 +15,6 @@ from hybrid_lab.formats.archive import layout
 from hybrid_lab.formats.archive.archive import Archive
 from hybrid_lab.formats.mxnet import write_params
 from hybrid_lab.gluon import nn
-
-sys.path.insert(0, str(Path(__file__).parent))
-import rfc_model  # noqa: E402
 
 ORACLE = Path(__file__).parents[2] / ".oracle" / "bin" / "python"
 pytestmark = pytest.mark.skipif(not ORACLE.exists(), reason="the real MXNet is not installed in .oracle")

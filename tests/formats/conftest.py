@@ -1,0 +1,23 @@
+"""The RFC's model, called once and saved once, for the tests of archives."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+# The model lies beside the tests, as a user's would, and processes that the tests start import it by this name.
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="module")
+def net():
+    import rfc_model
+
+    return rfc_model.called_net()
+
+
+@pytest.fixture(scope="module")
+def saved(net, tmp_path_factory):
+    return Path(net.save(tmp_path_factory.mktemp("saved") / "rfc"))

@@ -1,0 +1,141 @@
+"""Which graphs an archive holds: of models that were called, called eagerly or never, one per structure and mode."""
+
+import zipfile
+
+import numpy as np
+import pytest
+import rfc_model
+
+import hybrid_lab as mx
+from hybrid_lab import gluon
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.gluon import nn
+
+
+def test_the_save_line_counts_all_hybrid_blocks_and_names_those_never_called(tmp_path, caplog):
+    class Heads(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Dense(2), nn.Dense(2)
+
+        def hybrid_forward(self, F, x):
+            return self.used(x)
+
+    net = Heads()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(mx.nd.ones((1, 2)))
+    caplog.clear()
+    net.save(tmp_path / "m")
+    saved, rest = (record.message for record in caplog.records)
+    assert "saved 2 graphs of 2 of 3 HybridBlocks and 4 parameters to" in saved
+    assert rest.endswith("without a graph, as never called: unused")
+    net.unused(mx.nd.ones((1, 2)))
+    caplog.clear()
+    net.save(tmp_path / "m")
+    (saved,) = (record.message for record in caplog.records if "saved" in record.message)
+    assert "saved 3 graphs of 3 HybridBlocks and 4 parameters to" in saved
+    assert "never called" not in caplog.text
+
+
+def test_inputs_make_the_graphs_of_a_model_that_was_never_hybridized(tmp_path):
+    net = rfc_model.Net()
+    net.initialize()
+    y = net(rfc_model.images())
+    path = net.save(tmp_path / "eager", inputs=rfc_model.images())
+    assert sum(name.startswith("graphs/") for name in zipfile.ZipFile(path).namelist()) == 9
+    loaded = gluon.load(path)
+    features = loaded.drop(loaded.body(rfc_model.images()))
+    np.testing.assert_allclose(loaded.head((features, features * 2), None)["scores"].asnumpy(), y.asnumpy(), rtol=1e-5)
+
+
+def test_a_model_that_only_ran_eagerly_is_saved_with_its_graphs_and_keeps_none(tmp_path):
+    net = rfc_model.Net()
+    net.initialize()
+    net(rfc_model.images())
+    path = net.save(tmp_path / "eager")
+    assert sum(name.startswith("graphs/") for name in zipfile.ZipFile(path).namelist()) == 9
+    assert net.body._graphs.graphs() == []
+
+
+def test_code_that_does_not_trace_is_saved_without_its_graph(tmp_path, caplog):
+    class Counting(gluon.HybridBlock):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.dense = nn.Dense(2)
+
+        def hybrid_forward(self, F, x):
+            return self.dense(x) if x.shape[0] else x
+
+    net = Counting()
+    net.initialize()
+    net(mx.nd.ones((1, 2)))
+    path = net.save(tmp_path / "m")
+    assert "graphs/dense.json" in zipfile.ZipFile(path).namelist()
+    assert "graphs/__root__.json" not in zipfile.ZipFile(path).namelist()
+    assert "no graph was saved of" in caplog.text and "HL101" in caplog.text
+
+
+def test_a_hybrid_root_runs_whole_without_code(tmp_path):
+    net = nn.HybridSequential()
+    net.add(nn.Dense(4, activation="relu"), nn.BatchNorm(), nn.HybridLambda(lambda F, x: F.tanh(x) * 2), nn.Dense(2))
+    net.initialize()
+    net.hybridize(engine="numpy", static_alloc=True)
+    x = mx.nd.array(np.random.RandomState(0).rand(3, 5))
+    y = net(x)
+    path = net.save(tmp_path / "m.hlab")
+    assert "graphs/__root__.json" in zipfile.ZipFile(path).namelist()
+    loaded = gluon.load(path)
+    assert np.array_equal(loaded(x).asnumpy(), y.asnumpy())
+    assert loaded._active and loaded._flags["static_alloc"] is True
+    loaded[0].weight.set_data(mx.nd.zeros((4, 5)))
+    loaded.load(path)
+    again = gluon.load(loaded.save(tmp_path / "again.hlab"))
+    assert np.array_equal(again(x).asnumpy(), y.asnumpy())
+
+
+def test_a_second_input_structure_and_guarded_graphs_are_variants(tmp_path):
+    class TwoWays(gluon.HybridBlock):
+        def forward(self, x, y=None):
+            x = x + 1 if mx.autograd.is_training() else x * 3
+            return x if y is None else x - y
+
+    net = TwoWays()
+    net.hybridize(engine="numpy")
+    x = mx.nd.array([1.0, 2.0])
+    net(x), net(x, x)
+    with mx.autograd.train_mode():
+        net(x)
+    path = net.save(tmp_path / "m")
+    assert [name for name in zipfile.ZipFile(path).namelist() if "graphs/" in name] == [
+        "graphs/__root__.json",
+        "graphs/__root__@2.json",
+        "graphs/__root__@3.json",
+    ]
+    for loaded in (gluon.load(path), TwoWays()):
+        loaded.load(path) if isinstance(loaded, TwoWays) else None
+        assert loaded(x).asnumpy().tolist() == [3, 6] and loaded(x, x).asnumpy().tolist() == [2, 4]
+        with mx.autograd.train_mode():
+            assert loaded(x).asnumpy().tolist() == [2, 3]
+    with mx.autograd.train_mode(), pytest.raises(HybridLabError, match="in training"):
+        gluon.load(path)(x, x)
+
+
+def test_graphs_for_recorded_calls_are_variants(tmp_path):
+    class TwoWays(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return x * 2 if mx.autograd.is_recording() else x * 3
+
+    net = TwoWays()
+    net.hybridize(engine="numpy")
+    x = mx.nd.ones((1,))
+    x.attach_grad()
+    net(x)
+    with mx.autograd.record(train_mode=False):
+        net(x)
+    path = net.save(tmp_path / "m")
+    for loaded in (gluon.load(path), TwoWays()):
+        loaded.load(path) if isinstance(loaded, TwoWays) else None
+        with mx.autograd.record(train_mode=False):
+            assert loaded(x).asscalar() == 2
+        assert loaded(x).asscalar() == 3

@@ -1,0 +1,126 @@
+"""A file that does not fit the model: one error lists every difference and nothing is loaded, unless asked for."""
+
+import numpy as np
+import pytest
+import rfc_model
+
+from hybrid_lab import gluon
+from hybrid_lab.diagnostics import LoadMismatchError
+from hybrid_lab.gluon import nn
+
+
+class Renamed(rfc_model.Inner):
+    pass
+
+
+class Changed(rfc_model.Net):
+    """Another class in one place, a child less, a child more, another size, another dtype."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.body.inner = Renamed()
+            self.head.out = nn.Dense(4)
+            self.shared.cast("float64")
+            self.extra = nn.Dense(2)
+        del self.unused
+
+
+def test_one_error_lists_everything_and_nothing_is_loaded(saved):
+    other = Changed()
+    other.initialize()
+    before = rfc_model.values(other)
+    with pytest.raises(LoadMismatchError) as caught:
+        other.load(saved)
+    text = str(caught.value)
+    for part in (
+        "class: body.inner is a Inner in the file, a Renamed in the model",
+        "missing block: unused (Dense)",
+        "unexpected block: extra (Dense)",
+        "shape: head.out.weight is (3, 6) in the file, (4, 0) in the model",
+        "shape: head.out.bias is (3,) in the file, (4,) in the model",
+        "dtype: shared.weight is float32 in the file, float64 in the model",
+        "graph: head.out: the model has",
+        "nothing was loaded",
+        str(saved),
+    ):
+        assert part in text, text
+    assert rfc_model.equal(rfc_model.values(other), before)
+
+
+def test_without_strict_what_fits_is_loaded(net, saved):
+    other = Changed()
+    other.initialize()
+    report = other.load(saved, strict=False)
+    assert any("head.out.weight" in line for line in report.differences)
+    assert np.array_equal(other.body.stem.weight.data().asnumpy(), net.body.stem.weight.data().asnumpy())
+    assert other.head.out.bias.shape == (4,)
+
+
+class OtherCode(rfc_model.Inner):
+    def hybrid_forward(self, F, x):
+        return F.sigmoid(self.norm(self.conv(x))) * 0.5
+
+
+OtherCode.__name__ = "Inner"
+
+
+class OtherNet(rfc_model.Net):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.body.name_scope():
+            self.body.inner = OtherCode()
+
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+OtherNet.__name__ = "Net"
+
+
+def test_changed_code_is_a_difference_and_the_files_graph_may_win(net, saved):
+    other = OtherNet()
+    with pytest.raises(LoadMismatchError, match=r"graph: body\.inner: the model has '%\d = sigmoid"):
+        other.load(saved)
+    report = other.load(saved, graphs="file")
+    assert any("forward()" in note for note in report.notes)
+    expected = net(rfc_model.images()).asnumpy() + 1
+    for active in (False, True):
+        other.hybridize(active, engine="numpy") if active else None
+        np.testing.assert_allclose(other(rfc_model.images()).asnumpy(), expected, rtol=1e-5)
+    with other.body.name_scope():
+        other.body.inner = OtherCode()
+    other.body.inner.initialize()
+    assert other.body._graphs.pinned == {}, "a replaced child gives the code its say again"
+
+
+def test_code_that_does_not_trace_is_one_of_the_differences(saved):
+    class Inner(rfc_model.Inner):
+        def hybrid_forward(self, F, x):
+            return x if x.shape[0] > 2 else x * 2
+
+    other = rfc_model.Net()
+    with other.body.name_scope():
+        other.body.inner = Inner()
+    with pytest.raises(LoadMismatchError, match="graph: body.inner: tracing the code raised.*HL101"):
+        other.load(saved)
+
+
+def test_a_different_sharing_is_a_difference(saved):
+    other = rfc_model.Net()
+    with other.head.name_scope():
+        other.head.shared = nn.Dense(6)
+    with pytest.raises(
+        LoadMismatchError, match="sharing: shared and head.shared are one block in the file, two in the model"
+    ):
+        other.load(saved)
+
+
+def test_an_example_that_does_not_come_out_is_refused(net, tmp_path, monkeypatch):
+    monkeypatch.setattr("hybrid_lab.formats.archive.examples._numbers", lambda shape, dtype: np.full(shape, 0.5, dtype))
+    real = __import__("hybrid_lab.formats.archive.examples", fromlist=["run"]).run
+    monkeypatch.setattr("hybrid_lab.formats.archive.examples.run", lambda *args: [y + 0.1 for y in real(*args)])
+    path = net.save(tmp_path / "lies")
+    monkeypatch.setattr("hybrid_lab.formats.archive.examples.run", real)
+    with pytest.raises(LoadMismatchError, match="graphs/body.json: output 0 of its example differs"):
+        gluon.load(path)
