@@ -88,6 +88,13 @@ class Training(ABC):
     backward: Executable
     begin: Callable[[Sequence[np.ndarray], tuple[int, int]], tuple[list[np.ndarray], Kept]]
 
+    @property
+    def plain(self) -> Training:
+        """A training whose `kept.saved` are the saved values of the graphs, which any backward can read. This one, but
+        where an engine keeps something of its own instead.
+        """
+        return self
+
     @abstractmethod
     def finish(
         self,

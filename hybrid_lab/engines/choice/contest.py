@@ -120,8 +120,9 @@ class Contest:
 
     @property
     def training(self) -> Training:
-        """What runs recorded calls now."""
-        return self._trainings[self.leader]
+        """What runs recorded calls now. While engines are compared, all of them read what a forward keeps."""
+        found = self._trainings[self.leader]
+        return found.plain if self.open else found
 
     # -- while it is open ----------------------------------------------------------------------------------------
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.engines.engine import Engine, Executable
+from hybrid_lab.engines.engine import Engine, Executable, Training
 from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.report import RegionReport, Report
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.torch_kernels.program import TorchProgram
 from hybrid_lab.engines.torch_kernels.rules import refusal
+from hybrid_lab.engines.torch_kernels.workspace import WorkspaceTraining, rewritten
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
@@ -92,6 +93,17 @@ class TorchEngine(Engine):
         executable = build(contracted, report, static_alloc)
         report.seconds = time.perf_counter() - started
         return executable
+
+    def compile_training(
+        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
+    ) -> Training:
+        """As every engine; LSTMs run in oneDNN where nobody else reads what they keep."""
+        plain = super().compile_training(forward, backward, sources, num_outputs, **options)
+        found = rewritten(forward, backward, sources, num_outputs)
+        if found is None:
+            return plain
+        inner = super().compile_training(found.forward, found.backward, found.sources, num_outputs, **options)
+        return WorkspaceTraining(plain, inner, found)
 
 
 def describe(region: Region) -> RegionReport:

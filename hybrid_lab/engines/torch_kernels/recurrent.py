@@ -7,13 +7,14 @@ from typing import Any
 from hybrid_lab.engines.torch_kernels.rules import Kernel, RuleNode, needs, rule, shape_of
 
 
-def _lstm_only(node: RuleNode) -> None:
+def lstm_only(node: RuleNode) -> None:
+    """Raise Unmappable where the node is not a plain LSTM."""
     op = node.op
     needs(op.mode == "lstm", f"mode={op.mode!r}")
     needs(op.sizes.clip is None and not op.use_sequence_length, "clipped states or sequence lengths")
 
 
-def _weights(op: Any, vector: Any, width: int) -> list[dict[str, Any]]:
+def split_weights(op: Any, vector: Any, width: int) -> list[dict[str, Any]]:
     """Views on the packed vector, one entry per layer and direction."""
     found: list[dict[str, Any]] = [{} for _ in range(op.sizes.layers * op.sizes.directions)]
     start = 0
@@ -30,13 +31,13 @@ def _order(steps: int, direction: int) -> range:
 
 @rule("RNN")
 def _lstm(torch: Any, node: RuleNode) -> Kernel:
-    _lstm_only(node)
+    lstm_only(node)
     op, hidden, directions = node.op, node.op.state_size, node.op.sizes.directions
     steps, batch, width = shape_of(node, 0)
     places = op.num_layers * directions
 
     def kernel(x: Any, vector: Any, state: Any, cell: Any) -> Any:
-        weights = _weights(op, vector, width)
+        weights = split_weights(op, vector, width)
         gates = x.new_empty((places, steps, batch, 4 * hidden))
         cells = x.new_empty((places, steps, batch, hidden))
         layers = x.new_empty((op.num_layers, steps, batch, directions * hidden))
@@ -77,7 +78,7 @@ def _lstm(torch: Any, node: RuleNode) -> Kernel:
 
 @rule("_rnn_grad")
 def _lstm_grad(torch: Any, node: RuleNode) -> Kernel:
-    _lstm_only(node)
+    lstm_only(node)
     op, hidden, directions = node.op, node.op.state_size, node.op.sizes.directions
     needs(op.kept and not op.p, "a backward of its own forward, or dropout between layers")
     steps, batch, width = shape_of(node, 0)
@@ -86,8 +87,8 @@ def _lstm_grad(torch: Any, node: RuleNode) -> Kernel:
         lower, given = (rest[0], rest[1:]) if op.num_layers > 1 else ((), rest)
         heads = iter(given)
         dy, dstate, dcell = ([next(heads) if there else None for there in op.heads] + [None, None])[:3]
-        weights, dvector = _weights(op, vector, width), torch.empty_like(vector)
-        dweights = _weights(op, dvector, width)
+        weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
+        dweights = split_weights(op, dvector, width)
         dfirst = torch.zeros_like(state) if dstate is None else dstate.clone()
         dcells = torch.zeros_like(cell) if dcell is None else dcell.clone()
         dabove = torch.zeros_like(y) if dy is None else dy

@@ -12,6 +12,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.ops.operator import Operator
 
 Kernel = Callable[..., Any]
 #: A Node whose operator is an instance of the record that the rule is for.
@@ -42,6 +43,19 @@ def rule(*names: str, out: bool = False, shared: bool = False, whole: tuple[int,
         return function
 
     return enter
+
+
+class OwnKernel(Operator):
+    """An operator that only torch has: no record, it comes with its rule."""
+
+    def rule(self, torch: Any, node: Any) -> Kernel:
+        """As the rules of the table."""
+        raise NotImplementedError
+
+
+def rule_of(op: Operator) -> Rule:
+    """The rule of an operator that has one."""
+    return op.rule if isinstance(op, OwnKernel) else TABLE[op.name]
 
 
 def shape_of(node: Node, index: int) -> tuple[int, ...]:
@@ -77,6 +91,8 @@ def refusal(node: Node) -> str | None:
     op = node.op
     if op.random:
         return "random numbers come from the counter-based generator that all engines share"
+    if isinstance(op, OwnKernel):
+        return None
     if op.name not in TABLE:
         return "the table of torch calls has no entry"
     floating = {value.dtype.name for value in node.outputs}

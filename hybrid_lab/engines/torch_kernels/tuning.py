@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.engines.torch_kernels.rules import TABLE, Kernel, Rule
+from hybrid_lab.engines.torch_kernels.rules import TABLE, Kernel, Rule, rule_of
 from hybrid_lab.engines.torch_kernels.variants import VARIANTS
 from hybrid_lab.graph.node import Node, Value
 
@@ -27,8 +27,8 @@ def signature(node: Node) -> Any:
 
 
 def chosen(node: Node) -> Rule:
-    """The rule for a node: what tuning found, else the table's."""
-    return _found.get(signature(node), TABLE[node.op.name])
+    """The rule for a node: what tuning found, else the table's or the operator's own."""
+    return _found.get(signature(node)) or rule_of(node.op)
 
 
 def tune(torch: Any, node: Node, operands: list[Any]) -> None:

@@ -1,0 +1,316 @@
+"""LSTMs by oneDNN, whose forward leaves what its backward reads in memory of a layout of its own.
+
+What a record keeps is known to every engine; what oneDNN keeps is known to nobody. So it stays inside one recorded
+call: `WorkspaceTraining` runs the two graphs with such layers, and hands out nothing in place of what they keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.engine import Kept, Training
+from hybrid_lab.engines.torch_kernels.recurrent import lstm_only, split_weights
+from hybrid_lab.engines.torch_kernels.rules import Kernel, OwnKernel, RuleNode, shape_of
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node, Value, input_node
+
+#: The number of LSTMs among the modes of torch's kernel.
+_LSTM = 2
+#: The inputs of a gradient before what the forward kept: those of the LSTM and its output.
+_GIVEN = 5
+
+
+class _Layers(OwnKernel):
+    """What forward and backward share.
+
+    op : the record's operator that it stands for
+    """
+
+    op: Any
+
+    def __init__(self, op: Any, num_outputs: int):
+        for key, value in (("op", op), ("num_outputs", num_outputs), ("attributes", {}), ("inferred", {})):
+            object.__setattr__(self, key, value)
+
+    def __repr__(self) -> str:
+        return repr(self.op)
+
+    @property
+    def places(self) -> int:
+        """Layers times directions."""
+        return self.op.num_layers * self.op.sizes.directions
+
+
+class WorkspaceLSTM(_Layers):
+    """RNN in training. Outputs: those that the user sees, the last cell states of all layers, the outputs of the lower
+    layers where there are some, a workspace for each layer and direction.
+    """
+
+    name: ClassVar[str] = "torch_lstm"
+
+    def rule(self, torch: Any, node: RuleNode) -> Kernel:
+        op, hidden, directions = self.op, self.op.state_size, self.op.sizes.directions
+        _, _, width = shape_of(node, 0)
+        layer_forward = torch.ops.aten.mkldnn_rnn_layer.default
+
+        def kernel(x: Any, vector: Any, state: Any, cell: Any) -> Any:
+            weights = split_weights(op, vector, width)
+            outputs, hs, cs, spaces = [], [], [], []
+            below = x.contiguous()
+            for layer in range(op.num_layers):
+                found = []
+                for direction in range(directions):
+                    place = layer * directions + direction
+                    w = weights[place]
+                    with torch.enable_grad():  # else it keeps nothing
+                        y, h, c, space = layer_forward(
+                            below, w["wx"], w["wh"], w["bx"], w["bh"], state[place], cell[place], direction == 1, [],
+                            _LSTM, hidden, 1, True, False, False, True,
+                        )  # fmt: skip
+                    found.append(y)
+                    hs.append(h)
+                    cs.append(c)
+                    spaces.append(space.view(torch.float32))
+                below = found[0] if directions == 1 else torch.cat(found, -1)
+                outputs.append(below)
+            cells = torch.stack(cs)
+            made = [outputs[-1], torch.stack(hs), cells.clone()] if op.state_outputs else [outputs[-1]]
+            made.append(cells)
+            if op.num_layers > 1:
+                made.append(torch.stack(outputs[:-1]))
+            return (*made, *spaces)
+
+        return kernel
+
+
+class WorkspaceGradient(_Layers):
+    """Its gradient. Inputs: those of RNN, its output, the last cell states, the outputs of the lower layers where there
+    are some, gradients of outputs as `heads` says, the workspaces.
+    """
+
+    name: ClassVar[str] = "torch_lstm_grad"
+
+    def rule(self, torch: Any, node: RuleNode) -> Kernel:
+        op, hidden, directions, places = self.op, self.op.state_size, self.op.sizes.directions, self.places
+        _, _, width = shape_of(node, 0)
+        layer_backward = torch.ops.aten.mkldnn_rnn_layer_backward.default
+
+        def kernel(x: Any, vector: Any, state: Any, cell: Any, y: Any, cells: Any, *rest: Any) -> Any:
+            lower, given = (rest[0], rest[1:-places]) if op.num_layers > 1 else ((), rest[:-places])
+            spaces = rest[-places:]
+            heads = iter(given)
+            dy, dstate, dcell = ([next(heads) if there else None for there in op.heads] + [None, None])[:3]
+            weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
+            dweights = split_weights(op, dvector, width)
+            dfirst = torch.zeros_like(state) if dstate is None else dstate.clone()
+            dcells = torch.zeros_like(cell) if dcell is None else dcell.clone()
+            dabove = torch.zeros_like(y) if dy is None else dy
+            for layer in range(op.num_layers - 1, -1, -1):
+                below = (x if layer == 0 else lower[layer - 1]).contiguous()
+                output = y if layer == op.num_layers - 1 else lower[layer]
+                dbelow = None
+                for direction in range(directions):
+                    place = layer * directions + direction
+                    part = slice(direction * hidden, (direction + 1) * hidden)
+                    own, w = output[..., part].contiguous(), weights[place]
+                    found = layer_backward(
+                        below, w["wx"], w["wh"], w["bx"], w["bh"], state[place], cell[place], own,
+                        own[0 if direction else -1], cells[place], dabove[..., part].contiguous(), dfirst[place],
+                        dcells[place], direction == 1, _LSTM, hidden, 1, True, True, False, [], False,
+                        spaces[place].view(torch.uint8),
+                    )  # fmt: skip
+                    for name, made in zip(("wx", "wh", "bx", "bh"), found[1:5], strict=True):
+                        dweights[place][name].copy_(made)
+                    dfirst[place], dcells[place] = found[5], found[6]
+                    dbelow = found[0] if dbelow is None else dbelow.add_(found[0])
+                dabove = dbelow
+            return dabove, dvector, dfirst, dcells
+
+        return kernel
+
+
+@cache
+def _workspace(steps: int, batch: int, width: int, hidden: int) -> int:
+    """How many float32 numbers the workspace of one layer takes; 0 where torch has no such kernel."""
+    import torch
+
+    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.aten, "mkldnn_rnn_layer_backward")):
+        return 0
+    vectors = torch.zeros(2, 4 * hidden)
+    states = torch.zeros(2, batch, hidden)
+    weights = torch.zeros(4 * hidden, width), torch.zeros(4 * hidden, hidden), *vectors
+    with torch.enable_grad():
+        kept = torch.ops.aten.mkldnn_rnn_layer.default(
+            torch.zeros(steps, batch, width), *weights, *states, False, [], _LSTM, hidden, 1, True, False, False, True
+        )[3]
+    return 0 if kept is None or kept.numel() % 4 else kept.numel() // 4
+
+
+class _Pair:
+    """An LSTM of the forward, its gradient in the backward, and between them only what the LSTM keeps.
+
+    kept : the forward's values; read : the backward's inputs that they become
+    """
+
+    def __init__(self, layer: Node, gradient: Node, kept: Sequence[Value], read: Sequence[Value]):
+        self.layer, self.gradient, self.kept, self.read = layer, gradient, tuple(kept), tuple(read)
+        op: Any = layer.op
+        (steps, batch, width), hidden, directions = layer.inputs[0].shape, op.state_size, op.sizes.directions
+        widths = [width, *[directions * hidden] * (op.num_layers - 1)]
+        spaces = [_workspace(steps, batch, each, hidden) for each in widths for _ in range(directions)]
+        self.possible = all(spaces)
+        assert layer.shapes is not None
+        visible, lower = layer.shapes[: op.num_visible], layer.shapes[op.num_visible + 2 :]
+        self.new = [(len(spaces), batch, hidden), *lower, *((size,) for size in spaces)]
+        """The shapes of what is kept instead."""
+        shapes = (*visible, *self.new)
+        self.layer_changes = {
+            "op": WorkspaceLSTM(op, len(shapes)), "shapes": shapes, "dtypes": (np.dtype("float32"),) * len(shapes)
+        }  # fmt: skip
+        self.inputs = [input_node("kept", "saved", shape=shape, dtype=np.dtype("float32")) for shape in self.new]
+
+    def operands(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The inputs of the new gradient from those of the old one."""
+        spaces = -self.new[0][0]
+        first, heads = inputs[:_GIVEN], inputs[_GIVEN + len(self.read) :]
+        return (*first, *self.inputs[:spaces], *heads, *self.inputs[spaces:])
+
+
+def _pairs(forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int) -> Iterator[_Pair]:
+    saved = {
+        value: forward.outputs[num_outputs + index]
+        for value, (kind, index) in zip(backward.inputs, sources, strict=True)
+        if kind == "saved"
+    }
+    before, after, roots = forward.users(), backward.users(), forward.roots
+    for node in backward.nodes:
+        op: Any = node.op
+        if op.name != "_rnn_grad" or not op.kept or op.p or node.inputs[0].dtype != np.float32:
+            continue
+        try:
+            lstm_only(node)
+        except Unmappable:
+            continue
+        read = node.inputs[_GIVEN : _GIVEN + len(op.saved)]
+        kept = [saved.get(value) for value in read]
+        layer = None if kept[0] is None else kept[0].node
+        if layer is None or layer.op.name != "RNN" or kept != list(layer.outputs[layer.op.num_visible :]):
+            continue
+        values = [value for value in kept if value is not None]
+        if all(value not in before and roots.count(value) == 1 for value in values) and all(
+            after[value] == [node] for value in read
+        ):
+            found = _Pair(layer, node, values, read)
+            if found.possible:
+                yield found
+
+
+class Rewritten:
+    """The two graphs of a recorded call with oneDNN's LSTMs.
+
+    sources : where the inputs of the backward come from
+    inputs : their places among the inputs of the backward as it was; None where there they are not
+    kept : where each saved value of the graphs as they were is among the saved ones; None where it is gone
+    """
+
+    def __init__(
+        self, pairs: Sequence[_Pair], forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], first: int
+    ):
+        layers = {pair.layer: pair for pair in pairs}
+        gradients = {pair.gradient: pair for pair in pairs}
+        gone = {value for pair in pairs for value in pair.kept}
+        made: list[Value] = []
+
+        def lay(node: Node, inputs: tuple[Any, ...]) -> Any:
+            if node not in layers:
+                return None
+            new, visible = node.replace(inputs=inputs, **layers[node].layer_changes), layers[node].layer.op.num_visible
+            made.extend(new.outputs[visible:])
+            # Nobody reads the values that are gone: any will do in their place.
+            return (*new.outputs[:visible], *[new.outputs[0]] * (len(node.outputs) - visible))
+
+        def turn(node: Node, inputs: tuple[Any, ...]) -> Any:
+            if node not in gradients:
+                return None
+            return node.replace(op=WorkspaceGradient(node.op, 4), inputs=gradients[node].operands(inputs)).outputs
+
+        changed, turned = forward.map(lay), backward.map(turn)
+        old = [value in gone for value in forward.outputs[first:]]
+        staying = [index for index, lost in enumerate(old) if not lost]
+        self.kept = [None if lost else staying.index(index) for index, lost in enumerate(old)]
+        outputs = [*changed.outputs[:first], *(changed.outputs[first + index] for index in staying), *made]
+        self.forward = Graph(changed.inputs, outputs, changed.effects, changed.draws, changed.name)
+
+        read = {value for pair in pairs for value in pair.read}
+        rest = [index for index, value in enumerate(backward.inputs) if value not in read]
+        order = {pair.layer: pair.inputs for pair in pairs}
+        fresh = [value for node in forward.nodes if node in order for value in order[node]]
+        inputs = [*(backward.inputs[index] for index in rest), *fresh]
+        self.backward = Graph(inputs, turned.outputs, turned.effects, turned.draws, turned.name)
+        self.inputs: list[int | None] = [*rest, *[None] * len(fresh)]
+        places = (
+            (kind, self.kept[number] if kind == "saved" else number) for kind, number in map(sources.__getitem__, rest)
+        )
+        self.sources: list[tuple[str, int]] = [(kind, number or 0) for kind, number in places]
+        self.sources += [("saved", len(staying) + place) for place in range(len(fresh))]
+
+
+def rewritten(
+    forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int
+) -> Rewritten | None:
+    """The graphs with oneDNN's LSTMs, or None where there is none that can be one."""
+    if not any(node.op.name == "RNN" for node in forward.nodes):
+        return None
+    pairs = list(_pairs(forward, backward, sources, num_outputs))
+    return Rewritten(pairs, forward, backward, sources, num_outputs) if pairs else None
+
+
+class _Inner(Kept):
+    """What a forward kept; None in place of what only the same training can read."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self, kept: Kept, places: Sequence[int | None]):
+        super().__init__([None if place is None else kept.saved[place] for place in places])  # type: ignore[misc]
+        self.kept = kept
+
+
+class WorkspaceTraining(Training):
+    """A recorded call by the rewritten graphs. `plain`, `forward` and `backward` are of the graphs as they were."""
+
+    def __init__(self, plain: Training, inner: Training, found: Rewritten):
+        self._plain, self._inner, self._found = plain, inner, found
+        self.forward, self.backward = plain.forward, plain.backward
+        self.forward.report, self.backward.report = inner.forward.report, inner.backward.report
+        self.begin = self._begin
+
+    @property
+    def plain(self) -> Training:
+        return self._plain
+
+    def _begin(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> tuple[list[np.ndarray], Kept]:
+        results, kept = self._inner.begin(inputs, rng)
+        return results, _Inner(kept, self._found.kept)
+
+    def finish(
+        self,
+        kept: Kept,
+        operands: Sequence[np.ndarray],
+        rng: tuple[int, int],
+        last: bool = True,
+        out: Sequence[np.ndarray | None] | None = None,
+    ) -> list[np.ndarray]:
+        assert isinstance(kept, _Inner)
+        inner, found = kept.kept, self._found
+        if inner.spent:
+            return self._inner.finish(inner, operands, rng, last, out)  # which says so
+        given = [
+            inner.saved[number] if place is None else operands[place]
+            for place, (_, number) in zip(found.inputs, found.sources, strict=True)
+        ]
+        return self._inner.finish(inner, given, rng, last, out)
