@@ -51,6 +51,12 @@ class Executable:
     def unpack(self) -> None:
         """All inputs count again, from the next call on."""
 
+    def release(self) -> None:
+        """Give back what it keeps for the next call, where that call may never come; it is made again if it does."""
+        forget = getattr(self.run, "forget", None)
+        if forget is not None:
+            forget()
+
     def __repr__(self) -> str:
         return str(self.report)
 
@@ -94,6 +100,11 @@ class Training(ABC):
         where an engine keeps something of its own instead.
         """
         return self
+
+    def release(self) -> None:
+        """Give back the memory that it keeps for the next call, where that call may never come."""
+        self.forward.release()
+        self.backward.release()
 
     @abstractmethod
     def finish(
@@ -183,6 +194,12 @@ class Engine(ABC):
         static_alloc = options.get("static_alloc", False)
         joined = join(first, second, sources, num_outputs, static_alloc)
         return joined if joined is not None else SeparateTraining(first, second, num_outputs)
+
+    def trim(self) -> None:
+        """Give back memory that no program uses at the moment; called after programs have been dropped."""
+        from hybrid_lab.engines.numpy.arena import POOL
+
+        POOL.clear()
 
     def __repr__(self) -> str:
         return f"<engine {self.name}>"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines.choice import memory
-from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable, Training
+from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable, Kept, Training
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.graph.graph import Graph
@@ -31,6 +33,11 @@ MANY = 150
 #: An engine whose package still has to be imported is tried when the calls so far have taken this long (seconds); a
 #: third of it suffices where the disk says that it wins. Waiting for an import pays only for work that goes on.
 PATIENCE = 0.5
+#: Where a part takes longer (seconds), calls are compared as they run: one rival at a time runs beside a call, which is
+#: the leader's measurement too, and whoever loses is freed before the next one is built.
+LONG = 0.05
+#: Losers whose arenas are at least this large (bytes) are collected at once, instead of when Python gets round to it.
+COLLECT_BYTES = 1 << 22
 #: How much two engines may differ, relative to the largest value: forward, backward.
 TOLERANCE = (1e-4, 1e-3)
 #: A challenger takes over when it needs less than this part of the leader's time.
@@ -49,6 +56,16 @@ LEFT_OUT = "left out: "
 Clock = Callable[[], float]
 
 
+@dataclass
+class _Trial:
+    """A rival that has run one part of a long call: its numbers, what they lie in, and the seconds it took."""
+
+    name: str
+    results: list[np.ndarray] = field(default_factory=list)
+    kept: Kept | None = None
+    seconds: float = float("inf")
+
+
 class Contest:
     """One call: its graphs (forward; backward where it is recorded), compiled by the engine that leads.
 
@@ -56,6 +73,7 @@ class Contest:
     options : of Engine.compile
     training : for a recorded call, `sources` and `num_outputs` of Engine.compile_training
     open : whether it is still to be decided who leads from then on
+    settled : it is decided, and whoever lost has been freed
     """
 
     def __init__(
@@ -74,7 +92,9 @@ class Contest:
         self.key = memory.key_of(self.graphs)
         self.seconds: dict[str, dict[int, float]] = {}
         self.notes: dict[str, str] = {}
-        self.open = True
+        self.open, self.settled = True, False
+        #: Every engine there was, and the bytes of those programs of theirs that were dropped and not yet collected.
+        self._everybody, self._garbage = list(engines.values()), 0
         self._lock = threading.Lock()
         self._spent, self._calls = 0.0, [0] * len(self.graphs)
         self._fastest = [float("inf")] * len(self.graphs)
@@ -83,6 +103,8 @@ class Contest:
             isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES for value in self.graphs[0].inputs
         ]
         self._waits_for_packing = training is None and any(self._steady)
+        #: Rivals whose numbers were not the leader's: they are compared once more, with a judge.
+        self._doubted: set[str] = set()
         self._compiled: dict[str, list[Executable]] = {}
         self._trainings: dict[str, Training] = {}
         found = memory.recall(self.key)
@@ -93,7 +115,7 @@ class Contest:
             assert found is not None
             self.notes = {name: f"{seconds * 1e3:.3g} ms before" for name, seconds in found["seconds"].items()}
             if self.remembered == self.leader or (self._ready(self.remembered) and not large):
-                self.leader, self.open = self.remembered, False
+                self.leader, self.open, self.settled = self.remembered, False, True
         self._compile(self.leader)
 
     def _compile(self, name: str) -> list[Executable]:
@@ -124,35 +146,72 @@ class Contest:
         found = self._trainings[self.leader]
         return found.plain if self.open else found
 
+    def numbers(self, results: Sequence[np.ndarray], kept: Kept) -> list[np.ndarray]:
+        """What the forward of a recorded call gives when it runs alone, from what `begin` returned."""
+        assert self._together is not None
+        count = self._together[1]
+        return [*results[:count], *kept.saved, *results[count:]]
+
     # -- while it is open ----------------------------------------------------------------------------------------
 
-    def count(self, part: int, seconds: float) -> None:
-        """A part has run."""
+    def run(
+        self,
+        part: int,
+        inputs: Sequence[np.ndarray],
+        rng: tuple[int, int],
+        run: Callable[[], Any],
+        numbers: Callable[[Any], Sequence[np.ndarray]],
+    ) -> Any:
+        """Run a part for the caller; compare engines before it or beside it where the time has come.
+
+        run : asks who leads and runs the part
+        numbers : what that returned -> what the part's executable returns
+        """
+        if self._calls[part] >= CALLS and self._lock.acquire(blocking=False):
+            try:
+                if part == 0:
+                    self._collect()
+                trial = self._consider(part, inputs, rng) if self.open else None
+                if trial is not None:
+                    time.sleep(SETTLE)
+                    made, seconds = self._measured(part, run)
+                    self._conclude(trial, part, numbers(made), seconds)
+                    return made
+            finally:
+                self._lock.release()
+        return self._measured(part, run)[0]
+
+    def _measured(self, part: int, run: Callable[[], Any]) -> tuple[Any, float]:
+        start = self.clock()
+        made = run()
+        seconds = self.clock() - start
         self._spent += seconds
         self._calls[part] += 1
         self._fastest[part] = min(self._fastest[part], seconds)
+        return made, seconds
 
-    def consider(self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> None:
-        """Before a part runs: end the contest where calls are short, compare where the time has come."""
-        if self._calls[part] < CALLS or not self._lock.acquire(blocking=False):
-            return
-        try:
-            if not self.open or (self._waits_for_packing and self._packing is None and sum(self._fastest) >= SMALL):
-                return
-            if self.remembered is not None:
-                if part == 0 and self._may_import(self.remembered):
-                    self._adopt(self.remembered)
-            elif sum(self._fastest) < SMALL:
-                self._close(dict.fromkeys(self._rivals(), "not tried: the calls are short"))
-            else:
-                due = self._rivals()
-                if part in self.seconds.get(self.leader, ()):
-                    due = [name for name in due if part not in self.seconds.get(name, ())]
-                due = [name for name in due if self._may_import(name)]
-                if due:
-                    self._compare(due, part, inputs, rng)
-        finally:
-            self._lock.release()
+    def _consider(self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> _Trial | None:
+        """End the contest where calls are short, compare where the time has come; or run one rival of a long call."""
+        if self._waits_for_packing and self._packing is None and sum(self._fastest) >= SMALL:
+            return None
+        if self.remembered is not None:
+            if part == 0 and self._may_import(self.remembered):
+                self._adopt(self.remembered)
+        elif sum(self._fastest) < SMALL:
+            self._close(dict.fromkeys(self._rivals(), "not tried: the calls are short"))
+        else:
+            due, long = [name for name in self._rivals() if self._may_import(name)], self._is_long()
+            if long or part in self.seconds.get(self.leader, ()):
+                due = [name for name in due if part not in self.seconds.get(name, ())]
+            doubted = [name for name in due if name in self._doubted]
+            if doubted or (due and not long):
+                self._compare(doubted or due, part, inputs, rng)
+            elif due:
+                return self._next(due, part, inputs, rng)
+        return None
+
+    def _is_long(self) -> bool:
+        return any(LONG <= seconds < float("inf") for seconds in self._fastest)
 
     def _adopt(self, name: str) -> None:
         """Let the engine take over that the disk says is fastest."""
@@ -165,26 +224,107 @@ class Contest:
         self.leader = name
         self._keep_leader()
 
+    # -- long calls: one rival at a time, beside the leader ------------------------------------------------------
+
+    def _next(self, due: list[str], part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> _Trial | None:
+        """Run the first rival that has a chance; None where nobody is to be compared with this part."""
+        halfway = [name for name in self._rivals() if 0 < len(self.seconds.get(name, ())) < len(self.graphs)]
+        for name in due:
+            # Only who has run forward beside the leader runs backward, and before the next rival begins.
+            if bool(part) != (name in halfway) or (halfway and not part):
+                continue
+            hopeless = self._hopeless(name, self._fastest[part])
+            if hopeless:
+                self._drop(name, hopeless)
+                continue
+            try:
+                self._compile(name)
+                return self._try(name, part, inputs, rng)
+            except Exception as error:  # a challenger that fails must not fail the call
+                self._drop(name, f"not possible: {_first_line(error)}")
+        self._decide()
+        return None
+
+    def _try(self, name: str, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> _Trial:
+        """Run a rival, once to warm up, then for its time: the fastest of a few runs."""
+        training, executable = self._trainings.get(name) if part == 0 else None, self._compiled[name][part]
+
+        def run() -> tuple[list[np.ndarray], Kept | None]:
+            if training is None:
+                return executable.run(inputs, rng), None
+            results, kept = training.begin(inputs, rng)
+            return self.numbers(results, kept), kept
+
+        run()
+        time.sleep(SETTLE)
+        trial, total = _Trial(name), 0.0
+        while total <= LONG:
+            trial.results, trial.kept = [], None  # their memory is for the next run
+            start = self.clock()
+            trial.results, trial.kept = run()
+            taken = self.clock() - start
+            trial.seconds, total = min(trial.seconds, taken), total + max(taken, LONG / 8)
+        return trial
+
+    def _conclude(self, trial: _Trial, part: int, wanted: Sequence[np.ndarray], seconds: float) -> None:
+        """The leader has run beside a rival: compare their numbers and times."""
+        name, leader = trial.name, self.leader
+        text = difference(trial.results, wanted, TOLERANCE[min(part, 1)])
+        trial.results, trial.kept = [], None
+        if name in self._trainings:
+            self._trainings[name].release()
+            self._compiled[name][part].release()
+        if not self._is_long():
+            self.seconds.clear()  # only the first call was: short calls are compared in more runs than one
+        elif text:
+            self._doubted.add(name)
+        else:
+            own = self.seconds.setdefault(leader, {})
+            own[part] = min(seconds, own.get(part, seconds))
+            theirs = self.seconds.setdefault(name, {})
+            theirs[part] = trial.seconds
+            total = sum(theirs.values())
+            if len(theirs) < len(self.graphs) and total * MARGIN > sum(self._fastest):
+                self._drop(name, f"slower: {total * 1e3:.3g} ms for a part of the call")
+            self._decide()
+            if self._together is None or self.leader == leader:
+                # Else the backward of the old leader is still running for the caller.
+                self._collect()
+
+    # -- comparisons with further runs ---------------------------------------------------------------------------
+
     def _compare(self, due: list[str], part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> None:
         """Time the leader and some rivals on this part; the fastest leads once all parts are timed."""
         results, seconds = self._timed(self.leader, part, inputs, rng)
         made = {self.leader: results}
         for name in due:
-            if name == "numpy" and seconds > HEAVY and self._together is None:
-                self._drop(name, "not tried: too much work")
-            elif name == "numpy" and not any(found.report.regions for found in self._compiled[self.leader]):
-                self._drop(name, "runs already: no part is worth more")
+            hopeless = self._hopeless(name, seconds)
+            if hopeless:
+                self._drop(name, hopeless)
             else:
                 self._challenge(name, part, inputs, rng, made, 2 * seconds)
         self._judge(part, inputs, rng, made)
+        self._doubted.difference_update(due)
+        self._decide()
+
+    def _hopeless(self, name: str, seconds: float) -> str:
+        """Why an engine need not be tried where the leader takes so long; "" where it is to be."""
+        if name == "numpy" and seconds > HEAVY and self._together is None:
+            return "not tried: too much work"
+        if name == "numpy" and not any(found.report.regions for found in self._compiled[self.leader]):
+            return "runs already: no part is worth more"
+        return ""
+
+    def _decide(self) -> None:
+        """Let the fastest lead once all parts are timed of all that have been tried."""
         if not self._rivals():
-            return self._close({})
-        if all(len(found) == len(self.graphs) for found in self.seconds.values()):
+            self._close({})
+        elif self.seconds and all(len(found) == len(self.graphs) for found in self.seconds.values()):
             if all(name in self.seconds for name in self.engines):
                 self._close({})
             else:
                 self._lead()
-        return None
+                self._let_go(*(name for name in self._compiled if name != self.leader))
 
     def _rivals(self) -> list[str]:
         return [name for name in self.engines if name != self.leader]
@@ -242,10 +382,26 @@ class Contest:
     def _drop(self, name: str, note: str) -> None:
         self.notes[name] = note
         self.engines = {key: engine for key, engine in self.engines.items() if key != name}
-        # Other threads may be on their way from the old leader's name to its programs: the old tables keep them.
-        self._compiled = {key: made for key, made in self._compiled.items() if key != name}
-        self._trainings = {key: made for key, made in self._trainings.items() if key != name}
         self.seconds.pop(name, None)
+        self._let_go(name)
+
+    def _let_go(self, *names: str) -> None:
+        """Keep the programs of these engines no longer; where one is needed again it is built again."""
+        for name in names:
+            for executable in self._compiled.get(name, ()):
+                self._garbage += executable.report.arena_bytes + sum(map(_border_bytes, executable.report.regions))
+        # Other threads may be on their way from the old leader's name to its programs: the old tables keep them.
+        self._compiled = {key: made for key, made in self._compiled.items() if key not in names}
+        self._trainings = {key: made for key, made in self._trainings.items() if key not in names}
+
+    def _collect(self) -> None:
+        """Free what was let go: programs and their arenas refer to each other, so they are not freed by themselves."""
+        if self._garbage >= COLLECT_BYTES:
+            gc.collect()
+            for engine in self._everybody:
+                engine.trim()
+        self._garbage = 0
+        self.settled = not self.open
 
     def _timed(
         self,
@@ -294,8 +450,11 @@ class Contest:
         self._keep_leader()
 
     def _keep_leader(self) -> None:
-        self._compiled = {self.leader: self._compiled[self.leader]}
-        self._trainings = {name: made for name, made in self._trainings.items() if name == self.leader}
+        self._let_go(*(name for name in self._compiled if name != self.leader))
+        if self._together is not None:
+            # Only comparisons run forward and backward apart.
+            for executable in self._compiled[self.leader]:
+                executable.release()
         self._packing, self.open = None, False
 
     # -- what the executables pass on ------------------------------------------------------------------------------
@@ -333,6 +492,10 @@ class Contest:
             busy.update(dict.fromkeys(name for name, count in executable.report.operators.items() if count))
         titles = [self._titles.get(name, name) for name in busy] or [self._titles[self.leader]]
         return f"{' and '.join(titles)} on the CPU"
+
+
+def _border_bytes(region: Any) -> int:
+    return region.bytes_in + region.bytes_out if region is not None else 0
 
 
 def _first_line(error: Exception) -> str:

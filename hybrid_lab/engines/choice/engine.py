@@ -67,13 +67,10 @@ class ContestExecutable(Executable):
 
     def _run(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> list[np.ndarray]:
         contest, part = self.contest, self.part
-        if not contest.open:
+        if contest.settled:
             return contest.current(part).run(inputs, rng)
-        contest.consider(part, inputs, rng)
-        start = contest.clock()
-        results = contest.current(part).run(inputs, rng)
-        contest.count(part, contest.clock() - start)
-        return results
+        made: list[np.ndarray] = contest.run(part, inputs, rng, lambda: contest.current(part).run(inputs, rng), list)
+        return made
 
     @property
     def graph(self) -> Graph:  # type: ignore[override]
@@ -115,13 +112,14 @@ class ContestTraining(Training):
 
     def _begin(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> tuple[list[np.ndarray], Kept]:
         contest = self.contest
-        if not contest.open:
+        if contest.settled:
             return contest.training.begin(inputs, rng)
-        contest.consider(0, inputs, rng)
-        training = contest.training
-        start = contest.clock()
-        results, kept = training.begin(inputs, rng)
-        contest.count(0, contest.clock() - start)
+
+        def begin() -> tuple[list[np.ndarray], Kept, Training]:
+            training = contest.training
+            return *training.begin(inputs, rng), training
+
+        results, kept, training = contest.run(0, inputs, rng, begin, lambda made: contest.numbers(made[0], made[1]))
         return results, _Begun(kept, training)
 
     def finish(
@@ -135,10 +133,12 @@ class ContestTraining(Training):
         contest = self.contest
         if type(kept) is not _Begun:
             return contest.training.finish(kept, operands, rng, last, out)
-        if contest.open:
-            contest.consider(1, operands, rng)
-        start = contest.clock()
-        results = kept.training.finish(kept.kept, operands, rng, last, out)
-        if contest.open:
-            contest.count(1, contest.clock() - start)
-        return results
+        training, inner = kept.training, kept.kept
+
+        def finish() -> list[np.ndarray]:
+            return training.finish(inner, operands, rng, last, out)
+
+        if contest.open and training is contest.training:
+            made: list[np.ndarray] = contest.run(1, operands, rng, finish, list)
+            return made
+        return finish()

@@ -70,10 +70,15 @@ class Later:
         return program.run
 
     def __call__(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> list[np.ndarray]:
-        if self._run is None:
+        run = self._run
+        if run is None:
             with self._lock:
-                self._run = self._run or self.write()
-        return self._run(inputs, rng)
+                run = self._run = self._run or self.write()
+        return run(inputs, rng)
+
+    def forget(self) -> None:
+        """Drop the function, and the arenas with it, until somebody runs it again."""
+        self._run = None
 
 
 @contextmanager

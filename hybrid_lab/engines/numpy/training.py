@@ -56,6 +56,10 @@ class JointTraining(Training):
         forward.report.seconds += between - started
         backward.report.seconds += time.perf_counter() - between
 
+    def release(self) -> None:
+        super().release()
+        self._frames.idle.clear()
+
     def finish(
         self,
         kept: Kept,

@@ -14,7 +14,7 @@ from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable
 from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal
-from hybrid_lab.engines.onnxruntime.session import BoundSession
+from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
 from hybrid_lab.engines.report import RegionReport, Report
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
@@ -120,6 +120,10 @@ class OnnxRuntimeEngine(Engine):
         if importlib.util.find_spec("onnxruntime") is None:
             return "onnxruntime is not installed; pip install hybrid-lab[cpu]"
         return None
+
+    def trim(self) -> None:
+        super().trim()
+        trim()
 
     def compile(
         self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
