@@ -133,14 +133,13 @@ class LSTMPCell(HybridRecurrentCell):
         super().__init__(prefix=prefix, params=params)
         self._hidden_size, self._projection_size = hidden_size, projection_size
         rows = 4 * hidden_size
-        for name, shape, init in (
-            ("i2h_weight", (rows, input_size), i2h_weight_initializer),
-            ("h2h_weight", (rows, projection_size), h2h_weight_initializer),
-            ("h2r_weight", (projection_size, hidden_size), h2r_weight_initializer),
-            ("i2h_bias", (rows,), i2h_bias_initializer),
-            ("h2h_bias", (rows,), h2h_bias_initializer),
-        ):
-            setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
+        self._declare(
+            i2h_weight=((rows, input_size), i2h_weight_initializer),
+            h2h_weight=((rows, projection_size), h2h_weight_initializer),
+            h2r_weight=((projection_size, hidden_size), h2r_weight_initializer),
+            i2h_bias=((rows,), i2h_bias_initializer),
+            h2h_bias=((rows,), h2h_bias_initializer),
+        )
 
     i2h_weight: Any
 
@@ -226,13 +225,12 @@ class _Convolved(HybridRecurrentCell):
             size + 2 * p - d * (k - 1) for size, k, p, d in zip(input_shape[1:], i2h, pad, dilate, strict=True)
         )
         rows = self._gates * hidden_channels
-        for key, shape, init in (
-            ("i2h_weight", (rows, input_shape[0], *i2h), i2h_weight_initializer),
-            ("h2h_weight", (rows, hidden_channels, *h2h), h2h_weight_initializer),
-            ("i2h_bias", (rows,), i2h_bias_initializer),
-            ("h2h_bias", (rows,), h2h_bias_initializer),
-        ):
-            setattr(self, key, self.params.get(key, shape=shape, init=init, allow_deferred_init=True))
+        self._declare(
+            i2h_weight=((rows, input_shape[0], *i2h), i2h_weight_initializer),
+            h2h_weight=((rows, hidden_channels, *h2h), h2h_weight_initializer),
+            i2h_bias=((rows,), i2h_bias_initializer),
+            h2h_bias=((rows,), h2h_bias_initializer),
+        )
 
     def _sizes(self, item: int | Sequence[int]) -> tuple[int, ...]:
         return (item,) * self._rank if isinstance(item, int) else tuple(item)

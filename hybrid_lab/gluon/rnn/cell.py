@@ -113,8 +113,32 @@ class RecurrentCell(Block):
         return (merged(outputs, layout) if merge_outputs else outputs), states
 
 
+class CellOfCells(RecurrentCell):
+    """Base of cells that are made of others. Their states are those of the others, one behind the other."""
+
+    @property
+    def _cells(self) -> list[Any]:
+        return list(self._children.values())
+
+    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
+        return [info for cell in self._cells for info in cell.state_info(batch_size)]
+
+    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
+        self._refuse_modified()
+        return [state for cell in self._cells for state in cell.begin_state(batch_size, func, **kwargs)]
+
+    def zero_state(self, x: Any, batch: int = 0) -> list[Any]:
+        self._refuse_modified()
+        return [state for cell in self._cells for state in cell.zero_state(x, batch)]
+
+
 class HybridRecurrentCell(RecurrentCell, HybridBlock):
     """Base of cells that become graphs. A subclass defines `hybrid_forward(F, inputs, states, **params)`."""
+
+    def _declare(self, **parameters: tuple[tuple[int, ...], Any]) -> None:
+        """Make parameters, each `name=(shape, initializer)`; a size of 0 is found at the first call."""
+        for name, (shape, init) in parameters.items():
+            setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
 
 
 class _Gated(HybridRecurrentCell):
@@ -144,13 +168,12 @@ class _Gated(HybridRecurrentCell):
         self._hidden_size = hidden_size
         self._input_size = input_size
         rows = self._gates * hidden_size
-        for name, shape, init in (
-            ("i2h_weight", (rows, input_size), i2h_weight_initializer),
-            ("h2h_weight", (rows, hidden_size), h2h_weight_initializer),
-            ("i2h_bias", (rows,), i2h_bias_initializer),
-            ("h2h_bias", (rows,), h2h_bias_initializer),
-        ):
-            setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
+        self._declare(
+            i2h_weight=((rows, input_size), i2h_weight_initializer),
+            h2h_weight=((rows, hidden_size), h2h_weight_initializer),
+            i2h_bias=((rows,), i2h_bias_initializer),
+            h2h_bias=((rows,), h2h_bias_initializer),
+        )
 
     def _alias(self) -> str:
         return self._short_name
@@ -204,14 +227,8 @@ class RNNCell(_Gated):
         return f"{super().__repr__()[:-1]}, {self._activation})"
 
 
-@layer
-class LSTMCell(_Gated):
-    """Long short-term memory (Hochreiter and Schmidhuber 1997). Two states, h and c; gates in the order i, f, g, o.
-
-    activation : of g and of the cell state; recurrent_activation : of i, f and o
-    """
-
-    _gates, _num_states, _short_name = 4, 2, "lstm"
+class _TwoActivations(_Gated):
+    """Base of cells with gates of their own. activation : of what is new; recurrent_activation : of the gates"""
 
     def __init__(
         self,
@@ -229,6 +246,16 @@ class LSTMCell(_Gated):
         weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
         super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
         self._activation, self._recurrent_activation = activation, recurrent_activation
+
+
+@layer
+class LSTMCell(_TwoActivations):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997). Two states, h and c; gates in the order i, f, g, o.
+
+    activation : of g and of the cell state; recurrent_activation : of i, f and o
+    """
+
+    _gates, _num_states, _short_name = 4, 2, "lstm"
 
     def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
         i2h, h2h = self._projections(F, x, states[0], params)
@@ -241,30 +268,13 @@ class LSTMCell(_Gated):
 
 
 @layer
-class GRUCell(_Gated):
+class GRUCell(_TwoActivations):
     """Gated recurrent unit (Cho et al. 2014), n = tanh(W x + b + r (U h + c)). One state; gates in the order r, z, n.
 
     activation : of n; recurrent_activation : of r and z
     """
 
     _gates, _short_name = 3, "gru"
-
-    def __init__(
-        self,
-        hidden_size: int,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        input_size: int = 0,
-        prefix: str | None = None,
-        params: Any = None,
-        activation: str = "tanh",
-        recurrent_activation: str = "sigmoid",
-    ) -> None:
-        weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
-        super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
-        self._activation, self._recurrent_activation = activation, recurrent_activation
 
     def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
         h = states[0]

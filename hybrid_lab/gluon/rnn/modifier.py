@@ -11,7 +11,7 @@ from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.symbol import tracing
 
 from ..nn.registry import layer
-from .cell import HybridRecurrentCell, RecurrentCell, StateInfo
+from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell, StateInfo
 from .sequence import backwards, functions_of, is_tensor, masked, merged, steps_of
 
 
@@ -188,7 +188,7 @@ class ResidualCell(ModifierCell):
         return [output + step for output, step in zip(outputs, steps_of(length, steps, layout), strict=True)], states
 
 
-class BidirectionalCell(HybridRecurrentCell):
+class BidirectionalCell(CellOfCells, HybridRecurrentCell):
     """One cell runs forwards and one backwards over the sequence; their outputs are joined. It can only be unrolled."""
 
     def __init__(
@@ -203,23 +203,8 @@ class BidirectionalCell(HybridRecurrentCell):
         self.register_child(r_cell, "r_cell")
         self._output_prefix = output_prefix
 
-    @property
-    def _pair(self) -> tuple[Any, Any]:
-        return self._children["l_cell"], self._children["r_cell"]
-
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError("a BidirectionalCell cannot be stepped; call unroll(length, inputs)")
-
-    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
-        return [info for cell in self._pair for info in cell.state_info(batch_size)]
-
-    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
-        self._refuse_modified()
-        return [state for cell in self._pair for state in cell.begin_state(batch_size, func, **kwargs)]
-
-    def zero_state(self, x: Any, batch: int = 0) -> list[Any]:
-        self._refuse_modified()
-        return [state for cell in self._pair for state in cell.zero_state(x, batch)]
 
     def unroll(
         self,
@@ -234,7 +219,7 @@ class BidirectionalCell(HybridRecurrentCell):
         self.reset()
         steps = steps_of(length, inputs, layout)
         states = self._beginning(begin_state, steps)
-        forwards, turned = self._pair
+        forwards, turned = self._cells
         count = len(forwards.state_info())
         left, left_states = forwards.unroll(length, steps, states[:count], layout, merge_outputs, valid_length)
         right, right_states = turned.unroll(
@@ -255,5 +240,5 @@ class BidirectionalCell(HybridRecurrentCell):
         return outputs, [*left_states, *right_states]
 
     def __repr__(self) -> str:
-        forwards, turned = self._pair
+        forwards, turned = self._cells
         return f"{type(self).__name__}(forward={forwards!r}, backward={turned!r})"

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from hybrid_lab import ndarray as nd
-
 from ..nn.registry import layer
-from .cell import HybridRecurrentCell, RecurrentCell, StateInfo
+from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell
 from .sequence import steps_of
 
 
-class _Stack(RecurrentCell):
-    """What both stacks share. Their states are those of the cells, one behind the other."""
+class _Stack(CellOfCells):
+    """What both stacks share."""
 
     def add(self, cell: RecurrentCell) -> None:
         """Put a cell on top."""
         self.register_child(cell)
-
-    @property
-    def _cells(self) -> list[Any]:
-        return list(self._children.values())
 
     def __len__(self) -> int:
         return len(self._children)
@@ -34,17 +28,6 @@ class _Stack(RecurrentCell):
 
     def __getitem__(self, index: int) -> Any:
         return self._cells[index]
-
-    def state_info(self, batch_size: int = 0) -> list[StateInfo]:
-        return [info for cell in self._cells for info in cell.state_info(batch_size)]
-
-    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
-        self._refuse_modified()
-        return [state for cell in self._cells for state in cell.begin_state(batch_size, func, **kwargs)]
-
-    def zero_state(self, x: Any, batch: int = 0) -> list[Any]:
-        self._refuse_modified()
-        return [state for cell in self._cells for state in cell.zero_state(x, batch)]
 
     def _step(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
         states, after = list(states), []
