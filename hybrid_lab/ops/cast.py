@@ -43,6 +43,9 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
         np.copyto(out, data, casting="unsafe")
         return out
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return str(K.cast(K.read(0, place)))
+
     def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
         return F._cast_like(dy, x)
 
@@ -68,6 +71,9 @@ class CastLike(Operator, name="_cast_like"):
             return data.astype(like.dtype, copy=False)
         np.copyto(out, data, casting="unsafe")
         return out
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return str(K.cast(K.read(0, place)))
 
     def grad(self, F: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
         return F._cast_like(dy, x), None

@@ -175,6 +175,9 @@ class _FilledLike(Operator):
         out.fill(self.number)
         return out
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return str(K.literal(self.number))
+
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F.zeros_like(data)
 

@@ -76,6 +76,9 @@ class Embedding(Operator, name="Embedding"):
     def numpy(self, data: Any, weight: Any, out: Any = None) -> Any:
         return np.take(weight, whole(data, weight.shape[0], "clip", self.name), axis=0, out=out, mode="clip")
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return str(K.read(1, (K.number(0, place[:-1], self.input_dim), place[-1])))
+
     def grad(self, F: Any, data: Any, weight: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
         ddata = F.zeros_like(data) if wanted is None or wanted[0] else None
         return ddata, F._embedding_grad(dy, data, weight)
@@ -153,6 +156,14 @@ class Take(Operator, name="take"):
 
     def numpy(self, a: Any, indices: Any, out: Any = None) -> Any:
         return np.take(a, whole(indices, a.shape[self.axis], self.mode, "take"), axis=self.axis, out=out, mode="clip")
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        if self.mode == "raise":
+            raise Unmappable("take with mode='raise'")
+        shape, rank = K.shape(0), len(K.shape(1))
+        axis = self.axis % len(shape)
+        number = K.number(1, place[axis : axis + rank], shape[axis], self.mode)
+        return str(K.read(0, (*place[:axis], number, *place[axis + rank :])))
 
     def grad(self, F: Any, a: Any, indices: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
         dindices = F.zeros_like(indices) if wanted is None or wanted[1] else None
@@ -258,6 +269,15 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
         axis, places = self.places(data.shape, index)
         return into(np.take_along_axis(data, places, axis).reshape(self.infer_shape(data.shape, index.shape)), out)
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        shape = K.shape(0)
+        axis = self._axis(len(shape))
+        before, after = place[:axis], place[axis + self.keepdims :]
+        if len(shape) == 1:
+            before = after = ()
+        whole = (*before, K.zero, *after) if len(K.shape(1)) == len(shape) else (*before, *after) or (K.zero,)
+        return str(K.read(0, (*before, K.number(1, whole, shape[axis], self.mode), *after)))
+
     def grad(self, F: Any, data: Any, index: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
         dindex = F.zeros_like(index) if wanted is None or wanted[1] else None
         return F._pick_grad(dy, data, index, axis=self.axis, mode=self.mode), dindex
@@ -300,6 +320,13 @@ class PickGrad(Operator, name="_pick_grad"):
         np.put_along_axis(out, places, dy.reshape(places.shape), axis)
         return out
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        axis = self.axis % len(place)
+        kept, dropped = (*place[:axis], K.zero, *place[axis + 1 :]), (*place[:axis], *place[axis + 1 :]) or (K.zero,)
+        number = K.number(2, kept if len(K.shape(2)) == len(place) else dropped, K.shape(1)[axis], self.mode)
+        dy = K.read(0, kept if len(K.shape(0)) == len(place) else dropped)
+        return f"tl.where(({number}) == ({place[axis]}), {dy}, {K.literal(0)})"
+
     def grad(self, F: Any, dy: Any, like: Any, index: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
         return F.reshape_like(F.pick(d, index, axis=self.axis, mode=self.mode), dy), None, None
 
@@ -338,6 +365,10 @@ class OneHot(Operator, name="one_hot"):
         hit = indices.astype(np.int64)[..., None] == np.arange(self.depth)
         dtype = np.dtype(self.dtype)
         return into(np.where(hit, dtype.type(self.on_value), dtype.type(self.off_value)), out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        index = f"{K.read(0, place[:-1])}.to(tl.int32)"
+        return f"tl.where({index} == ({place[-1]}), {K.literal(self.on_value)}, {K.literal(self.off_value)})"
 
     def grad(self, F: Any, indices: Any, y: Any, dy: Any) -> Any:
         return F.zeros_like(indices)

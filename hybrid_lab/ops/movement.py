@@ -90,6 +90,9 @@ class _Broadcasting(Operator):
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F._sum_like(dy, data)
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(place, K.shape(0), strict=True)]))
+
     def onnx(self, g: Any, data: Any) -> Any:
         return g.Expand(data, g.const(list(self.infer_shape(g.shape(data))), "int64"))
 
@@ -164,6 +167,11 @@ class BroadcastLike(_Broadcasting, name="broadcast_like"):
 
     def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
         return broadcast_into(lhs, self.infer_shape(lhs.shape, rhs.shape), out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        shape = K.shape(0)
+        last = place[len(place) - len(shape) :]
+        return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(last, shape, strict=True)]))
 
     def grad(self, F: Any, lhs: Any, rhs: Any, y: Any, dy: Any) -> tuple[Any, Any]:
         return F._sum_like(dy, lhs), None

@@ -53,6 +53,9 @@ class Operator:
     kinds: ClassVar[str] = "fiub"
     """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
     triton: ClassVar[str | None] = None
+    """A pointwise operator as an expression of Triton over its operands {0} {1} ...; may be a property."""
+    combine: ClassVar[str | None] = None
+    """How a reduction over `axes(rank)` combines elements in a kernel: "sum", "max", "min"."""
 
     subgraphs: Any = ()
     """Pairs (label, graph): what an operator of control flow runs inside."""
@@ -282,6 +285,15 @@ class Operator:
     def lower(self, F: Any, *inputs: Any) -> Any:
         """The operator in primitives."""
         raise NotImplementedError(f"{self.name} is a primitive")
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        """One element of the output, for kernels: an expression of Triton over elements of the inputs.
+
+        place : an index per axis of the output, which can be added to and multiplied by whole numbers
+        K : K.read(number, place) names an element of an input, K.shape(number) is that input's shape, K.number(number,
+            place, size, mode) the whole number in an element as an index, K.zero the index 0, K.literal(x) a number
+        """
+        raise NotImplementedError(f"{self.name} has no element")
 
     # `onnx` is a method `onnx(self, g, *inputs)` or the ONNX operator's name as a string.
     onnx: Any = None

@@ -110,6 +110,7 @@ class Sum(Reduction, name="sum", aliases=("sum_axis",)):
     data : any shape and dtype; returns : the dtype of data
     """
 
+    combine = "sum"
     onnx_name = "ReduceSum"
     samples = [
         *_AXES,
@@ -227,6 +228,7 @@ _TIED = sample(np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 0.0]], "float32"), axis=1, 
 class Max(_Extreme, name="max", aliases=("max_axis",)):
     """The largest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
 
+    combine = "max"
     onnx_name = "ReduceMax"
     samples = [*_AXES, _TIED, _WHOLE]
 
@@ -237,6 +239,7 @@ class Max(_Extreme, name="max", aliases=("max_axis",)):
 class Min(_Extreme, name="min", aliases=("min_axis",)):
     """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
 
+    combine = "min"
     onnx_name = "ReduceMin"
     samples = [*_AXES, _TIED, _WHOLE]
 
@@ -427,6 +430,9 @@ class SizeRatio(Operator, name="_size_ratio"):
             out = np.empty(1, data.dtype)
         out[...] = data.size / max(like.size, 1)
         return out
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return str(K.literal(prod(K.shape(0)) / prod(K.shape(1))))
 
     def onnx(self, g: Any, data: Any, like: Any) -> Any:
         dtype = g.dtype(data)

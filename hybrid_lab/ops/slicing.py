@@ -273,6 +273,20 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
                 raise ShapeError(f"Concat: {' and '.join(map(str, data))} differ outside of dim={self.dim}")
         return (*first[:axis], sum(shape[axis] for shape in data), *first[axis + 1 :])
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        axis, start, text = self.dim % len(place), 0, ""
+        parts = []
+        for number in range(K.count):
+            end = start + K.shape(number)[axis]
+            guard = f"(({place[axis]}) >= {start}) & (({place[axis]}) < {end})"
+            inner = (*place[:axis], place[axis] + -start, *place[axis + 1 :])
+            parts.append((end, K.read(number, inner, guard if K.count > 1 else "")))
+            start = end
+        text = parts[-1][1]
+        for end, name in reversed(parts[:-1]):
+            text = f"tl.where(({place[axis]}) < {end}, {name}, {text})"
+        return str(text)
+
     def numpy(self, *data: Any, out: Any = None) -> Any:
         return np.concatenate(data, axis=self.dim, out=out)
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.engines.triton.kernel import GPU_BLOCK
 from hybrid_lab.engines.triton.source import KernelSource
 
 #: target -> Triton's (backend, architecture, threads per warp)
@@ -44,7 +43,13 @@ def compile_for(sources: Sequence[KernelSource], target: str) -> list[Binary]:
     if target not in TARGETS:
         raise EngineError(f"there is no target {target!r}; the targets are {', '.join(TARGETS)}")
     requests = [
-        {"name": source.name, "text": source.text, "signature": source.signature, "target": target}
+        {
+            "name": source.name,
+            "text": source.text,
+            "signature": source.signature,
+            "blocks": dict(source.blocks),
+            "target": target,
+        }
         for source in sources
     ]
     environment = {
@@ -76,11 +81,8 @@ def _compile(request: dict[str, Any]) -> dict[str, Any]:
     import linecache
     import tempfile
 
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+    from hybrid_lab.engines.triton.internals import compile_source
 
-    backend, architecture, threads = TARGETS[request["target"]]
     name, text = request["name"], request["text"]
     file = os.path.join(tempfile.gettempdir(), f"hybrid_lab_aot_{os.getpid()}_{name}.py")
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
@@ -88,14 +90,9 @@ def _compile(request: dict[str, Any]) -> dict[str, Any]:
     exec(compile(text, file, "exec"), scope)
     signature = request["signature"]
     pointers = [index for index, kind in enumerate(signature.values()) if kind.startswith("*")]
-    source = ASTSource(
-        scope[name],
-        signature=signature,
-        constexprs={"BLOCK": GPU_BLOCK},
-        attrs={(index,): [["tt.divisibility", 16]] for index in pointers},
-    )
-    compiled = triton.compile(source, target=GPUTarget(backend, architecture, threads))
-    text_kind, binary_kind = ("amdgcn", "hsaco") if backend == "hip" else ("ptx", "cubin")
+    target = TARGETS[request["target"]]
+    compiled = compile_source(scope[name], signature, request["blocks"], pointers, target)
+    text_kind, binary_kind = ("amdgcn", "hsaco") if target[0] == "hip" else ("ptx", "cubin")
     return {
         "kernel": name,
         "target": request["target"],

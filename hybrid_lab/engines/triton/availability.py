@@ -9,6 +9,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from hybrid_lab.engines.triton.internals import interpret
+
 INTERPRET = "interpret"
 
 
@@ -69,8 +71,7 @@ def _gpu_problem() -> str | None:
 def device() -> Device:
     """The device that kernels run on; call it only where `missing()` is None."""
     if interpreting():
-        # Read when kernels are decorated; must be set before that.
-        os.environ["TRITON_INTERPRET"] = "1"
+        interpret()
         return Device("the interpreter", "cpu", True)
     import torch
 

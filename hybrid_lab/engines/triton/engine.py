@@ -10,10 +10,12 @@ from hybrid_lab.engines.engine import Engine, Executable
 from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.report import RegionReport, Report
 from hybrid_lab.engines.triton import availability
-from hybrid_lab.engines.triton.source import KernelSource, refusal, write_kernel
+from hybrid_lab.engines.triton.fusion import Fusion, fuse
+from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.engines.triton.support import refusal
+from hybrid_lab.engines.triton.write import write_kernel
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.dump import dump
-from hybrid_lab.graph.fuse import Fusion, fuse_pointwise
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.partition import Region, contract
@@ -107,10 +109,10 @@ class TritonEngine(Engine):
 
 
 def kernels_of(graph: Graph) -> tuple[Graph, Fusion, list[KernelSource]]:
-    """The lowered graph, its pointwise groups, and the source of each group's kernel."""
+    """The lowered graph, its groups, and the source of each group's kernel."""
     graph = dump("decompose", simplify(decompose(lower_random(graph), lambda node: refusal(node) is None)))
-    fusion = fuse_pointwise(graph, refusal)
-    return graph, fusion, [write_kernel(group) for group in fusion.groups]
+    fusion = fuse(graph, refusal, write_kernel)
+    return fusion.graph, fusion, [write_kernel(group) for group in fusion.groups]
 
 
 ENGINE = TritonEngine()

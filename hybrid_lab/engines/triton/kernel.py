@@ -1,4 +1,4 @@
-"""Kernel: a compiled pointwise kernel and its launch on NumPy arrays."""
+"""Kernel: a compiled kernel and its launch on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import functools
 import hashlib
 import linecache
 import os
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,10 @@ import numpy as np
 
 from hybrid_lab.engines.cache import cache_folder
 from hybrid_lab.engines.triton.availability import device
-from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.engines.triton.source import KernelSource, power_of_two
 
-#: Elements per program on a GPU, and at most in the interpreter, where a program takes milliseconds however large
-#: it is.
-GPU_BLOCK, INTERPRETER_BLOCK = 1024, 65536
+#: Elements per tile in the interpreter, where a program takes milliseconds however large its tiles are.
+INTERPRETER_TILE = 65536
 
 
 class Transfers:
@@ -31,12 +31,12 @@ transfers = Transfers()
 
 
 class Kernel:
-    """source : the generated text and its arguments; block : elements per program"""
+    """source : the generated text and its arguments; blocks : elements of a tile along each axis"""
 
     def __init__(self, source: KernelSource):
         self.source = source
-        where = device()
-        self.block = block_size(source.elements, where.interpreted)
+        self.blocks = tile_sizes(source) if device().interpreted else dict(source.blocks)
+        self.grid = tuple(-(-source.sizes[size] // self.blocks[block]) for size, block in source.grid)
         self._function = load_function(source.name, source.text)
 
     def __call__(self, inputs: list[Any], outputs: list[np.ndarray], rng: tuple[int, int]) -> None:
@@ -45,17 +45,17 @@ class Kernel:
 
         where, source = device(), self.source
         numbers = [_signed(rng[0])] * bool(source.draws) + [_signed(rng[1] + draw) for draw in source.draws]
+        numbers += source.sizes.values()
         tensors = [_tensor(array) for array in inputs]
-        grid = (-(-source.elements // self.block),)
         if where.interpreted:
             targets = [torch.from_numpy(array) for array in outputs]
-            self._function[grid](*tensors, *targets, *numbers, source.elements, BLOCK=self.block)
+            self._function[self.grid](*tensors, *targets, *numbers, **self.blocks)
             return
         tensors = [tensor.to(where.torch) for tensor in tensors]
         targets = [
             torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, device=where.torch) for array in outputs
         ]
-        self._function[grid](*tensors, *targets, *numbers, source.elements, BLOCK=self.block)
+        self._function[self.grid](*tensors, *targets, *numbers, **self.blocks)
         for array, target in zip(outputs, targets, strict=True):
             torch.from_numpy(array).copy_(target)
         transfers.to_device += len(tensors)
@@ -80,13 +80,13 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def block_size(elements: int, interpreted: bool) -> int:
-    """A power of two."""
-    limit = INTERPRETER_BLOCK if interpreted else GPU_BLOCK
-    block = 16
-    while block < min(elements, limit):
-        block *= 2
-    return block
+def tile_sizes(source: KernelSource) -> dict[str, int]:
+    """The blocks for the interpreter: as few programs as tiles of INTERPRETER_TILE elements allow."""
+    blocks = dict(source.blocks)
+    for name, useful in source.tiled.items():
+        others = prod(size for other, size in blocks.items() if other != name)
+        blocks[name] = power_of_two(useful, 1, max(power_of_two(INTERPRETER_TILE // others), 1))
+    return blocks
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,0 +1,333 @@
+"""The lines of a kernel: values asked for at a place, written down once, with all that they need before them.
+
+A kernel asks for elements: this output, at this place of its space. A value of the kernel's own operators becomes a
+line, its operands having been asked for at their places; a view becomes no line, only another place; everything else
+is a load. Lines go into the outermost scope that has all the variables of their place, so what a loop does not change
+stands before the loop.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Collection, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.triton.index import ZERO, Index, Variable, linear, strided, unravel
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.printer import format_origin, format_type
+from hybrid_lab.ops.run import run_kernel
+
+#: dtype name -> its type in a kernel
+TYPES = {
+    "float16": "tl.float16",
+    "float32": "tl.float32",
+    "float64": "tl.float64",
+    "int8": "tl.int8",
+    "int32": "tl.int32",
+    "int64": "tl.int64",
+    "uint8": "tl.uint8",
+    "bool": "tl.int1",
+}
+
+Place = tuple[Index, ...]
+
+
+class Refused(Exception):
+    """A kernel cannot hold these operators together; the reason is for the report."""
+
+
+class Scope:
+    """Lines of one depth. variables : names that are known from here on; memo : what has been written down"""
+
+    def __init__(self) -> None:
+        self.variables: set[str] = set()
+        self.lines: list[tuple[str, str]] = []
+        self.memo: dict[Any, str] = {}
+
+
+class Body:
+    """nodes : the operators that the kernel computes itself.
+
+    inputs : what it loads, in the order of first use; draws : the draw numbers it takes as arguments
+    """
+
+    def __init__(self, nodes: Collection[Node]):
+        self.nodes = set(nodes)
+        self.inputs: dict[Value, str] = {}
+        self.draws: list[int] = []
+        self.scopes = [Scope()]
+        self.masks: dict[str, str] = {}
+        self._taken = {"tl", "triton", "seed"}
+
+    # -- variables, scopes and lines ---------------------------------------------------------------------------------
+
+    def declare(self, variable: Variable, mask: str = "") -> Variable:
+        """A variable of the innermost scope. mask : the name of its condition, where it may run past its length."""
+        self.scopes[-1].variables.add(variable.name)
+        self._taken.add(variable.name)
+        if mask:
+            self.masks[variable.name] = mask
+            self._taken.add(mask)
+        return variable
+
+    def open(self) -> None:
+        """Begin a loop."""
+        self.scopes.append(Scope())
+
+    def close(self, head: str) -> None:
+        """End it: its lines, indented, under `head`."""
+        inner = self.scopes.pop()
+        self.line(head)
+        self.scopes[-1].lines += [(f"    {text}", comment) for text, comment in inner.lines]
+
+    def line(self, text: str, comment: str = "") -> None:
+        self.scopes[-1].lines.append((text, comment))
+
+    def fresh(self, wanted: str) -> str:
+        """A name that nothing else has."""
+        name = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_").lower() or "x"
+        name = f"x_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
+        base, number = name, 2
+        while name in self._taken:
+            name, number = f"{base}{number}", number + 1
+        self._taken.add(name)
+        return name
+
+    def _scope_of(self, variables: Collection[str]) -> Scope:
+        """The outermost scope that has all of these."""
+        for depth in reversed(range(len(self.scopes))):
+            if self.scopes[depth].variables & set(variables):
+                return self.scopes[depth]
+        return self.scopes[0]
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def value(self, value: Value, place: Place, guard: str = "") -> str:
+        """The name of an element. guard : a condition without which it must not be loaded."""
+        variables = [variable.name for index in place for variable in index.variables]
+        scope = self._scope_of([*variables, *re.findall(r"\w+", guard)])
+        key = (value, place, guard)
+        if key not in scope.memo:
+            scope.memo[key] = self._written(value, place, guard, scope)
+        return scope.memo[key]
+
+    def _written(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        node = value.node
+        if isinstance(node.op, Constant) and node.op.array.size == 1:
+            return literal(node.op.array.item(), value.dtype)
+        if node not in self.nodes:
+            return self._load(value, place, guard, scope)
+        moved = moved_place(node, value.index, place, self)
+        if moved is not None:
+            return self.value(node.inputs[0], moved, guard)
+        return self.compute(value, place, guard, scope)
+
+    def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        """One operator: its record's expression over its operands' elements."""
+        node = value.node
+        if node.op.combine is not None:
+            return self.reduced(value, place)
+        if node.op.triton is None:
+            try:
+                expression = node.op.element(Elements(self, node, guard), place)
+            except Unmappable as reason:
+                raise Refused(str(reason)) from None
+            if plain(expression):
+                return expression
+            name = self.fresh(short(node.op.name))
+            scope.lines.append((f"{name} = {expression}", comment(node)))
+            return name
+        first = next((item.dtype for item in node.values_in), value.dtype)
+        dtype = value.dtype if value.dtype.kind != "b" else first
+        operands = [self.operand(item, place, guard, dtype) for item in node.inputs]
+        keywords = {}
+        if node.op.random:
+            draw = node.draw or 0
+            if draw not in self.draws:
+                self.draws.append(draw)
+            element = linear(place, value.shape)
+            keywords = {"seed": "seed", "draw": f"draw{draw}", "element": f"({element}).to(tl.int64)"}
+        expression = node.op.triton.format(*map(_wrapped, operands), **keywords)
+        if wide(value.dtype) != wide(first) or value.dtype.kind != "f" or node.op.random:
+            expression = f"({expression}).to({TYPES[wide(value.dtype)]})"
+        elif expression.startswith("(") and _closes_at_the_end(expression):
+            expression = expression[1:-1]
+        name = self.fresh(short(node.op.name))
+        scope.lines.append((f"{name} = {expression}", comment(node)))
+        return name
+
+    def reduced(self, value: Value, place: Place) -> str:
+        """A reduction's element; kernels that reduce say how."""
+        raise Refused("a reduction of elements that the kernel does not have together")
+
+    def operand(self, item: Any, place: Place, guard: str, dtype: Any) -> str:
+        """An operand of a pointwise operator: its axes of size 1 are read at 0."""
+        if not isinstance(item, Value):
+            return literal(item, dtype)
+        return self.value(item, broadcast_place(place, item.shape), guard)
+
+    def _load(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        pointer = self.pointer(value)
+        where = linear(place, value.shape)
+        masks = [self.masks[variable.name] for variable in where.variables if variable.name in self.masks]
+        mask = " & ".join(dict.fromkeys([*masks, *([guard] if guard else [])]))
+        address = f"{pointer} + {where}" if where != ZERO else pointer
+        text = f"tl.load({address}, mask={mask}, other=0)" if mask else f"tl.load({address})"
+        if value.dtype.name == "float16":
+            text += ".to(tl.float32)"
+        elif value.dtype.name == "bool":
+            text = f"{text} != 0"
+        name = self.fresh(label(value))
+        scope.lines.append((f"{name} = {text}", format_type(value.shape, value.dtype)))
+        return name
+
+    def pointer(self, value: Value) -> str:
+        """The argument that a value is loaded from."""
+        if value not in self.inputs:
+            self.inputs[value] = self.fresh(f"{label(value)}_ptr")
+        return self.inputs[value]
+
+    def number(self, text: str, length: int, variables: Sequence[str], wanted: str = "place") -> Variable:
+        """A computed whole number below `length` as a variable of its own, in the scope of those that it depends on."""
+        scope = self._scope_of(variables)
+        key = ("number", text)
+        if key not in scope.memo:
+            name = self.fresh(wanted)
+            scope.lines.append((f"{name} = {text}", ""))
+            scope.variables.add(name)
+            masks = dict.fromkeys(self.masks[item] for item in variables if item in self.masks)
+            if masks:
+                self.masks[name] = " & ".join(masks)
+            scope.memo[key] = name
+        return Variable(scope.memo[key], length)
+
+
+class Elements:
+    """What a record's `element` writes its expression with: elements of the node's inputs."""
+
+    def __init__(self, body: Body, node: Node, guard: str):
+        self._body, self._node, self._guard = body, node, guard
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        """The shape of input `number`."""
+        return tuple(self._node.inputs[number].shape)
+
+    def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
+        """The element of input `number` at a place: one index per axis. guard : see `where`."""
+        guards = " & ".join(item for item in (self._guard, guard) if item)
+        return self._body.value(self._node.inputs[number], tuple(place), guards)
+
+    def number(self, number: int, place: Sequence[Any], size: int, mode: str = "clip") -> Index:
+        """The whole number in an element as an index of an axis of `size`; mode : clip or wrap what lies outside."""
+        variables = [variable.name for index in place for variable in index.variables]
+        text = f"{self.read(number, place)}.to(tl.int32)"
+        if mode == "clip":
+            text = f"tl.minimum(tl.maximum({text}, 0), {size - 1})"
+        else:
+            text = f"(({text} % {size}) + {size}) % {size}"
+        return self._body.number(text, size, variables, "place").whole()
+
+    @property
+    def count(self) -> int:
+        """How many inputs the node has."""
+        return len(self._node.inputs)
+
+    def cast(self, name: str) -> str:
+        """An element of the first input in the dtype of the output."""
+        source, target = self._node.inputs[0].dtype, self._node.outputs[0].dtype
+        if source == target:
+            return name
+        if target.kind == "b":
+            return f"{name} != 0"
+        if source.kind == "f" and target.kind == "u":
+            name = f"{name}.to(tl.int64)"
+        text = f"{name}.to({TYPES[target.name]})"
+        return f"{text}.to(tl.float32)" if target.name == "float16" else text
+
+    def literal(self, number: float) -> str:
+        """A number in the dtype of the output."""
+        return literal(number, self._node.outputs[0].dtype)
+
+    @property
+    def zero(self) -> Index:
+        return ZERO
+
+
+def moved_place(node: Node, output: int, place: Place, body: Body) -> Place | None:
+    """Where in its first input a view has the element at `place`; None where the node is no view."""
+    if not node.op.view:
+        return None
+    source = node.inputs[0]
+    templates = [_template(item.shape, item.dtype) if isinstance(item, Value) else item for item in node.inputs]
+    result = run_kernel(node.op, templates)[output]
+    if not np.may_share_memory(result, templates[0]):
+        return None
+    size = source.dtype.itemsize
+    start = (result.__array_interface__["data"][0] - templates[0].__array_interface__["data"][0]) // size
+    number = strided(place, [stride // size for stride in result.strides], start)
+    places = unravel(number, source.shape)
+    if places is None:
+        names = [variable.name for variable in number.variables]
+        places = body.number(str(number), prod(source.shape), names).digits(source.shape)
+    return places
+
+
+def _template(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    return np.empty(shape, dtype)
+
+
+def broadcast_place(place: Place, shape: Sequence[int]) -> Place:
+    """The place of the operand's element that belongs to an element at `place`."""
+    last = place[len(place) - len(shape) :]
+    return tuple(ZERO if size == 1 else index for index, size in zip(last, shape, strict=True))
+
+
+def wide(dtype: Any) -> str:
+    """The dtype that a kernel computes in."""
+    return "float32" if dtype.name == "float16" else dtype.name
+
+
+def literal(item: Any, dtype: Any) -> str:
+    """A Python scalar as the operand's dtype takes it (int32 * 0.5 multiplies by 0)."""
+    if dtype.kind in "iu":
+        return repr(int(item))
+    number = float(item)
+    return repr(number) if number - number == 0 else f"float({str(number)!r})"
+
+
+def comment(node: Node) -> str:
+    """The operator with its attributes, and where it comes from."""
+    text = f"{node.op!r}   {format_origin(node)}".rstrip()
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def label(value: Value) -> str:
+    return value.node.name or short(value.node.op.name)
+
+
+def short(name: str) -> str:
+    return name.removeprefix("broadcast_").strip("_")
+
+
+def plain(expression: str) -> bool:
+    """Whether it is a name or a number that is not negative."""
+    return re.fullmatch(r"\w+|[\d.]+(e-?\d+)?", expression) is not None
+
+
+def _wrapped(operand: str) -> str:
+    return operand if plain(operand) else f"({operand})"
+
+
+def _closes_at_the_end(text: str) -> bool:
+    """Whether the first bracket is closed by the last letter."""
+    depth = 0
+    for index, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return index == len(text) - 1
+    return False

@@ -1,0 +1,37 @@
+"""Pointwise kernels: every element of the space on its own, one tile of them a program."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hybrid_lab.engines.triton.body import Body
+from hybrid_lab.engines.triton.index import Variable
+from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.printer import format_type
+
+#: Elements per program on a GPU.
+BLOCK = 1024
+
+
+def write_pointwise(group: Region) -> KernelSource:
+    """The kernel of a group whose outputs have equally many elements."""
+    elements = prod(group.outputs[0].shape)
+    body = Body(group.nodes)
+    for name in ("n", "BLOCK"):
+        body.fresh(name)
+    offsets = body.declare(Variable("offsets", elements), "inside")
+    names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
+    pointers = output_pointers(body, len(names))
+    for pointer, name in zip(pointers, names, strict=True):
+        body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
+    count, last = len(group.nodes), group.outputs[-1]
+    summary = f"{count} operator{'s' * (count > 1)} over {format_type(last.shape, last.dtype)}."
+    head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]
+    name = kernel_name(group.nodes)
+    text = function(name, body, pointers, head, ["n"], ["BLOCK"], summary)
+    block = power_of_two(elements, 16, BLOCK)
+    return KernelSource(
+        name, text, "pointwise", tuple(body.inputs), group.outputs, tuple(body.draws), {"n": elements},
+        {"BLOCK": block}, {"BLOCK": elements}, (("n", "BLOCK"),),
+    )  # fmt: skip

@@ -1,0 +1,242 @@
+"""Row kernels: reductions, what they are of, and what is made of them, a tile of rows a program.
+
+Whatever axes go, the kept ones together count as rows and the reduced ones as columns. Rows of a few thousand elements
+fit one tile. Longer ones are read in a loop, once per level: reductions of elements first, then those that need the
+first ones (a variance needs its mean), then the elements that are stored. Few long rows are split: many programs leave
+a part each, and a second kernel puts the parts together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines.triton.body import TYPES, Body, Place, Refused, comment, short, wide
+from hybrid_lab.engines.triton.index import Variable, linear, unravel
+from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.partition import Region
+
+#: Rows up to this length are one tile; longer ones are read in a loop, COLUMNS elements at a time.
+ONE_TILE, COLUMNS = 4096, 1024
+#: Elements of a tile, rows times columns, that a program works on.
+TILE = 2048
+#: Fewer rows than this, each longer than SPLIT, do not keep a GPU busy: their columns are split among programs.
+FEW_ROWS, SPLIT = 256, 8192
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How a shape falls into rows and columns: the sizes of the kept and of the reduced axes, and which those are."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @staticmethod
+    def of(node: Node) -> Rows:
+        """Those of a reduction."""
+        shape = node.values_in[0].shape
+        return Rows(shape, tuple(node.op.axes(len(shape))))  # type: ignore[attr-defined]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(size for axis, size in enumerate(self.shape) if axis not in self.axes)
+
+    @property
+    def reduced(self) -> tuple[int, ...]:
+        return tuple(size for axis, size in enumerate(self.shape) if axis in self.axes)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return prod(self.kept), prod(self.reduced)
+
+    def place(self, row: Variable, column: Variable) -> Place:
+        """Where the element of a row and a column lies."""
+        rows, columns = iter(row.digits(self.kept)), iter(column.digits(self.reduced))
+        return tuple(next(columns) if axis in self.axes else next(rows) for axis in range(len(self.shape)))
+
+
+def reductions(nodes: Sequence[Node]) -> list[Node]:
+    return [node for node in nodes if node.op.combine is not None]
+
+
+def levels(nodes: Sequence[Node]) -> dict[Node, int]:
+    """How many reductions lie one behind the other before a node, itself included."""
+    inside, found = set(nodes), dict[Node, int]()
+    for node in nodes:
+        before = max((found[value.node] for value in node.values_in if value.node in inside), default=0)
+        found[node] = before + (node.op.combine is not None)
+    return found
+
+
+class RowBody(Body):
+    """A body over `row` and `column`. reduce : writes a reduction's lines and names its result"""
+
+    def __init__(self, group: Region, space: Rows):
+        super().__init__(group.nodes)
+        self.space = space
+        rows, columns = space.counts
+        for name in ("rows", "columns", "ROWS", "COLUMNS"):
+            self.fresh(name)
+        self.row = self.declare(Variable("row", rows), "row_inside")
+        self.column = Variable("column", columns)
+        self.results: dict[Node, str] = {}
+        self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
+        self.reduce: Callable[[Node], str] = self.whole_row
+
+    def reduced(self, value: Value, place: Place) -> str:
+        if linear(place, value.shape) != self.row.whole():
+            raise Refused(f"{value.node.op.name} is read at other rows than the kernel's")
+        if value.node not in self.results:
+            self.results[value.node] = self.reduce(value.node)
+        return self.results[value.node]
+
+    def operand_of(self, node: Node) -> str:
+        """The element of a reduction's operand at this row and column, neutral beyond the last column."""
+        space = Rows.of(node)
+        if space.counts != self.space.counts:
+            raise Refused("reductions of other rows")
+        data = node.values_in[0]
+        element = self.value(data, space.place(self.row, self.column))
+        return f"tl.where(column_inside, {element}, {_neutral(node)})"
+
+    def whole_row(self, node: Node) -> str:
+        """A reduction of rows that are one tile."""
+        element = self.operand_of(node)
+        if node.op.combine != "sum":
+            element = self.named(element, "element")
+        name = self.fresh(short(node.op.name))
+        self.line(f"{name} = {_combined(node, element)}", comment(node))
+        return name
+
+    def named(self, expression: str, wanted: str) -> str:
+        name = self.fresh(wanted)
+        self.line(f"{name} = {expression}")
+        return name
+
+    def store(self, values: Sequence[Value], full: bool) -> None:
+        """Store those of the outputs that have an element per row and column, or those with one per row."""
+        for value in values:
+            if self.is_full(value) != full:
+                continue
+            where = linear(self.space.place(self.row, self.column), self.space.shape) if full else self.row.whole()
+            place = unravel(where, value.shape)
+            if place is None:
+                raise Refused("an output whose elements lie in another order")
+            address, mask = (str(where), "row_inside & column_inside") if full else ("row", "row_inside")
+            self.line(f"tl.store({self.pointers[value]} + {address}, {self.value(value, place)}, mask={mask})")
+
+    def is_full(self, value: Value) -> bool:
+        """Whether an output has an element per row and column. Raises Refused where it has not one per row either."""
+        rows, columns = self.space.counts
+        size = prod(value.shape)
+        if size not in (rows, rows * columns):
+            raise Refused("an output that has neither an element per row nor one per element")
+        return size != rows
+
+
+def write_rows(group: Region) -> KernelSource:
+    """The kernel of a group with reductions, its rows in one tile or in a loop."""
+    space = Rows.of(reductions(group.nodes)[0])
+    body = RowBody(group, space)
+    rows, columns = space.counts
+    looped = columns > ONE_TILE
+    if looped:
+        _in_a_loop(body, group)
+    else:
+        body.declare(body.column, "column_inside")
+        body.store(group.outputs, True)
+        body.store(group.outputs, False)
+    head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
+    if not looped:
+        head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
+    name = kernel_name(group.nodes)
+    width = COLUMNS if looped else power_of_two(columns, 2)
+    summary = f"{len(group.nodes)} operators over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
+    outputs = list(body.pointers.values())
+    text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
+    return KernelSource(
+        name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
+        {"rows": rows, "columns": columns},
+        {"ROWS": power_of_two(rows, 1, max(1, TILE // width)), "COLUMNS": width}, {"ROWS": rows}, (("rows", "ROWS"),),
+    )  # fmt: skip
+
+
+_LOOP = "for start in range(0, columns, COLUMNS):"
+
+
+def _in_a_loop(body: RowBody, group: Region) -> None:
+    """One loop per level of reductions, and one for the elements that are stored."""
+    level = levels(group.nodes)
+    for number in sorted({level[node] for node in reductions(group.nodes)}):
+        accumulate(body, [node for node in reductions(group.nodes) if level[node] == number], _LOOP)
+    if any(map(body.is_full, group.outputs)):
+        begin_loop(body)
+        body.store(group.outputs, True)
+        body.close(_LOOP)
+    body.store(group.outputs, False)
+
+
+def begin_loop(body: RowBody) -> None:
+    body.open()
+    body.declare(body.column, "column_inside")
+    body.line("column = start + tl.arange(0, COLUMNS)[None, :]")
+    body.line("column_inside = column < columns")
+
+
+def accumulate(body: RowBody, nodes: Sequence[Node], loop: str) -> None:
+    """Tiles of partial results, added to in a loop, and then the results of the rows."""
+    totals = [body.fresh(f"{short(node.op.name)}_so_far") for node in nodes]
+    for node, total in zip(nodes, totals, strict=True):
+        dtype = TYPES[wide(node.outputs[0].dtype)]
+        body.line(f"{total} = tl.full([ROWS, COLUMNS], {_neutral(node)}, {dtype})")
+    begin_loop(body)
+    body.reduce = _too_early
+    for node, total in zip(nodes, totals, strict=True):
+        body.line(f"{total} = {_step(node, total, body.operand_of(node))}")
+    body.close(loop)
+    for node, total in zip(nodes, totals, strict=True):
+        name = body.fresh(short(node.op.name))
+        body.line(f"{name} = {_combined(node, total)}", comment(node))
+        body.results[node] = name
+
+
+def _too_early(node: Node) -> str:
+    raise Refused(f"{node.op.name} is needed before its loop has run")
+
+
+def _neutral(node: Node) -> str:
+    dtype = node.outputs[0].dtype
+    if node.op.combine == "sum":
+        return "0" if dtype.kind in "iu" else "0.0"
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return str(limits.min if node.op.combine == "max" else limits.max)
+    return f'float("{"-" if node.op.combine == "max" else ""}inf")'
+
+
+def _step(node: Node, total: str, element: str) -> str:
+    if node.op.combine == "sum":
+        return f"{total} + {element}"
+    which = {"max": "tl.maximum", "min": "tl.minimum"}[str(node.op.combine)]
+    return f"{which}({total}, {element}, propagate_nan=tl.PropagateNan.ALL)"
+
+
+def _combined(node: Node, element: str) -> str:
+    """The reduction over the columns of a tile; of numbers with a NaN the largest is NaN, as in NumPy."""
+    dtype = node.outputs[0].dtype
+    text = f"tl.{node.op.combine}({element}, axis=1, keep_dims=True)"
+    if node.op.combine != "sum" and dtype.kind == "f":
+        odd = f"tl.max(({element} != {element}).to(tl.int32), axis=1, keep_dims=True) > 0"
+        return f'tl.where({odd}, float("nan"), {text})'
+    return f"{text}.to({TYPES[dtype.name]})" if dtype.kind in "iu" else text
+
+
+def partial_types(nodes: Sequence[Node]) -> list[Any]:
+    """The dtypes of the parts that a split reduction leaves."""
+    return [np.dtype(wide(node.outputs[0].dtype)) for node in nodes]

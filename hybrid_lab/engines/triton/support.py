@@ -1,0 +1,52 @@
+"""What kernels can hold: an operator's reason to stay outside, or none."""
+
+from __future__ import annotations
+
+import re
+
+from hybrid_lab.engines.triton.body import TYPES, Refused
+from hybrid_lab.engines.triton.write import write_kernel
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.operator import Operator
+
+#: Functions of Triton that take floating numbers only.
+_FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float)")
+
+
+def refusal(node: Node) -> str | None:
+    """None where a kernel can compute the node's element, or read it elsewhere; else why not."""
+    op = node.op
+    if op.triton is None and op.combine is None and not op.view and not has_element(op):
+        return "no kernel kind for it yet"
+    if len(node.outputs) != 1:
+        return "several outputs"
+    values = (*node.values_in, *node.outputs)
+    if any(value.dtype.name not in TYPES for value in values):
+        return "a dtype that kernels do not have"
+    if any(0 in value.shape for value in values):
+        return "an empty array"
+    if any(len(value.shape) > 8 for value in values):
+        return "more than 8 axes"
+    if any(value.nbytes >= 2**31 for value in values):
+        return "more than 2 GiB"
+    whole = any(value.dtype.kind in "iu" for value in values)
+    if op.triton is not None:
+        if whole and _FLOATING.search(op.triton):
+            return "a floating function of whole numbers"
+        if not op.is_pointwise(*(item.shape if isinstance(item, Value) else () for item in node.inputs)):
+            return "its operands do not broadcast element by element"
+    if op.combine is not None and node.outputs[0].dtype.name not in ("float16", "float32", "float64", "int32", "int64"):
+        return "a reduction of small whole numbers"
+    if op.triton is None and has_element(op):
+        inputs = tuple(dict.fromkeys(value for value in node.values_in if not isinstance(value.node.op, Constant)))
+        try:
+            write_kernel(Region((node,), inputs, node.outputs))
+        except Refused as reason:
+            return str(reason)
+    return None
+
+
+def has_element(op: Operator) -> bool:
+    """Whether the record says how an element of its output follows from elements of its inputs."""
+    return type(op).element is not Operator.element

@@ -1,0 +1,20 @@
+"""Which kind of kernel a group becomes."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hybrid_lab.engines.triton.body import Refused
+from hybrid_lab.engines.triton.pointwise import write_pointwise
+from hybrid_lab.engines.triton.reduction import write_rows
+from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.graph.partition import Region
+
+
+def write_kernel(group: Region) -> KernelSource:
+    """The source of one group. Raises Refused where its operators do not fit into one kernel."""
+    if any(node.op.combine is not None for node in group.nodes):
+        return write_rows(group)
+    if len({prod(value.shape) for value in group.outputs}) != 1:
+        raise Refused("outputs of several sizes")
+    return write_pointwise(group)

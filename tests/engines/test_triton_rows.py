@@ -1,0 +1,115 @@
+"""Row kernels: reductions in one tile, in a loop and split, with what is fused around them; ragged tiles everywhere."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+from hybrid_lab import engines
+from hybrid_lab.engines.triton import kernel, reduction
+from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import input_node
+from hybrid_lab.ops.operator import get
+from tests.engines.test_triton import interpreter  # noqa: F401
+from tests.ops.cases import close
+
+
+def op(name, *inputs, **attributes):
+    return make_node(get(name).bind(**attributes), list(inputs)).outputs[0]
+
+
+def run(graph, **arrays):
+    """Outputs of the triton engine and of the numpy engine, and the sources of the kernels."""
+    inputs = [arrays[value.node.name] for value in graph.inputs]
+    return engines.get("triton").compile(graph)(inputs), engines.get("numpy").compile(graph)(inputs)
+
+
+def agree(graph, **arrays):
+    found, wanted = run(graph, **arrays)
+    for a, b in zip(found, wanted, strict=True):
+        assert a.dtype == b.dtype
+        close(a, b)
+
+
+def data(shape, seed=0):
+    return np.random.RandomState(seed).randn(*shape).astype("float32")
+
+
+def small_tiles(monkeypatch, tile=64, columns=16, one_tile=None):
+    """So that small arrays have several tiles along each axis, the last one ragged."""
+    monkeypatch.setattr(kernel, "INTERPRETER_TILE", tile)
+    monkeypatch.setattr(reduction, "TILE", tile)
+    monkeypatch.setattr(reduction, "COLUMNS", columns)
+    if one_tile is not None:
+        monkeypatch.setattr(reduction, "ONE_TILE", one_tile)
+
+
+def softmax_graph(shape, axis):
+    x = input_node("x", shape=shape, dtype="float32")
+    return Graph([x], [op("softmax", x, axis=axis)])
+
+
+@pytest.mark.parametrize("looped", [False, True])
+@pytest.mark.parametrize("shape, axis", [((5, 19), -1), ((3, 7, 5), 1), ((37, 3), 0), ((1, 20), 1), ((6, 1), 1)])
+def test_softmax_is_one_kernel(shape, axis, looped, monkeypatch):
+    small_tiles(monkeypatch, one_tile=4 if looped else None)
+    graph = softmax_graph(shape, axis)
+    if 1 not in shape:
+        (source,) = kernels_of(graph)[2]
+        assert source.kind == ("rows in a loop" if looped else "rows")
+    agree(graph, x=data(shape))
+
+
+@pytest.mark.parametrize("looped", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2, (0, 2), (0, 1), None])
+@pytest.mark.parametrize("name", ["sum", "max", "min", "mean"])
+def test_reductions_over_any_axes_with_what_is_around_them(name, axis, looped, monkeypatch):
+    small_tiles(monkeypatch, one_tile=2 if looped else None)
+    x = input_node("x", shape=(4, 6, 5), dtype="float32")
+    y = op(name, op("exp", op("broadcast_mul", x, 0.5)), axis=axis, keepdims=True)
+    whole = op("broadcast_sub", x, y)
+    graph = Graph([x], [whole, op("tanh", y)])
+    agree(graph, x=data((4, 6, 5)))
+
+
+@pytest.mark.parametrize("looped", [False, True])
+def test_layer_norm_with_gradient_shapes(looped, monkeypatch):
+    small_tiles(monkeypatch, one_tile=4 if looped else None)
+    x = input_node("x", shape=(7, 19), dtype="float32")
+    gamma, beta = (input_node(name, shape=(19,), dtype="float32") for name in ("gamma", "beta"))
+    mean = op("mean", x, axis=1, keepdims=True)
+    centred = op("broadcast_sub", x, mean)
+    variance = op("mean", op("square", centred), axis=1, keepdims=True)
+    y = op("broadcast_mul", centred, op("rsqrt", op("broadcast_add", variance, 1e-5)))
+    graph = Graph([x, gamma, beta], [op("broadcast_add", op("broadcast_mul", y, gamma), beta), mean])
+    assert len(kernels_of(graph)[2]) == 1
+    agree(graph, x=data((7, 19)), gamma=data((19,), 1), beta=data((19,), 2))
+
+
+def test_nan_is_the_largest_and_the_smallest(monkeypatch):
+    for one_tile in (4096, 4):
+        small_tiles(monkeypatch, one_tile=one_tile)
+        x = input_node("x", shape=(3, 19), dtype="float32")
+        array = data((3, 19))
+        array[1, 7] = np.nan
+        agree(Graph([x], [op("max", x, axis=1), op("min", x, axis=1)]), x=array)
+
+
+def test_views_on_the_way_are_only_other_places(monkeypatch):
+    small_tiles(monkeypatch)
+    x = input_node("x", shape=(4, 6, 5), dtype="float32")
+    y = op("transpose", op("exp", x), axes=(2, 0, 1))
+    z = op("Reshape", op("slice_axis", y, axis=0, begin=1, end=4), shape=(3, 24))
+    graph = Graph([x], [op("sum", z, axis=1), op("broadcast_add", z, 1.0)])
+    agree(graph, x=data((4, 6, 5)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32"])
+def test_other_dtypes(dtype, monkeypatch):
+    small_tiles(monkeypatch)
+    x = input_node("x", shape=(5, 19), dtype=dtype)
+    array = (data((5, 19)) * 8).astype(dtype)
+    agree(Graph([x], [op("sum", x, axis=1), op("max", x, axis=0)]), x=array)
