@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab.engines.numpy.blockwise import BLOCK, Blockwise, write_blockwise
+from hybrid_lab.engines.numpy.blockwise import (
+    BLOCK,
+    SHARED,
+    SHARED_BLOCK,
+    Blockwise,
+    Temporaries,
+    cut,
+    write_blockwise,
+)
+from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
@@ -84,7 +93,8 @@ class _Arrays:
         self.buffers = self.written + [grad._buffer for grad in gradients]
         self.partition: Any = None
         self.groups: list[_Group] = []
-        self._blocks: dict[tuple[int, Blockwise], list[tuple[np.ndarray, ...]]] = {}
+        self.threads = thread_count() if sum(weight.size for weight in self.weights) >= SHARED else 1
+        self._blocks: dict[int, list[tuple[np.ndarray, ...]]] = {}
 
     def serves(self, op: Operator, weights: Any, gradients: Any, states: list[Any]) -> bool:
         """Whether these are the same arrays."""
@@ -105,13 +115,12 @@ class _Arrays:
                 return "a state or a gradient has another shape or dtype than its weight"
         return ""
 
-    def blocks(self, position: int, program: Blockwise, scratch: Any) -> list[tuple[np.ndarray, ...]]:
+    def blocks(self, position: int) -> list[tuple[np.ndarray, ...]]:
         """The blocks of one weight, its gradient and states."""
-        key = position, program
-        if key not in self._blocks:
+        if position not in self._blocks:
             arrays = [array._view for array in self.rows[position]]
-            self._blocks[key] = program.blocks(arrays, lambda size: scratch(program, size))
-        return self._blocks[key]
+            self._blocks[position] = cut(arrays, BLOCK if self.threads == 1 else SHARED_BLOCK)
+        return self._blocks[position]
 
 
 class FusedUpdate:
@@ -124,7 +133,7 @@ class FusedUpdate:
         self.optimizer = optimizer
         self.refusal = ""
         self._held: _Arrays | None = None
-        self._scratch: dict[tuple[np.dtype, int], list[np.ndarray]] = {}
+        self._temporaries = [Temporaries()]
 
     def __repr__(self) -> str:
         name = type(self.optimizer).__name__
@@ -134,8 +143,10 @@ class FusedUpdate:
         if held is None:
             return f"{name}: no step so far"
         values = sum(weight.size for weight in held.weights)
-        blocks = sum(len(group.blocks) for group in held.groups)
-        return f"{name}: {len(held.weights)} weights, {values:,} values, in one pass of {held.op.name}, {blocks} blocks"
+        blocks = f"{sum(len(group.blocks) for group in held.groups)} blocks"
+        if held.threads > 1:
+            blocks += f" on {held.threads} threads"
+        return f"{name}: {len(held.weights)} weights, {values:,} values, in one pass of {held.op.name}, {blocks}"
 
     @property
     def programs(self) -> list[Blockwise]:
@@ -151,12 +162,14 @@ class FusedUpdate:
         if held is None:
             return False
         numbers = self._regroup(held, self._count(indices))
+        while len(self._temporaries) < held.threads:
+            self._temporaries.append(Temporaries())
         for buffer in held.buffers:
             if buffer.host_stale:
                 buffer.pull()
         try:
             for group, given in zip(held.groups, numbers, strict=True):
-                group.program.run(given, group.blocks)
+                group.program.update(given, group.blocks, self._temporaries[: held.threads])
         finally:
             for buffer in held.written:
                 buffer.written()
@@ -225,16 +238,6 @@ class FusedUpdate:
             ]
             for position, number in enumerate(partition):
                 group = held.groups[number]
-                group.blocks += held.blocks(position, group.program, self._temporaries)
+                group.blocks += held.blocks(position)
             held.partition = partition, names
         return [list(numbers.values()) for numbers in given]
-
-    def _temporaries(self, program: Blockwise, size: int) -> list[np.ndarray]:
-        whole = self._scratch.setdefault((program.dtype, BLOCK), [])
-        while len(whole) < program.scratch:
-            whole.append(np.empty(BLOCK, program.dtype))
-        if size == BLOCK:
-            return whole[: program.scratch]
-        cut = self._scratch.setdefault((program.dtype, size), [])
-        cut += [array[:size] for array in whole[len(cut) : program.scratch]]
-        return cut[: program.scratch]

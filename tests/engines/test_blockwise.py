@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab.diagnostics import EngineError
-from hybrid_lab.engines.numpy.blockwise import BLOCK, write_blockwise
+from hybrid_lab.engines.numpy.blockwise import BLOCK, Temporaries, cut, write_blockwise
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
@@ -23,7 +23,7 @@ def program(rule, arrays="ab", numbers=""):
 def run(made, *arrays, numbers=()):
     """The arrays after one run, in blocks."""
     held = [np.array(array, "float32") for array in arrays]
-    made.run(numbers, made.blocks(held, lambda size: [np.empty(size, "float32") for _ in range(made.scratch)]))
+    made.update(numbers, cut(held), [Temporaries()])
     return held
 
 
@@ -77,3 +77,34 @@ def test_numbers_are_rounded_once():
 def test_only_pointwise_operators(rule):
     with pytest.raises(EngineError, match="cannot be part of a blockwise program"):
         program(rule)
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_threads_share_the_blocks(threads):
+    """Every block once, whoever takes it; what the caller wants to hear of holds in all threads."""
+    made = program(lambda F, a, b, s: {"a": (new := a * 0.5 + F.sqrt(b) * s), "b": new + a}, numbers="s")
+    assert made.scratch
+    rng = np.random.default_rng(0)
+    start = [rng.uniform(1, 2, 9999).astype("float32") for _ in range(2)]
+    alone = [array.copy() for array in start]
+    made.update((0.3,), cut(alone), [Temporaries()])
+    for size in (1000, 77, 9999):
+        shared = [array.copy() for array in start]
+        blocks = cut(shared, size)
+        assert len(blocks) == -(-9999 // size) and max(len(block[0]) for block in blocks) <= size
+        made.update((0.3,), blocks, [Temporaries() for _ in range(threads)])
+        assert all(np.array_equal(one, two) for one, two in zip(shared, alone, strict=True))
+    with np.errstate(invalid="raise"), pytest.raises(FloatingPointError):
+        negative = [start[0], -start[1]]
+        made.update((0.3,), cut(negative, 100), [Temporaries() for _ in range(threads)])
+    with np.errstate(invalid="ignore"):
+        made.update((0.3,), cut(negative, 100), [Temporaries() for _ in range(threads)])
+
+
+def test_temporaries_serve_programs_of_all_sizes():
+    few, many = program(lambda F, a, b: {"a": F.exp(a * b) + b * 2.0}), program(lambda F, a, b: {"a": a + b})
+    own = Temporaries()
+    first = own(few, 100)
+    assert [array.size for array in first] == [100] * few.scratch and own(few, 100) is first
+    assert all(not np.shares_memory(one, two) for one in own(few, 300) for two in own(few, 300) if one is not two)
+    assert own(many, 100) == []

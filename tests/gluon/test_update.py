@@ -56,6 +56,18 @@ def test_one_program_equals_the_loop(name, options):
         np.testing.assert_allclose(states[key], values, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize(("name", "options"), SETTINGS)
+def test_threads_change_no_bit(name, options, monkeypatch):
+    weights, states, _ = updated(name, options, fuse=True)
+    monkeypatch.setattr(fused, "SHARED", 1)
+    monkeypatch.setattr(fused, "SHARED_BLOCK", 5000)
+    monkeypatch.setattr(fused, "thread_count", lambda: 3)
+    shared_weights, shared_states, updater = updated(name, options, fuse=True)
+    assert repr(updater.fused).endswith("blocks on 3 threads")
+    assert all(np.array_equal(one, two) for one, two in zip(shared_weights, weights, strict=True))
+    assert all(np.array_equal(shared_states[key], values) for key, values in states.items())
+
+
 @pytest.mark.filterwarnings("ignore:updating float16 weights")
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_other_dtypes(dtype):

@@ -9,6 +9,8 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,17 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import Names, format_statement
+from hybrid_lab.ops.blas import share
 from hybrid_lab.ops.pointwise import Binary, Pointwise, Unary
 
 BLOCK = 32768
 """Elements of a block: weight, gradient, two states and temporaries in float32 take about half a megabyte, so that they
 stay in a second-level cache; of smaller ones the calls would cost more than the arithmetic."""
+SHARED_BLOCK = 1 << 18
+"""The same where several threads take blocks: between two calls they wait for one another (Python runs one of them at a
+time), so each call must be worth it. Passes then go through the third-level cache."""
+SHARED = 1 << 22
+"""From so many elements on an update is shared among threads: five milliseconds or more on one."""
 
 _serial = itertools.count()
 
@@ -44,18 +52,56 @@ class Blockwise:
     def __str__(self) -> str:
         return self.source
 
-    def blocks(
-        self, arrays: Sequence[np.ndarray], scratch: Callable[[int], Sequence[np.ndarray]]
-    ) -> list[tuple[np.ndarray, ...]]:
-        """Contiguous arrays of one size, cut into blocks.
+    def update(
+        self,
+        numbers: Sequence[float],
+        blocks: Sequence[tuple[np.ndarray, ...]],
+        temporaries: Sequence[Callable[[Blockwise, int], Sequence[np.ndarray]]],
+    ) -> None:
+        """Run over blocks that share no memory, on as many threads as there are `temporaries`. Threads take the next
+        block when they are done with one; the results are the same for any number of them.
 
-        scratch : (size) -> `self.scratch` temporaries of this size, which all blocks may share
+        temporaries : one per thread, (program, size) -> `scratch` arrays of this size
         """
-        flat = [array.reshape(-1) for array in arrays]
-        found = []
-        for start in range(0, flat[0].size, BLOCK):
-            pieces = [array[start : start + BLOCK] for array in flat]
-            found.append((*pieces, *scratch(pieces[0].size)))
+        if len(temporaries) == 1:
+            (own,) = temporaries
+            self.run(numbers, ((*block, *own(self, block[0].size)) for block in blocks))
+            return
+        errors = np.geterr()
+
+        def work(own: Callable[[Blockwise, int], Sequence[np.ndarray]], block: tuple[np.ndarray, ...]) -> None:
+            with np.errstate(**errors):  # what the caller wants to hear of; every thread has its own
+                self.run(numbers, ((*block, *own(self, block[0].size)),))
+
+        share(blocks, [partial(work, own) for own in temporaries])
+
+
+def cut(arrays: Sequence[np.ndarray], size: int = BLOCK) -> list[tuple[np.ndarray, ...]]:
+    """Contiguous arrays of one size in flat blocks of at most `size` elements, all about as long."""
+    flat = [array.reshape(-1) for array in arrays]
+    count = -(-flat[0].size // size)
+    bounds = [flat[0].size * number // count for number in range(count + 1)] if count else []
+    return [tuple([array[first:last] for array in flat]) for first, last in pairwise(bounds)]
+
+
+class Temporaries:
+    """The temporaries of one thread, for programs of all dtypes and blocks of all sizes."""
+
+    def __init__(self) -> None:
+        self._whole: dict[np.dtype, np.ndarray] = {}
+        self._cut: dict[tuple[np.dtype, int, int], list[np.ndarray]] = {}
+
+    def __call__(self, program: Blockwise, size: int) -> list[np.ndarray]:
+        """`program.scratch` arrays of this size."""
+        key = program.dtype, program.scratch, size
+        found = self._cut.get(key)
+        if found is None:
+            whole = self._whole.get(program.dtype)
+            if whole is None or whole.size < program.scratch * size:
+                self._whole[program.dtype] = whole = np.empty(program.scratch * size, program.dtype)
+                self._cut = {other: made for other, made in self._cut.items() if other[0] != program.dtype}
+            rows = whole[: program.scratch * size].reshape(program.scratch, size)
+            found = self._cut[key] = list(rows)
         return found
 
 
