@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,12 +12,108 @@ from hybrid_lab.ops import conv_kernels
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv_kernels import Geometry
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.sample import sample
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
-class _Convolving(Operator):
+class Spatial(Operator):
+    """What Convolution and Deconvolution have in common: checks of attributes and inputs. Subclasses declare them.
+
+    title : how errors call the operator; per_axis : attributes with one number per axis of `kernel`, or none at all
+    """
+
+    title: ClassVar[str] = "Convolution"
+    per_axis: ClassVar[tuple[str, ...]] = ("stride", "dilate", "pad")
+
+    kernel: Shape
+    stride: Shape
+    dilate: Shape
+    num_filter: int
+    num_group: int
+    no_bias: bool
+    layout: str | None
+
+    def check(self) -> None:
+        rank = len(self.kernel)
+        if rank not in LAYOUTS:
+            raise AttributeSpecError(f"{self.title}: kernel={self.kernel}; one to three spatial axes are supported")
+        for name in self.per_axis:
+            given = getattr(self, name)
+            if given and len(given) != rank:
+                raise AttributeSpecError(
+                    f"{self.title}: {name}={given} has not one number per axis of kernel={self.kernel}"
+                )
+        others = [name for name in self.per_axis if name not in ("stride", "dilate")]
+        if any(number < 1 for number in (*self.kernel, *self.stride, *self.dilate)) or any(
+            number < 0 for name in others for number in getattr(self, name)
+        ):
+            raise AttributeSpecError(
+                f"{self.title}: kernel, stride and dilate count from 1, {', '.join(others)} from 0"
+            )
+        if self.num_filter < 1 or self.num_group < 1 or self.num_filter % self.num_group:
+            raise AttributeSpecError(
+                f"{self.title}: num_filter={self.num_filter} must be a multiple of num_group={self.num_group}"
+            )
+        if self.layout not in (None, "None", LAYOUTS[rank]):
+            raise AttributeSpecError(
+                f"{self.title}: layout {self.layout!r} is not supported with kernel={self.kernel}; "
+                f"use {LAYOUTS[rank]!r} and F.transpose the data"
+            )
+
+    def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:
+        """Shape of the weight for that many input channels, with None where they are not known. Raises ShapeError."""
+        raise NotImplementedError
+
+    def group_of(self, channels: int | None) -> int | None:
+        """How many input channels a group has. Raises ShapeError."""
+        if channels is None:
+            return None
+        if channels % self.num_group:
+            raise ShapeError(f"{self.title}: {channels} channels cannot be cut into num_group={self.num_group} groups")
+        return channels // self.num_group
+
+    def complete_inputs(self, data: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+        """Input shapes with those of weight and bias filled in, as far as they are known."""
+        channels = data[1] if data is not None and len(data) > 1 else None
+        if weight is None or (None in weight and channels is not None):
+            weight = self.weight_shape(channels)
+        if self.no_bias:
+            return data, weight
+        return data, weight, (self.num_filter,) if bias is None or None in bias else bias
+
+    def check_data(self, data: tuple[int, ...]) -> None:
+        """Raises ShapeError where data has another number of axes than the kernel asks for."""
+        if len(data) != len(self.kernel) + 2:
+            wanted = LAYOUTS[len(self.kernel)]
+            raise ShapeError(
+                f"{self.title}: data has shape {data}; kernel={self.kernel} needs {len(wanted)} dimensions ({wanted})"
+            )
+
+    def check_parameters(self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None) -> None:
+        """Raises ShapeError where weight or bias do not fit the data."""
+        wanted = self.weight_shape(data[1])
+        if weight != wanted:
+            raise ShapeError(f"{self.title}: data {data} needs a weight of shape {wanted}, it has {weight}")
+        if bias is not None and bias != (self.num_filter,):
+            raise ShapeError(
+                f"{self.title}: the bias has shape {bias}, num_filter={self.num_filter} needs {(self.num_filter,)}"
+            )
+
+
+def onnx_attributes(geometry: Geometry) -> dict[str, Any]:
+    """ONNX attributes of a convolution."""
+    return {
+        "kernel_shape": list(geometry.kernel),
+        "strides": list(geometry.stride),
+        "dilations": list(geometry.dilate),
+        "pads": [*geometry.pad, *geometry.pad],
+        "group": geometry.groups,
+    }
+
+
+class _Convolving(Spatial):
     """Base of Convolution and its gradients: the shared attributes."""
 
     kernel: Shape
@@ -28,30 +124,6 @@ class _Convolving(Operator):
     num_group: int = 1
     no_bias: bool = False
     layout: str | None = None
-
-    def check(self) -> None:
-        rank = len(self.kernel)
-        if rank not in LAYOUTS:
-            raise AttributeSpecError(f"Convolution: kernel={self.kernel}; one to three spatial axes are supported")
-        for name in ("stride", "dilate", "pad"):
-            given = getattr(self, name)
-            if given and len(given) != rank:
-                raise AttributeSpecError(
-                    f"Convolution: {name}={given} has not one number per axis of kernel={self.kernel}"
-                )
-        if any(number < 1 for number in (*self.kernel, *self.stride, *self.dilate)) or any(
-            number < 0 for number in self.pad
-        ):
-            raise AttributeSpecError("Convolution: kernel, stride and dilate count from 1, pad from 0")
-        if self.num_filter < 1 or self.num_group < 1 or self.num_filter % self.num_group:
-            raise AttributeSpecError(
-                f"Convolution: num_filter={self.num_filter} must be a multiple of num_group={self.num_group}"
-            )
-        if self.layout not in (None, "None", LAYOUTS[rank]):
-            raise AttributeSpecError(
-                f"Convolution: layout {self.layout!r} is not supported with kernel={self.kernel}; "
-                f"use {LAYOUTS[rank]!r} and F.transpose the data"
-            )
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -66,11 +138,7 @@ class _Convolving(Operator):
 
     def output_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the output for that data. Raises ShapeError."""
-        if len(data) != len(self.kernel) + 2:
-            wanted = LAYOUTS[len(self.kernel)]
-            raise ShapeError(
-                f"Convolution: data has shape {data}; kernel={self.kernel} needs {len(wanted)} dimensions ({wanted})"
-            )
+        self.check_data(data)
         output = self.geometry.output(data[2:])
         if any(size < 1 for size in output):
             raise ShapeError(
@@ -79,22 +147,27 @@ class _Convolving(Operator):
             )
         return (data[0], self.num_filter, *output)
 
-    def weight_shape(self, channels: int) -> tuple[int, ...]:
-        """Shape of the weight for that many input channels. Raises ShapeError."""
-        if channels % self.num_group:
-            raise ShapeError(f"Convolution: {channels} channels cannot be cut into num_group={self.num_group} groups")
-        return (self.num_filter, channels // self.num_group, *self.kernel)
+    def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:
+        return (self.num_filter, self.group_of(channels), *self.kernel)
 
-    def emit_attributes(self) -> dict[str, Any]:
-        """ONNX attributes of the convolution."""
-        geometry = self.geometry
-        return {
-            "kernel_shape": list(self.kernel),
-            "strides": list(geometry.stride),
-            "dilations": list(geometry.dilate),
-            "pads": [*geometry.pad, *geometry.pad],
-            "group": self.num_group,
-        }
+
+def _channel(group: Any, inner: Any, size: int) -> Any:
+    """The number of a channel among those of all groups."""
+    return group[0] * size + inner[0]
+
+
+def window(K: Any, number: int, geometry: Geometry, front: Any, output: Any, kernel: Any) -> Any:
+    """The pixel of input `number` that an output's window has at a place of the kernel; 0 in the padding.
+
+    front : image and channel; output, kernel : an index per spatial axis
+    """
+    shape, place, guards = K.shape(number), list(front), []
+    for axis, (y, k) in enumerate(zip(output, kernel, strict=True)):
+        index = y * geometry.stride[axis] + k * geometry.dilate[axis] + -geometry.pad[axis]
+        guard = K.guard(index, shape[2 + axis])
+        place.append(index)
+        guards += [guard] * bool(guard)
+    return K.read(number, place, " & ".join(guards))
 
 
 def prepared(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -132,26 +205,13 @@ class Convolution(_Convolving, name="Convolution"):
         return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
 
     def complete(self, data: Any, weight: Any = None, bias: Any = None) -> tuple[Any, ...]:
-        if data is not None and len(data) > 1 and data[1] is not None:
-            known = self.weight_shape(data[1])
-            weight = known if weight is None or None in weight else weight
-        elif weight is None:
-            weight = (self.num_filter, None, *self.kernel)
-        if self.no_bias:
-            return data, weight
-        return data, weight, (self.num_filter,) if bias is None or None in bias else bias
+        return self.complete_inputs(data, weight, bias)
 
     def infer_shape(
         self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
         result = self.output_shape(data)
-        wanted = self.weight_shape(data[1])
-        if weight != wanted:
-            raise ShapeError(f"Convolution: data {data} needs a weight of shape {wanted}, it has {weight}")
-        if bias is not None and bias != (self.num_filter,):
-            raise ShapeError(
-                f"Convolution: the bias has shape {bias}, num_filter={self.num_filter} needs {(self.num_filter,)}"
-            )
+        self.check_parameters(data, weight, bias)
         return result
 
     def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
@@ -167,8 +227,20 @@ class Convolution(_Convolving, name="Convolution"):
             return ddata, dweight
         return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
 
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        data, groups = shapes[0], self.num_group
+        per_group = (data[1] // groups, self.num_filter // groups)
+        _, _, *output = self.output_shape(data)
+        return Product(
+            (groups,), per_group[1:], (data[0], *output), (per_group[0], *self.kernel),
+            left=lambda K, g, f, k: K.read(1, (_channel(g, f, per_group[1]), *k)),
+            right=lambda K, g, k, n: window(K, 0, self.geometry, (n[0], _channel(g, k[:1], per_group[0])), n[1:], k[1:]),
+            place=lambda g, f, n: (n[0], _channel(g, f, per_group[1]), *n[1:]),
+            bias=None if self.no_bias else lambda K, g, f, n: K.read(2, (_channel(g, f, per_group[1]),)),
+        )  # fmt: skip
+
     def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
-        return g.Conv(data, weight, *([bias] if bias else []), **self.emit_attributes())
+        return g.Conv(data, weight, *([bias] if bias else []), **onnx_attributes(self.geometry))
 
 
 class ConvDataGrad(_Convolving, name="_conv_data_grad"):
@@ -201,6 +273,28 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
             F._conv_weight_grad(dy, d, weight, **self.shared),
         )
 
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        _, data, _ = shapes
+        groups, output = self.num_group, shapes[0][2:]
+        channels, filters = data[1] // groups, self.num_filter // groups
+
+        def covered(K: Any, g: Any, k: Any, n: Any) -> Any:
+            """The output whose window has this pixel at this place of the kernel, if there is one."""
+            geometry, place, guards = self.geometry, [n[0], _channel(g, k[:1], filters)], []
+            for axis, size in enumerate(output):
+                shifted = n[1 + axis] + k[1 + axis] * -geometry.dilate[axis] + geometry.pad[axis]
+                index, guard = K.divided(shifted, geometry.stride[axis], size)
+                place.append(index)
+                guards += [guard] * bool(guard)
+            return K.read(0, place, " & ".join(guards))
+
+        return Product(
+            (groups,), (channels,), (data[0], *data[2:]), (filters, *self.kernel),
+            left=lambda K, g, c, k: K.read(2, (_channel(g, k[:1], filters), *c, *k[1:])),
+            right=covered,
+            place=lambda g, c, n: (n[0], _channel(g, c, channels), *n[1:]),
+        )  # fmt: skip
+
     def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
         geometry, shape = self.geometry, g.shape(data)
         # What the forward's division by the stride left over at the far end.
@@ -210,7 +304,7 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
                 shape[2:], geometry.pad, geometry.dilate, geometry.kernel, g.shape(dy)[2:], geometry.stride, strict=True
             )
         ]
-        return g.ConvTranspose(dy, weight, output_padding=rest, **self.emit_attributes())
+        return g.ConvTranspose(dy, weight, output_padding=rest, **onnx_attributes(geometry))
 
 
 class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
@@ -232,6 +326,17 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
 
     def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
         return F.Convolution(data, d, no_bias=True, **self.shared), F._conv_data_grad(dy, data, d, **self.shared), None
+
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        dy, data, _ = shapes
+        groups = self.num_group
+        channels, filters = data[1] // groups, self.num_filter // groups
+        return Product(
+            (groups,), (filters,), (channels, *self.kernel), (data[0], *dy[2:]),
+            left=lambda K, g, f, n: K.read(0, (n[0], _channel(g, f, filters), *n[1:])),
+            right=lambda K, g, n, k: window(K, 1, self.geometry, (n[0], _channel(g, k[:1], channels)), n[1:], k[1:]),
+            place=lambda g, f, k: (_channel(g, f, filters), *k),
+        )  # fmt: skip
 
     def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
         """One matrix product of dy with the patches of data, which Slice and Concat gather."""

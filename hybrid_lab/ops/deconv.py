@@ -10,9 +10,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops import conv_kernels
 from hybrid_lab.ops.attributes import Shape
-from hybrid_lab.ops.conv import LAYOUTS, ConvWeightGrad, delivered, prepared
+from hybrid_lab.ops.conv import ConvWeightGrad, Spatial, delivered, onnx_attributes, prepared
 from hybrid_lab.ops.conv_kernels import Geometry
-from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
 
 
@@ -24,8 +23,11 @@ class Transposed(NamedTuple):
     output: tuple[int, ...]
 
 
-class _Deconvolving(Operator):
+class _Deconvolving(Spatial):
     """Base of Deconvolution and its gradients: the shared attributes."""
+
+    title = "Deconvolution"
+    per_axis = ("stride", "dilate", "pad", "adj", "target_shape")
 
     kernel: Shape
     stride: Shape = ()
@@ -39,29 +41,9 @@ class _Deconvolving(Operator):
     layout: str | None = None
 
     def check(self) -> None:
-        rank = len(self.kernel)
-        if rank not in LAYOUTS:
-            raise AttributeSpecError(f"Deconvolution: kernel={self.kernel}; one to three spatial axes are supported")
-        for name in ("stride", "dilate", "pad", "adj", "target_shape"):
-            given = getattr(self, name)
-            if given and len(given) != rank:
-                raise AttributeSpecError(
-                    f"Deconvolution: {name}={given} has not one number per axis of kernel={self.kernel}"
-                )
-        positive, others = (*self.kernel, *self.stride, *self.dilate), (*self.pad, *self.adj, *self.target_shape)
-        if any(number < 1 for number in positive) or any(number < 0 for number in others):
-            raise AttributeSpecError("Deconvolution: kernel, stride and dilate count from 1, the others from 0")
-        if any(adj >= step for adj, step in zip(self.adj, self.stride or (1,) * rank, strict=False)):
+        super().check()
+        if any(adj >= step for adj, step in zip(self.adj, self.stride or (1,) * len(self.kernel), strict=False)):
             raise AttributeSpecError(f"Deconvolution: adj={self.adj} must be smaller than stride={self.stride or 1}")
-        if self.num_filter < 1 or self.num_group < 1 or self.num_filter % self.num_group:
-            raise AttributeSpecError(
-                f"Deconvolution: num_filter={self.num_filter} must be a multiple of num_group={self.num_group}"
-            )
-        if self.layout not in (None, "None", LAYOUTS[rank]):
-            raise AttributeSpecError(
-                f"Deconvolution: layout {self.layout!r} is not supported with kernel={self.kernel}; "
-                f"use {LAYOUTS[rank]!r} and F.transpose the data"
-            )
 
     @cached_property
     def shared(self) -> dict[str, Any]:
@@ -88,22 +70,9 @@ class _Deconvolving(Operator):
             raise ShapeError(f"Deconvolution: pad={pad} leaves nothing of {full}, which data of {spatial} gives")
         return Transposed(Geometry(self.kernel, stride, dilate, pad, self.num_group), adj, output)
 
-    def weight_shape(self, channels: int) -> tuple[int, ...]:
-        """Shape of the weight for that many input channels. Raises ShapeError."""
-        if channels % self.num_group:
-            raise ShapeError(f"Deconvolution: {channels} channels cannot be cut into num_group={self.num_group} groups")
+    def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:
+        self.group_of(channels)
         return (channels, self.num_filter // self.num_group, *self.kernel)
-
-    def emit_attributes(self, sizes: Transposed) -> dict[str, Any]:
-        """ONNX attributes of the convolution that is turned round."""
-        geometry = sizes.geometry
-        return {
-            "kernel_shape": list(self.kernel),
-            "strides": list(geometry.stride),
-            "dilations": list(geometry.dilate),
-            "pads": [*geometry.pad, *geometry.pad],
-            "group": self.num_group,
-        }
 
 
 class Deconvolution(_Deconvolving, name="Deconvolution"):
@@ -134,28 +103,13 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
         return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
 
     def complete(self, data: Any, weight: Any = None, bias: Any = None) -> tuple[Any, ...]:
-        if data is not None and len(data) > 1 and data[1] is not None:
-            weight = self.weight_shape(data[1]) if weight is None or None in weight else weight
-        elif weight is None:
-            weight = (None, self.num_filter // self.num_group, *self.kernel)
-        if self.no_bias:
-            return data, weight
-        return data, weight, (self.num_filter,) if bias is None or None in bias else bias
+        return self.complete_inputs(data, weight, bias)
 
     def infer_shape(
         self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
-        if len(data) != len(self.kernel) + 2:
-            wanted = LAYOUTS[len(self.kernel)]
-            raise ShapeError(
-                f"Deconvolution: data has shape {data}; kernel={self.kernel} needs {len(wanted)} dimensions ({wanted})"
-            )
-        if weight != (wanted_weight := self.weight_shape(data[1])):
-            raise ShapeError(f"Deconvolution: data {data} needs a weight of shape {wanted_weight}, it has {weight}")
-        if bias is not None and bias != (self.num_filter,):
-            raise ShapeError(
-                f"Deconvolution: the bias has shape {bias}, num_filter={self.num_filter} needs {(self.num_filter,)}"
-            )
+        self.check_data(data)
+        self.check_parameters(data, weight, bias)
         return (data[0], self.num_filter, *self.sizes(data[2:]).output)
 
     def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
@@ -178,7 +132,7 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
     def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
         sizes = self.sizes(g.shape(data)[2:])
         given = [bias] if bias else []
-        return g.ConvTranspose(data, weight, *given, output_padding=list(sizes.adj), **self.emit_attributes(sizes))
+        return g.ConvTranspose(data, weight, *given, output_padding=list(sizes.adj), **onnx_attributes(sizes.geometry))
 
 
 class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
@@ -231,7 +185,7 @@ class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
         )
 
     def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
-        return g.Conv(dy, weight, **self.emit_attributes(self.sizes(g.shape(data)[2:])))
+        return g.Conv(dy, weight, **onnx_attributes(self.sizes(g.shape(data)[2:]).geometry))
 
 
 class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
