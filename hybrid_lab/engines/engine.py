@@ -197,9 +197,9 @@ class Engine(ABC):
 
     def trim(self) -> None:
         """Give back memory that no program uses at the moment; called after programs have been dropped."""
-        from hybrid_lab.engines.numpy.arena import POOL
+        from hybrid_lab.engines.numpy.arena import trim
 
-        POOL.clear()
+        trim()
 
     def __repr__(self) -> str:
         return f"<engine {self.name}>"

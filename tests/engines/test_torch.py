@@ -175,7 +175,11 @@ def test_every_variant_gives_the_numbers_of_the_kernel(case):
 def test_the_first_call_of_a_tuned_program_finds_the_fastest_way(monkeypatch):
     monkeypatch.setattr(tuning, "_found", {})
     monkeypatch.setattr(tuning, "VARIANTS", {"Convolution": [wrong_rule, slow_rule, quick_rule]})
-    monkeypatch.setattr(tuning, "_timed", lambda kernel, operands, limit: getattr(kernel, "seconds", 1.0))
+
+    def told(kernel, operands, limit):
+        return kernel(*operands), getattr(kernel, "seconds", 1.0)
+
+    monkeypatch.setattr(tuning, "_timed", told)
     shapes = (2, 4, 9, 8), (5, 4, 3, 3)
     attributes = {"kernel": (3, 3), "num_filter": 5, "no_bias": True}
     graph = graph_of(lambda F, x, w: F.relu(F.Convolution(x, w, **attributes)), *shapes)
@@ -186,6 +190,23 @@ def test_the_first_call_of_a_tuned_program_finds_the_fastest_way(monkeypatch):
     assert list(tuning._found.values()) == [quick_rule]
     (node,) = executable.graph.operators
     assert node.op.program._bound["Convolution"].seconds == 0.5
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds", "runs"),
+    [(float("inf"), [1.0] * 3, 3), (0.12, [0.3], 1), (0.12, [0.2, 0.3], 2), (0.12, [0.2, 0.15, 0.1], 3)],
+)
+def test_what_is_far_slower_is_not_timed_again(monkeypatch, limit, seconds, runs):
+    now, done = [0.0], []
+    monkeypatch.setattr(tuning.time, "perf_counter", lambda: now[0])
+
+    def kernel():
+        now[0] += seconds[len(done)]
+        done.append(True)
+        return "made"
+
+    made, best = tuning._timed(kernel, [], limit)
+    assert (made, len(done)) == ("made", runs) and best == pytest.approx(min(seconds))
 
 
 def paced(rule, seconds, offset=0.0):

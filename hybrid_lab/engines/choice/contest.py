@@ -8,12 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines.choice import memory
+from hybrid_lab.engines.choice.difference import difference
+from hybrid_lab.engines.choice.trial import Trial, try_out
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable, Kept, Training
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.threads import thread_count
@@ -54,16 +55,6 @@ IMPORTS = {"torch": "torch"}
 LEFT_OUT = "left out: "
 
 Clock = Callable[[], float]
-
-
-@dataclass
-class _Trial:
-    """A rival that has run one part of a long call: its numbers, what they lie in, and the seconds it took."""
-
-    name: str
-    results: list[np.ndarray] = field(default_factory=list)
-    kept: Kept | None = None
-    seconds: float = float("inf")
 
 
 class Contest:
@@ -190,7 +181,7 @@ class Contest:
         self._fastest[part] = min(self._fastest[part], seconds)
         return made, seconds
 
-    def _consider(self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> _Trial | None:
+    def _consider(self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> Trial | None:
         """End the contest where calls are short, compare where the time has come; or run one rival of a long call."""
         if self._waits_for_packing and self._packing is None and sum(self._fastest) >= SMALL:
             return None
@@ -226,7 +217,7 @@ class Contest:
 
     # -- long calls: one rival at a time, beside the leader ------------------------------------------------------
 
-    def _next(self, due: list[str], part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> _Trial | None:
+    def _next(self, due: list[str], part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> Trial | None:
         """Run the first rival that has a chance; None where nobody is to be compared with this part."""
         halfway = [name for name in self._rivals() if 0 < len(self.seconds.get(name, ())) < len(self.graphs)]
         for name in due:
@@ -245,32 +236,22 @@ class Contest:
         self._decide()
         return None
 
-    def _try(self, name: str, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> _Trial:
-        """Run a rival, once to warm up, then for its time: the fastest of a few runs."""
+    def _try(self, name: str, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> Trial:
         training, executable = self._trainings.get(name) if part == 0 else None, self._compiled[name][part]
 
-        def run() -> tuple[list[np.ndarray], Kept | None]:
+        def run() -> tuple[Sequence[np.ndarray], Kept | None]:
             if training is None:
                 return executable.run(inputs, rng), None
             results, kept = training.begin(inputs, rng)
             return self.numbers(results, kept), kept
 
-        run()
-        time.sleep(SETTLE)
-        trial, total = _Trial(name), 0.0
-        while total <= LONG:
-            trial.results, trial.kept = [], None  # their memory is for the next run
-            start = self.clock()
-            trial.results, trial.kept = run()
-            taken = self.clock() - start
-            trial.seconds, total = min(trial.seconds, taken), total + max(taken, LONG / 8)
-        return trial
+        return try_out(name, run, self.clock, SETTLE, LONG)
 
-    def _conclude(self, trial: _Trial, part: int, wanted: Sequence[np.ndarray], seconds: float) -> None:
+    def _conclude(self, trial: Trial, part: int, wanted: Sequence[np.ndarray], seconds: float) -> None:
         """The leader has run beside a rival: compare their numbers and times."""
         name, leader = trial.name, self.leader
         text = difference(trial.results, wanted, TOLERANCE[min(part, 1)])
-        trial.results, trial.kept = [], None
+        trial.forget()
         if name in self._trainings:
             self._trainings[name].release()
             self._compiled[name][part].release()
@@ -508,28 +489,3 @@ def _busy() -> bool:
         return os.getloadavg()[0] > 1.5 * thread_count() + 0.5
     except (AttributeError, OSError):
         return False
-
-
-def difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> str:
-    """How results differ by more than the tolerance (relative to the largest value of each), in words; "" if not."""
-    for index, (a, b) in enumerate(zip(found, wanted, strict=True)):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return f"output {index} is {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
-        if a.dtype.kind != "f":
-            if not np.array_equal(a, b):
-                return f"output {index} differs"
-            continue
-        finite = np.isfinite(b)
-        scale = float(np.abs(b, where=finite, out=np.zeros_like(b)).max(initial=0.0))
-        if not np.allclose(a, b, rtol=0, atol=tolerance * max(scale, 1e-3), equal_nan=True):
-            places = (np.isnan(a), np.isnan(b))
-            if (places[0] & ~places[1]).any():
-                return f"output {index} differs: NaN where the reference has none"
-            if (places[1] & ~places[0]).any():
-                return f"output {index} differs: no NaN where the reference has some"
-            if not np.array_equal(np.where(np.isinf(a), a, 0), np.where(np.isinf(b), b, 0)):
-                return f"output {index} differs: infinite in other places than the reference"
-            with np.errstate(invalid="ignore"):
-                worst = float(np.abs(a - b, where=finite, out=np.zeros_like(b)).max(initial=0.0))
-            return f"output {index} differs by {worst:.2g} where the largest value is {scale:.2g}"
-    return ""

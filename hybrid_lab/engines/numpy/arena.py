@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import math
 import threading
 import weakref
@@ -85,6 +87,22 @@ class ArenaPool:
 
 
 POOL = ArenaPool()
+
+
+def trim() -> None:
+    """Give the system back free arenas, and what the C library keeps of memory that has been freed."""
+    POOL.clear()
+    give_back = getattr(_c_library(), "malloc_trim", None)
+    if give_back is not None:
+        give_back(0)
+
+
+@functools.cache
+def _c_library() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(None)
+    except (OSError, TypeError):  # there is no such handle on Windows
+        return None
 
 
 class Scratch:

@@ -14,6 +14,8 @@ from hybrid_lab.graph.node import Node, Value
 TOLERANCE = 1e-4
 #: Kernels faster than this (seconds) stay as they are.
 SHORT = 2e-4
+#: How much longer a kernel's first run may take (seconds).
+FIRST = 2e-3
 #: A variant must need less than this part of the time of the table's call.
 MARGIN = 0.95
 
@@ -38,33 +40,34 @@ def tune(torch: Any, node: Node, operands: list[Any]) -> None:
         return
     rule = TABLE[node.op.name]
     kernel = rule(torch, node)
-    wanted = kernel(*operands)
-    best, seconds = rule, _timed(kernel, operands, float("inf")) * MARGIN
-    if seconds < SHORT:
+    wanted, seconds = _timed(kernel, operands, float("inf"))
+    if seconds * MARGIN < SHORT:
         _found[key] = rule
         return
+    best, seconds = rule, seconds * MARGIN
     scale = float(wanted.abs().max()) or 1.0
     for other in VARIANTS[node.op.name]:
         try:
             candidate = other(torch, node)
         except Unmappable:
             continue
-        found = candidate(*operands)
-        if not torch.allclose(found, wanted, rtol=0, atol=TOLERANCE * scale, equal_nan=True):
-            continue
-        taken = _timed(candidate, operands, seconds)
-        if taken < seconds:
+        found, taken = _timed(candidate, operands, seconds)
+        if taken < seconds and torch.allclose(found, wanted, rtol=0, atol=TOLERANCE * scale, equal_nan=True):
             best, seconds = other, taken
     _found[key] = best
 
 
-def _timed(kernel: Kernel, operands: list[Any], limit: float) -> float:
-    """Seconds of the fastest of a few runs; what is far slower than `limit` runs once."""
+def _timed(kernel: Kernel, operands: list[Any], limit: float) -> tuple[Any, float]:
+    """The result, and seconds of the fastest of a few runs; what is far slower than `limit` runs once.
+
+    The first run may make something for the others, which is allowed for.
+    """
     best = float("inf")
-    for _ in range(2):
+    for allowance in (2 * limit + FIRST, 1.5 * limit, 0.0):
+        made = None  # its memory is for the next run
         start = time.perf_counter()
-        kernel(*operands)
+        made = kernel(*operands)
         best = min(best, time.perf_counter() - start)
-        if best > 1.5 * limit:
+        if best > allowance:
             break
-    return best
+    return made, best

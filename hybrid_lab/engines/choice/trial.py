@@ -1,0 +1,52 @@
+"""A rival that runs beside the leader of a long call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hybrid_lab.engines.engine import Kept
+
+
+@dataclass
+class Trial:
+    """What one part gave.
+
+    results : the numbers
+    kept : what some of them lie in
+    seconds : of the fastest run
+    """
+
+    name: str
+    results: Sequence[np.ndarray] = ()
+    kept: Kept | None = None
+    seconds: float = float("inf")
+
+    def forget(self) -> None:
+        """Let go of the numbers and their memory."""
+        self.results, self.kept = (), None
+
+
+def try_out(
+    name: str,
+    run: Callable[[], tuple[Sequence[np.ndarray], Kept | None]],
+    clock: Callable[[], float],
+    settle: float,
+    enough: float,
+) -> Trial:
+    """Run once to warm up, wait `settle` seconds, then run for the time: `enough` seconds, or eight times."""
+    run()
+    time.sleep(settle)
+    trial, total = Trial(name), 0.0
+    for _ in range(8):
+        trial.forget()  # the next run has its memory
+        start = clock()
+        trial.results, trial.kept = run()
+        taken = clock() - start
+        trial.seconds, total = min(trial.seconds, taken), total + taken
+        if total > enough:
+            break
+    return trial
