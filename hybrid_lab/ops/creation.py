@@ -210,56 +210,40 @@ class FullLike(_FilledLike, name="full_like"):
         return self.fill_value
 
 
-class Identity(Pointwise, name="identity", aliases=("_copy", "_identity")):
-    """A copy of data."""
+class _Copy(Pointwise):
+    """Base of what hands data on as it is and differs in the gradient."""
 
-    mxnet = "_copy"
     identity = True
     triton = "{0}"
     onnx = "Identity"
-    samples = [sample((2, 3)), sample((2, 3), dtype="int32", gradient=False)]
+    samples = [sample((2, 3))]
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return data
 
     def numpy(self, data: Any, out: Any = None) -> Any:
         return data.copy() if out is None else into(data, out)
+
+
+class Identity(_Copy, name="identity", aliases=("_copy", "_identity")):
+    """A copy of data."""
+
+    mxnet = "_copy"
+    samples = [sample((2, 3)), sample((2, 3), dtype="int32", gradient=False)]
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return dy
 
 
-class BlockGrad(Pointwise, name="BlockGrad", aliases=("stop_gradient",)):
+class BlockGrad(_Copy, name="BlockGrad", aliases=("stop_gradient",)):
     """A copy of data through which no gradient flows."""
-
-    identity = True
-    triton = "{0}"
-    onnx = "Identity"
-    samples = [sample((2, 3))]
-
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
-        return data
-
-    def numpy(self, data: Any, out: Any = None) -> Any:
-        return data.copy() if out is None else into(data, out)
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F.zeros_like(data)
 
 
-class MakeLoss(Pointwise, name="make_loss"):
+class MakeLoss(_Copy, name="make_loss"):
     """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""
-
-    identity = True
-    triton = "{0}"
-    onnx = "Identity"
-    samples = [sample((2, 3))]
-
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
-        return data
-
-    def numpy(self, data: Any, out: Any = None) -> Any:
-        return data.copy() if out is None else into(data, out)
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F.ones_like(data)
