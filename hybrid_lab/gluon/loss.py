@@ -9,6 +9,7 @@ from .hybrid import HybridBlock
 from .nn.registry import layer
 
 __all__ = [
+    "CTCLoss",
     "CosineEmbeddingLoss",
     "HingeLoss",
     "HuberLoss",
@@ -192,6 +193,48 @@ class KLDivLoss(Loss):
         loss = label * (F.log(label + 1e-12) - pred)
         loss = _apply_weighting(F, loss, self._weight, sample_weight)
         return F.sum(loss, axis=self._batch_axis, exclude=True)
+
+
+@layer
+class CTCLoss(Loss):
+    """-log of the probability that the steps of pred spell label (connectionist temporal classification).
+
+    layout : of pred, 'NTC' or 'TNC'; label_layout : 'NT' or 'TN'
+    pred : (batch, steps, classes), before softmax, the last class being the blank
+    label : (batch, length), classes from 0, and -1 behind its end
+    pred_lengths, label_lengths : (batch,), where sequences are shorter -> (batch,)
+    """
+
+    def __init__(
+        self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None, **kwargs: Any
+    ) -> None:
+        if layout not in ("NTC", "TNC") or label_layout not in ("NT", "TN"):
+            raise ValueError(
+                f"CTCLoss: layout={layout!r} is 'NTC' or 'TNC', label_layout={label_layout!r} 'NT' or 'TN'"
+            )
+        super().__init__(weight, label_layout.index("N"), **kwargs)
+        self._layout, self._label_layout = layout, label_layout
+
+    def hybrid_forward(
+        self,
+        F: Any,
+        pred: Any,
+        label: Any,
+        pred_lengths: Any = None,
+        label_lengths: Any = None,
+        sample_weight: Any = None,
+    ) -> Any:
+        pred = F.swapaxes(pred, 0, 1) if self._layout == "NTC" else pred
+        label = F.swapaxes(label, 0, 1) if self._label_layout == "TN" else label
+        loss = F.CTCLoss(
+            pred,
+            label,
+            *(lengths for lengths in (pred_lengths, label_lengths) if lengths is not None),
+            use_data_lengths=pred_lengths is not None,
+            use_label_lengths=label_lengths is not None,
+            blank_label="last",
+        )
+        return _apply_weighting(F, loss, self._weight, sample_weight)
 
 
 @layer

@@ -123,6 +123,10 @@ LOSSES = [
     ("PoissonNLLLoss", {}, "counts"),
     ("PoissonNLLLoss", {"from_logits": False}, "positive"),
     ("CosineEmbeddingLoss", {"margin": 0.1}, "pairs"),
+    ("CTCLoss", {}, "letters"),
+    ("CTCLoss", {"layout": "TNC", "label_layout": "TN", "weight": 0.5}, "letters"),
+    ("CTCLoss", {}, "letters of some steps"),
+    ("CTCLoss", {}, "letters with lengths"),
 ]
 
 
@@ -134,6 +138,8 @@ def loss_inputs(kind):
     softmax = (np.exp(other) / np.exp(other).sum(1, keepdims=True)).astype("float32")
     signs = np.sign(other).astype("float32")
     binary = (signs + 1) / 2
+    steps = np.random.RandomState(4).normal(0, 1, (3, 3, 5)).astype("float32")
+    letters = np.array([[1, 2, -1], [0, -1, -1], [3, -1, -1]], "float32")
     return {
         "same": [pred, other],
         "weighted": [pred, other, np.array([[1], [2], [0], [0.5]], "float32")],
@@ -147,6 +153,9 @@ def loss_inputs(kind):
         "counts": [pred, np.array(rng.randint(0, 5, (4, 5)), "float32")],
         "positive": [np.abs(pred) + 0.5, np.array(rng.randint(1, 5, (4, 5)), "float32")],
         "pairs": [pred, other, np.array([1, -1, 1, -1], "float32")],
+        "letters": [steps, letters],
+        "letters of some steps": [steps, letters, np.array([3, 2, 1], "float32")],
+        "letters with lengths": [steps, letters, np.array([3, 2, 1], "float32"), np.array([2, 1, 1], "float32")],
     }[kind]
 
 
