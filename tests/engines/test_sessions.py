@@ -9,13 +9,14 @@ import sys
 import numpy as np
 import pytest
 
+from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.onnx_emit import OnnxNode
 from tests.engines.test_onnxruntime import LENET, close, lenet
 from tests.graph.building import evaluate, graph_of, uniform
 
 pytest.importorskip("onnxruntime")
-from hybrid_lab.engines.onnxruntime import OnnxRuntimeEngine, messages, session  # noqa: E402
+from hybrid_lab.engines.onnxruntime import OnnxRuntimeEngine, bounds, messages, session  # noqa: E402
 
 ALWAYS = OnnxRuntimeEngine(worth=lambda region: None)
 
@@ -189,3 +190,146 @@ def test_compiling_does_not_import_onnx():
         "run([np.zeros(3, np.float32)]); assert 'onnx' not in sys.modules and 'onnxruntime' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -- bounds: packed weights tell where NaN cannot arise ------------------------------------------------------
+
+
+def pooled(batch):
+    """A packed network with poolings, its arrays and graph."""
+    shapes = [(batch, *LENET[0][1:]), *LENET[1:]]
+    graph = graph_of(lenet, *shapes, roles="data" + " param" * 6)
+    executable, arrays = ALWAYS.compile(graph), uniform(*shapes)
+    executable.pack(arrays)
+    return executable, arrays, graph
+
+
+def checks_of(executable):
+    """Checks without and with the weights packed, of the only session."""
+    (region,) = executable.places
+    return len(region.model.checks), len(region._current.model.checks)
+
+
+def test_packed_sessions_check_no_poolings_behind_known_weights():
+    executable, arrays, graph = pooled(2)
+    assert checks_of(executable) == (2, 0)
+    assert close(executable(arrays)[0], evaluate(graph, arrays)[0])
+
+
+@pytest.mark.parametrize("batch", [2, 16])  # small inputs are looked at in another way
+@pytest.mark.parametrize("number", [1e19, -1e19, np.nan, np.inf, -np.inf, 3e38])
+def test_inputs_that_may_overflow_run_with_all_checks(number, batch):
+    executable, arrays, graph = pooled(batch)
+    arrays[0][1, 0, 3:6, 4] = number
+    arrays[0][1, 0, 5, 6] = -number
+    with np.errstate(all="ignore"):
+        (wanted,) = evaluate(graph, arrays)
+    np.testing.assert_allclose(executable(arrays)[0], wanted, rtol=1e-4, atol=1e-5)
+    assert np.isnan(wanted[1]).any() == (not abs(number) <= 1e19)
+
+
+@pytest.mark.parametrize("where", [1, 2, 3, 4])
+@pytest.mark.parametrize("number", [np.nan, np.inf, 3e38])
+def test_weights_without_a_bound_keep_the_checks_behind_them(where, number):
+    graph, arrays = graph_of(lenet, *LENET, roles="data" + " param" * 6), uniform(*LENET)
+    arrays[where].reshape(-1)[0] = number
+    executable = ALWAYS.compile(graph)
+    executable.pack(arrays)
+    assert checks_of(executable) == (2, 2 if where < 3 else 1)
+    with np.errstate(all="ignore"):
+        (wanted,) = evaluate(graph, arrays)
+    np.testing.assert_allclose(executable(arrays)[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_unpacking_brings_the_checks_back():
+    executable, arrays, graph = pooled(2)
+    executable.unpack()
+    arrays[3][0, 0, 0, 0] = np.nan
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(executable(arrays)[0], evaluate(graph, arrays)[0])
+
+
+LAYER, IMAGES = [(4, 6), (3, 6), (3,)], [(2, 4, 5, 6), (6, 2, 3, 2), (6,)]
+BOUNDED = {
+    "relu": (LAYER, lambda F, x, w, b: F.relu(x)),
+    "activation": (LAYER, lambda F, x, w, b: F.Activation(x, act_type="relu")),
+    "curves": (LAYER, lambda F, x, w, b: F.tanh(x) + F.sigmoid(x)),
+    "layer": (LAYER, lambda F, x, w, b: F.FullyConnected(x, w, b, num_hidden=3)),
+    "arithmetic": (LAYER, lambda F, x, w, b: (x * -3.0 - x) * x + 0.5),
+    "parts": (LAYER, lambda F, x, w, b: F.concat(F.slice_axis(x, axis=1, begin=0, end=3), F.transpose(w), dim=0)),
+    "convolution": (
+        IMAGES,
+        lambda F, x, w, b: F.Convolution(x, w, b, num_filter=6, num_group=2, kernel=(3, 2), pad=(1, 1)),
+    ),
+    "affine": (
+        IMAGES,
+        lambda F, x, w, b: F._channel_affine(F.concat(x, F.slice_axis(x, axis=1, begin=0, end=2)), b, b),
+    ),
+    "mean": (IMAGES, lambda F, x, w, b: F.Flatten(F.Pooling(x, pool_type="avg", kernel=(2, 2)))),
+    "sum": (IMAGES, lambda F, x, w, b: F.Pooling(x, pool_type="sum", global_pool=True, kernel=(1, 1))),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_bounds_hold(name):
+    """No element is larger than its bound says, at inputs as large as they may be."""
+    shapes, function = BOUNDED[name]
+    graph, arrays = graph_of(function, *shapes), uniform(*shapes)
+    region = Region(tuple(graph.operators), tuple(graph.inputs), tuple(graph.outputs))
+    known = bounds.bounded(region, {1: arrays[1], 2: arrays[2]}, region.outputs)
+    assert known.values == frozenset(region.outputs) and known.inputs == (0,)
+    sizes = bounds._Sizes(dict(zip(region.inputs[1:], arrays[1:], strict=True)))
+    bound = sizes.through(region.nodes, {region.inputs[0]: 10.0})[region.outputs[0]]
+    largest = 0.0
+    for seed in range(50):
+        arrays[0] = np.random.default_rng(seed).choice([-10.0, 10.0], shapes[0]).astype(np.float32)
+        largest = max(largest, float(np.abs(evaluate(graph, arrays)[0]).max()))
+    assert 0 < largest <= bound * (1 + 1e-6)
+
+
+def test_what_no_rule_is_for_has_no_bound():
+    shapes = [(4, 6), (3, 6), (3,)]
+    graph, arrays = graph_of(lambda F, x, w, b: F.relu(F.exp(x)), *shapes), uniform(*shapes)
+    region = Region(tuple(graph.operators), tuple(graph.inputs), tuple(graph.outputs))
+    known = bounds.bounded(region, {1: arrays[1], 2: arrays[2]}, region.outputs)
+    assert not known.values and known.holds([np.full(shapes[0], np.nan, np.float32), *arrays[1:]])
+
+
+def test_deep_networks_are_bounded_for_smaller_inputs():
+    def deep(F, x, w, b):
+        for _ in range(6):
+            x = F.FullyConnected(x, w, b, num_hidden=6)
+        return x
+
+    shapes = [(4, 6), (6, 6), (6,)]
+    graph, arrays = graph_of(deep, *shapes), uniform(*shapes)
+    region = Region(tuple(graph.operators), tuple(graph.inputs), tuple(graph.outputs))
+    found = [bounds.bounded(region, {1: arrays[1] * size, 2: arrays[2]}, region.outputs) for size in (1, 1e3, 1e4, 1e6)]
+    assert [known.magnitude for known in found if known.values] == [1e18, 1e12, 1e6]
+    assert not found[3].values
+
+
+@pytest.mark.parametrize("size", [9, 20000])
+def test_what_holds_of_inputs(size):
+    known = bounds.Bounded(frozenset(), (1,), 1e6)
+    ignored = np.full(3, np.nan, np.float32)
+    for dtype in ("float32", "float64"):
+        array = np.linspace(-1000, 1000, size).astype(dtype)
+        assert known.holds([ignored, array])
+        for number in (1.1e6, -1.1e6, 3e38, np.inf, -np.inf, np.nan):
+            array[size // 2] = number
+            assert not known.holds([ignored, array])
+    integers = np.arange(size)
+    assert known.holds([ignored, integers])
+    integers[1] = -(2**40)
+    assert not known.holds([ignored, integers])
+
+
+def test_nothing_is_known_behind_what_may_overflow():
+    shapes = [(4, 6), (3, 6), (3,)]
+    graph = graph_of(lambda F, x, w, b: F.tanh(F.FullyConnected(x, w, b, num_hidden=3)), *shapes)
+    arrays = uniform(*shapes)
+    region = Region(tuple(graph.operators), tuple(graph.inputs), tuple(graph.outputs))
+    assert bounds.bounded(region, {1: arrays[1], 2: arrays[2]}, region.outputs).values
+    assert not bounds.bounded(region, {1: arrays[1] * 1e32, 2: arrays[2]}, region.outputs).values
+    assert not bounds.bounded(region, {2: arrays[2]}, region.outputs).values  # the weight comes from somewhere

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -33,22 +33,38 @@ _LARGE = 1 << 15
 class Model:
     """A region as ONNX nodes.
 
-    nodes : what is needed for the outputs, in order
+    nodes : in order; what no output and no check needs is left out
     constants : name -> array
     inputs, outputs : (name, shape, dtype), in the region's order
     checks : further outputs, one number each, that are finite where ONNX Runtime loses no NaN
+    region : the region
+    checked : per check the Value that it looks at
     """
 
     def __init__(
         self,
-        nodes: tuple[OnnxNode, ...],
+        nodes: Sequence[OnnxNode],
         constants: dict[str, np.ndarray],
         inputs: tuple[Tensor, ...],
         outputs: tuple[Tensor, ...],
-        checks: tuple[Tensor, ...] = (),
+        region: Region,
+        checks: Mapping[Tensor, Value],
     ):
-        self.nodes, self.constants, self.inputs, self.outputs = nodes, constants, inputs, outputs
-        self.checks = checks
+        needed = {output[0] for output in (*outputs, *checks)}
+        kept: list[OnnxNode] = []
+        for item in reversed(nodes):
+            if needed.intersection(item.outputs):
+                needed.update(item.inputs)
+                kept.append(item)
+        self.nodes = tuple(reversed(kept))
+        self.constants = {name: array for name, array in constants.items() if name in needed}
+        self.inputs, self.outputs, self.region = inputs, outputs, region
+        self.checks, self.checked = tuple(checks), tuple(checks.values())
+
+    def without_checks(self, values: Collection[Value]) -> Model:
+        """The same for when these values hold no NaN."""
+        left = {check: value for check, value in zip(self.checks, self.checked, strict=True) if value not in values}
+        return Model(self.nodes, self.constants, self.inputs, self.outputs, self.region, left)
 
     @cached_property
     def small(self) -> dict[str, np.ndarray]:
@@ -182,20 +198,13 @@ def build_model(region: Region) -> Model:
             for value in node.values_in:
                 if value.dtype.kind == "f" and value in names:
                     watched.setdefault(names[value], (value, kind in _POOLS))
-    checks = tuple(_check(emitter, name, *found) for name, found in watched.items())
+    checks = {_check(emitter, name, *found): found[0] for name, found in watched.items()}
     outputs: list[Tensor] = []
     for index, value in enumerate(region.outputs):
         # A name of its own for every output: a mapping may hand its input on, or give one name to two outputs.
         emitter.nodes.append(OnnxNode("Identity", (names[value],), (f"y{index}",), {}, f"out{index}"))
         outputs.append((f"y{index}", value.shape, value.dtype))
-    needed = {output[0] for output in (*outputs, *checks)}
-    nodes: list[OnnxNode] = []
-    for item in reversed(emitter.nodes):
-        if needed.intersection(item.outputs):
-            needed.update(item.inputs)
-            nodes.append(item)
-    constants = {name: array for name, array in emitter.initializers.items() if name in needed}
-    return Model(tuple(reversed(nodes)), constants, tuple(inputs), tuple(outputs), checks)
+    return Model(tuple(emitter.nodes), emitter.initializers, tuple(inputs), tuple(outputs), region, checks)
 
 
 def _check(emitter: OnnxEmitter, name: str, value: Value, pooled: bool) -> Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.onnxruntime import messages
+from hybrid_lab.engines.onnxruntime.bounds import Bounded, bounded
 from hybrid_lab.engines.onnxruntime.model import Model
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.ops.onnx_emit import OnnxNode
@@ -186,7 +187,10 @@ class BoundSession:
 
     def __call__(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bool:
         """Fill the outputs. Returns whether NaN may have been lost, so that their numbers are not to be used."""
-        return self._current.run(inputs, outputs)
+        current = self._current
+        if current.bounded is not None and not current.bounded.holds(inputs):
+            current = self._plain
+        return current.run(inputs, outputs)
 
     def pack(self, weights: Mapping[int, np.ndarray], token: Hashable = None) -> None:
         """Run with these inputs baked in, by position, until `unpack`; they keep their values so long."""
@@ -194,7 +198,12 @@ class BoundSession:
         named = {self.model.inputs[index][0]: np.asarray(array, order="C") for index, array in weights.items()}
         # onnxruntime refuses weights that no node reads, such as the scale of a BatchNorm with fix_gamma.
         named = {name: array for name, array in named.items() if name in read}
-        self._current = _Bindings(self.model, session_for(self.model, named, token))
+        model, known = self.model, None
+        if model.checks:
+            # With the weights given, what the layers make of inputs of usual size is finite: nothing to check there.
+            known = bounded(model.region, weights, model.checked)
+            model = model.without_checks(known.values)
+        self._current = _Bindings(model, session_for(model, named, token), known if known and known.values else None)
 
     def unpack(self) -> None:
         """All inputs count again."""
@@ -202,10 +211,13 @@ class BoundSession:
 
 
 class _Bindings:
-    """The bindings of one session: as many as threads have run it at once."""
+    """The bindings of one session: as many as threads have run it at once.
 
-    def __init__(self, model: Model, session: Session):
-        self.model, self.session = model, session
+    bounded : what must hold of the inputs, so that the model needs no more checks than it has; None for nothing
+    """
+
+    def __init__(self, model: Model, session: Session, bounded: Bounded | None = None):
+        self.model, self.session, self.bounded = model, session, bounded
         self._idle: list[_Binding] = []
 
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bool:

@@ -1,0 +1,175 @@
+"""Bounds: how large the numbers before a pooling can get for given weights. What stays finite holds no NaN to be lost.
+
+|Convolution(x)| <= max |x| * (the largest sum of one filter's |weights|) + max |bias|, and so on from operator to
+operator. So one look at the inputs of a region tells what ONNX Runtime would else have to be asked after each layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.partition import Region
+
+#: Numbers up to this size are far enough from float32's largest (3.4e38) for the order of a sum not to matter.
+SAFE = 1e36
+#: How large the inputs may be, at most; the first of these that serves as many values as the last one does is taken.
+MAGNITUDES = (1e18, 1e12, 1e6)
+#: Inputs up to this many elements are looked at by one product, which OpenBLAS computes without waking its threads.
+_FEW = 8192
+
+
+class Bounded:
+    """What is known of a region's values.
+
+    values : those that are finite and not NaN while the elements of the inputs are at most `magnitude` in size
+    inputs : the positions of these inputs
+    """
+
+    def __init__(self, values: frozenset[Value], inputs: tuple[int, ...], magnitude: float):
+        self.values, self.inputs, self.magnitude = values, inputs, magnitude
+
+    def holds(self, inputs: Sequence[np.ndarray]) -> bool:
+        """Whether no element of the region's inputs is too large, or NaN."""
+        limit = self.magnitude
+        for position in self.inputs:
+            array = inputs[position]
+            if array.size <= _FEW and array.dtype.kind == "f":
+                # No element is larger than the root of the sum of all squares; NaN compares with nothing.
+                if not np.vdot(array, array) <= limit * limit:
+                    return False
+            elif not (np.maximum.reduce(array, axis=None) <= limit and np.minimum.reduce(array, axis=None) >= -limit):
+                return False
+        return True
+
+
+def bounded(region: Region, weights: Mapping[int, np.ndarray], wanted: Collection[Value]) -> Bounded:
+    """Which of the wanted values are bounded.
+
+    weights : inputs of the region that keep these values, by position
+    """
+    positions = {value: index for index, value in enumerate(region.inputs)}
+    arrays = {region.inputs[index]: array for index, array in weights.items()}
+    nodes, read = _behind(region, wanted)
+    sizes = _Sizes(arrays)
+    found: dict[float, frozenset[Value]] = {}
+    for magnitude in MAGNITUDES:
+        given = {value: magnitude for value in read if value in positions and value not in arrays}
+        reached = sizes.through(nodes, given)
+        found[magnitude] = frozenset(value for value in wanted if reached.get(value, math.inf) <= SAFE)
+    best = max(found, key=lambda magnitude: (len(found[magnitude]), magnitude))
+    _, read = _behind(region, found[best])
+    inputs = tuple(index for value, index in positions.items() if value in read and value not in arrays)
+    return Bounded(found[best], inputs, best)
+
+
+def _behind(region: Region, wanted: Collection[Value]) -> tuple[list[Node], set[Value]]:
+    """The region's nodes that the values are computed by, in order, and all values on the way."""
+    read, nodes = set(wanted), []
+    for node in reversed(region.nodes):
+        if not read.isdisjoint(node.outputs):
+            nodes.append(node)
+            read.update(node.values_in)
+    return nodes[::-1], read
+
+
+class _Sizes:
+    """The largest element of values, by size; infinite where it is not known. NaN in weights counts as not known."""
+
+    def __init__(self, arrays: Mapping[Value, np.ndarray]):
+        self.arrays = arrays
+        self._largest: dict[Value, float] = {}
+        self._filters: dict[Value, float] = {}
+
+    def through(self, nodes: Sequence[Node], given: Mapping[Value, float]) -> dict[Value, float]:
+        """The sizes of all values, from those of the inputs."""
+        known = dict(given)
+        for node in nodes:
+            sizes = [self._size(item, known) for item in node.inputs]
+            rule = _RULES.get(node.op.name)
+            # Behind something that may be infinite there may be NaN, whatever the operator makes of it.
+            fine = rule is not None and all(size <= SAFE for size in sizes)
+            known[node.outputs[0]] = rule(self, node, sizes) if fine and rule is not None else math.inf
+        return known
+
+    def _size(self, item: Any, known: Mapping[Value, float]) -> float:
+        if not isinstance(item, Value):
+            return abs(item)
+        if item in known:
+            return known[item]
+        array = self.array(item)
+        if array is None:
+            return math.inf
+        if item not in self._largest:
+            self._largest[item] = float(np.max(np.abs(array), initial=0))
+        return self._largest[item]
+
+    def array(self, value: Value) -> np.ndarray | None:
+        """The numbers of a weight or a constant."""
+        op = value.node.op
+        return op.array if isinstance(op, Constant) else self.arrays.get(value)
+
+    def filters(self, value: Any) -> float:
+        """The largest sum of |weights| over all but the first axis."""
+        array = self.array(value) if isinstance(value, Value) else None
+        if array is None:
+            return math.inf
+        if value not in self._filters:
+            sums = np.abs(array).reshape(len(array), -1).sum(axis=1, dtype=np.float64)
+            self._filters[value] = float(sums.max())
+        return self._filters[value]
+
+
+_Rule = Callable[[_Sizes, Node, list[float]], float]
+
+
+def _first(sizes: _Sizes, node: Node, given: list[float]) -> float:
+    return given[0]
+
+
+def _sum(sizes: _Sizes, node: Node, given: list[float]) -> float:
+    return sum(given)
+
+
+def _layer(sizes: _Sizes, node: Node, given: list[float]) -> float:
+    return given[0] * sizes.filters(node.inputs[1]) + sum(given[2:])
+
+
+def _activation(sizes: _Sizes, node: Node, given: list[float]) -> float:
+    kind = node.op.act_type  # type: ignore[attr-defined]
+    return {"relu": given[0], "sigmoid": 1.0, "tanh": 1.0}.get(kind, math.inf)
+
+
+def _pooling(sizes: _Sizes, node: Node, given: list[float]) -> float:
+    op: Any = node.op
+    if op.pool_type == "max":
+        return given[0]
+    window = node.values_in[0].shape[2:] if op.global_pool else op.kernel
+    return given[0] * math.prod(window) if op.pool_type in ("avg", "sum") else math.inf
+
+
+#: operator -> the bound of its first output, from those of its inputs, all of them finite
+_RULES: dict[str, _Rule] = {
+    "Activation": _activation,
+    "Concat": lambda sizes, node, given: max(given),
+    "Convolution": _layer,
+    "Flatten": _first,
+    "FullyConnected": _layer,
+    "Pooling": _pooling,
+    "Reshape": _first,
+    "_channel_affine": lambda sizes, node, given: given[0] * given[1] + given[2],
+    "broadcast_add": _sum,
+    "broadcast_mul": lambda sizes, node, given: math.prod(given),
+    "broadcast_sub": _sum,
+    "expand_dims": _first,
+    "identity": _first,
+    "relu": _first,
+    "sigmoid": lambda sizes, node, given: 1.0,
+    "slice_axis": _first,
+    "tanh": lambda sizes, node, given: 1.0,
+    "transpose": _first,
+}
