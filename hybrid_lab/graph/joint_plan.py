@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
-from hybrid_lab.graph.plan import Plan, Planner, pack, peak
+from hybrid_lab.graph.packing import pack, peak
+from hybrid_lab.graph.plan import Plan, Planner
 
 
 @dataclass(frozen=True)

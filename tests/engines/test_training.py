@@ -20,7 +20,7 @@ from hybrid_lab.graph.specialize import Specialized, specialize
 from tests.engines.random_graphs import random_case
 from tests.engines.test_random_graphs import RNG
 from tests.graph.building import graph_of, uniform
-from tests.graph.test_plan import overlaps
+from tests.graph.test_packing import overlaps
 
 
 class Case:

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.plan import Block, Plan, _place, _place_many, pack, peak, plan
+from hybrid_lab.graph.plan import Plan, plan
 from hybrid_lab.graph.specialize import specialize
 from tests.engines.random_graphs import random_case
 from tests.graph.building import graph_of, program
-
-
-def overlaps(blocks: list[Block]) -> list[tuple[Block, Block]]:
-    """Pairs that are alive at the same step and share bytes: the independent check."""
-    return [
-        (a, b)
-        for index, a in enumerate(blocks)
-        for b in blocks[:index]
-        if max(a.first, b.first) <= min(a.last, b.last)
-        and max(a.offset, b.offset) < min(a.offset + a.nbytes, b.offset + b.nbytes)
-    ]
+from tests.graph.test_packing import overlaps
 
 
 def simulate(found: Plan) -> None:
@@ -120,34 +107,6 @@ def test_operators_that_must_not_alias_do_not():
     found = plan(graph_of(lambda F, x, w: F.exp(F.dot(F.tanh(x), F.tanh(w))), (4, 4), (4, 4)))
     assert found.places[found.steps[2].outputs[0]].inplace is None
     simulate(found)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_random_intervals_are_packed_without_overlap_and_near_the_ideal(seed):
-    random = np.random.RandomState(seed)
-    steps = 60
-    blocks = []
-    for _ in range(80):
-        first = int(random.randint(steps))
-        blocks.append(Block(int(random.randint(1, 5000)), first, min(steps, first + int(random.geometric(0.2)))))
-    total = pack(blocks)
-    assert not overlaps(blocks)
-    assert all(block.offset % 64 == 0 for block in blocks)
-    assert peak(blocks) <= total <= 1.15 * peak(blocks)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_many_blocks_are_placed_as_few_are(seed):
-    random = np.random.RandomState(seed)
-    blocks = []
-    for _ in range(120):
-        first = int(random.randint(80))
-        blocks.append(Block(int(random.choice([0, 64, 100, 640, 5000])), first, first + int(random.geometric(0.1))))
-    blocks.sort(key=lambda block: -block.size)
-    total = _place(blocks)
-    offsets = [block.offset for block in blocks]
-    assert _place_many(blocks) == total
-    assert [block.offset for block in blocks] == offsets
 
 
 def test_empty_arrays_take_no_room():
