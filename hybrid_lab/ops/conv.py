@@ -234,7 +234,9 @@ class Convolution(_Convolving, name="Convolution"):
         return Product(
             (groups,), per_group[1:], (data[0], *output), (per_group[0], *self.kernel),
             left=lambda K, g, f, k: K.read(1, (_channel(g, f, per_group[1]), *k)),
-            right=lambda K, g, k, n: window(K, 0, self.geometry, (n[0], _channel(g, k[:1], per_group[0])), n[1:], k[1:]),
+            right=lambda K, g, k, n: window(
+                K, 0, self.geometry, (n[0], _channel(g, k[:1], per_group[0])), n[1:], k[1:]
+            ),
             place=lambda g, f, n: (n[0], _channel(g, f, per_group[1]), *n[1:]),
             bias=None if self.no_bias else lambda K, g, f, n: K.read(2, (_channel(g, f, per_group[1]),)),
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -11,6 +12,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops import blas
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import filled
 
@@ -91,6 +93,16 @@ class Dot(Operator, name="dot"):
             F._dot_lhs_grad(dy, lhs, rhs, **flags) if left else None,
             F._dot_rhs_grad(dy, lhs, rhs, **flags) if right else None,
         )
+
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        (lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
+        rows, columns, inner, _ = self._sides(lhs, rhs)
+        return Product(
+            (), rows, columns, (inner,),
+            left=lambda K, b, m, k: K.read(0, (*k, *m) if ta else (*m, *k)),
+            right=lambda K, b, k, n: K.read(1, (*n, *k) if tb else (*k, *n)),
+            place=lambda b, m, n: (*m, *n),
+        )  # fmt: skip
 
     def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
         shape = self.infer_shape(g.shape(lhs), g.shape(rhs))
@@ -176,6 +188,16 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
         return F.dot(d, rhs, **flags), None, F._dot_rhs_grad(dy, d, rhs, **flags)
 
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        (_, lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
+        rows, columns, inner, _ = Dot._sides(self, lhs, rhs)  # type: ignore[arg-type]
+        return Product(
+            (), rows, (inner,), columns,
+            left=lambda K, b, m, n: K.read(0, K.places((*m, *n), 0)),
+            right=lambda K, b, n, k: K.read(2, (*n, *k) if tb else (*k, *n)),
+            place=lambda b, m, k: (*k, *m) if ta else (*m, *k),
+        )  # fmt: skip
+
     def onnx(self, g: Any, dy: Any, lhs: Any, rhs: Any) -> Any:
         shape = g.shape(lhs)
         dy = self._emit_output(g, dy, lhs, rhs)
@@ -215,6 +237,16 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
     def grad(self, F: Any, dy: Any, lhs: Any, rhs: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
         return F.dot(lhs, d, **flags), F._dot_lhs_grad(dy, lhs, d, **flags), None
+
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        (_, lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
+        rows, columns, inner, _ = Dot._sides(self, lhs, rhs)  # type: ignore[arg-type]
+        return Product(
+            (), (inner,), columns, rows,
+            left=lambda K, b, k, m: K.read(1, (*k, *m) if ta else (*m, *k)),
+            right=lambda K, b, m, n: K.read(0, K.places((*m, *n), 0)),
+            place=lambda b, k, n: (*n, *k) if tb else (*k, *n),
+        )  # fmt: skip
 
     def onnx(self, g: Any, dy: Any, lhs: Any, rhs: Any) -> Any:
         shape = g.shape(rhs)
@@ -260,6 +292,16 @@ class BatchDot(Operator, name="batch_dot"):
         db = F.batch_dot(dy, a, transpose_a=True, transpose_b=ta) if tb else F.batch_dot(a, dy, transpose_a=not ta)
         return da, db
 
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        (lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
+        rows, inner = (lhs[-1], lhs[-2]) if ta else lhs[-2:]
+        return Product(
+            lhs[:-2], (rows,), (rhs[-2] if tb else rhs[-1],), (inner,),
+            left=lambda K, b, m, k: K.read(0, (*b, *k, *m) if ta else (*b, *m, *k)),
+            right=lambda K, b, k, n: K.read(1, (*b, *n, *k) if tb else (*b, *k, *n)),
+            place=lambda b, m, n: (*b, *m, *n),
+        )  # fmt: skip
+
     def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
         def turn(value: Any) -> Any:
             rank = len(g.shape(value))
@@ -302,6 +344,9 @@ class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
         da = gemm(b, dy, transpose_a=tb, transpose_b=True, **scale) if ta else gemm(dy, b, transpose_b=not tb, **scale)
         db = gemm(dy, a, transpose_a=True, transpose_b=ta, **scale) if tb else gemm(a, dy, transpose_a=not ta, **scale)
         return da, db
+
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        return replace(super().product(*shapes), scale=self.alpha)
 
     def onnx(self, g: Any, A: Any, B: Any) -> Any:
         result = super().onnx(g, A, B)
@@ -386,6 +431,18 @@ class FullyConnected(Operator, name="FullyConnected"):
         if self.no_bias:
             return ddata, dweight
         return ddata, dweight, F.sum(dy, axis=0) if wanted[2] else None
+
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        data = shapes[0]
+        rows, inner = (data[:1], data[1:]) if self.flatten else (data[:-1], data[-1:])
+        width = (prod(inner),)
+        return Product(
+            (), rows, (self.num_hidden,), inner,
+            left=lambda K, b, m, k: K.read(0, (*m, *k)),
+            right=lambda K, b, k, n: K.read(1, (*n, *K.unravel(k, inner, width))),
+            place=lambda b, m, n: (*m, *n),
+            bias=None if self.no_bias else lambda K, b, m, n: K.read(2, n),
+        )  # fmt: skip
 
     def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
         shape = g.shape(data)

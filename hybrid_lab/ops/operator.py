@@ -14,6 +14,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, RecordError
 from hybrid_lab.ops.attributes import Field, Scalar
 from hybrid_lab.ops.contract import RUN_KEYWORDS, check_record, named_parameters
+from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.sample import Sample
 
 _REGISTRY: dict[str, type[Operator]] = {}
@@ -294,6 +295,10 @@ class Operator:
             place, size, mode) the whole number in an element as an index, K.zero the index 0, K.literal(x) a number
         """
         raise NotImplementedError(f"{self.name} has no element")
+
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        """The operator as sums of products, for kernels. shapes : of the inputs."""
+        raise NotImplementedError(f"{self.name} is no product")
 
     # `onnx` is a method `onnx(self, g, *inputs)` or the ONNX operator's name as a string.
     onnx: Any = None

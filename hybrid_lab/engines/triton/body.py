@@ -20,6 +20,7 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.index import ZERO, Index, Variable, linear, strided, unravel
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_origin, format_type
+from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
 
 #: dtype name -> its type in a kernel
@@ -54,6 +55,7 @@ class Body:
     """nodes : the operators that the kernel computes itself.
 
     inputs : what it loads, in the order of first use; draws : the draw numbers it takes as arguments
+    widens : whether float16 is computed in float32; the factors of a product are not
     """
 
     def __init__(self, nodes: Collection[Node]):
@@ -62,6 +64,7 @@ class Body:
         self.draws: list[int] = []
         self.scopes = [Scope()]
         self.masks: dict[str, str] = {}
+        self.widens = True
         self._taken = {"tl", "triton", "seed"}
 
     # -- variables, scopes and lines ---------------------------------------------------------------------------------
@@ -130,8 +133,8 @@ class Body:
     def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
         """One operator: its record's expression over its operands' elements."""
         node = value.node
-        if node.op.combine is not None:
-            return self.reduced(value, place)
+        if node.op.combine is not None or type(node.op).product is not Operator.product:
+            return self.anchored(value, place)
         if node.op.triton is None:
             try:
                 expression = node.op.element(Elements(self, node, guard), place)
@@ -161,8 +164,8 @@ class Body:
         scope.lines.append((f"{name} = {expression}", comment(node)))
         return name
 
-    def reduced(self, value: Value, place: Place) -> str:
-        """A reduction's element; kernels that reduce say how."""
+    def anchored(self, value: Value, place: Place) -> str:
+        """An element of a reduction or a product; kernels of these kinds say how."""
         raise Refused("a reduction of elements that the kernel does not have together")
 
     def operand(self, item: Any, place: Place, guard: str, dtype: Any) -> str:
@@ -178,7 +181,7 @@ class Body:
         mask = " & ".join(dict.fromkeys([*masks, *([guard] if guard else [])]))
         address = f"{pointer} + {where}" if where != ZERO else pointer
         text = f"tl.load({address}, mask={mask}, other=0)" if mask else f"tl.load({address})"
-        if value.dtype.name == "float16":
+        if value.dtype.name == "float16" and self.widens:
             text += ".to(tl.float32)"
         elif value.dtype.name == "bool":
             text = f"{text} != 0"
@@ -237,6 +240,19 @@ class Elements:
         """How many inputs the node has."""
         return len(self._node.inputs)
 
+    def places(self, place: Sequence[Any], number: int) -> Sequence[Any]:
+        """A place of no axes is that of the one element of an input with shape (1,)."""
+        return place or (ZERO,) * len(self.shape(number))
+
+    def unravel(self, place: Sequence[Any], sizes: Sequence[int], shape: Sequence[int]) -> Place:
+        """The place in `shape` of the element that lies at `place` of an array of as many elements with `sizes`."""
+        where = linear(place, sizes)
+        found = unravel(where, shape)
+        if found is None:
+            names = [variable.name for variable in where.variables]
+            found = self._body.number(str(where), prod(shape), names).digits(shape)
+        return found
+
     def cast(self, name: str) -> str:
         """An element of the first input in the dtype of the output."""
         source, target = self._node.inputs[0].dtype, self._node.outputs[0].dtype
@@ -248,6 +264,22 @@ class Elements:
             name = f"{name}.to(tl.int64)"
         text = f"{name}.to({TYPES[target.name]})"
         return f"{text}.to(tl.float32)" if target.name == "float16" else text
+
+    def guard(self, index: Index, size: int) -> str:
+        """The condition that an index lies on an axis of `size`; "" where it always does."""
+        text = f"({index})"
+        low = [f"({text} >= 0)"] if index.smallest < 0 else []
+        return " & ".join(low + ([f"({text} < {size})"] if index.largest >= size else []))
+
+    def divided(self, index: Index, by: int, size: int) -> tuple[Index, str]:
+        """index / by as an index of an axis of `size`, and the condition that it is a whole number on that axis."""
+        if by == 1:
+            return index, self.guard(index, size)
+        variables = [variable.name for variable in index.variables]
+        whole = self._body.number(f"({index}) // {by}", size, variables, "pixel").whole()
+        last = [f"({whole} < {size})"] if index.largest // by >= size else []
+        first = [f"(({index}) >= 0)"] if index.smallest < 0 else []
+        return whole, " & ".join([*first, *last, f"(({index}) % {by} == 0)"])
 
     def literal(self, number: float) -> str:
         """A number in the dtype of the output."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hybrid_lab.engines.triton.body import Refused
+from hybrid_lab.engines.triton.product import is_product
 from hybrid_lab.engines.triton.reduction import FEW_ROWS, SPLIT, Rows
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
@@ -38,10 +39,16 @@ class Fusion:
 
 @dataclass(eq=False)
 class _Group:
-    """nodes : in reverse program order; rows : of its reductions, if it has some"""
+    """nodes : in reverse program order; rows : of its reductions, if it has some; product : the one that it computes"""
 
     nodes: list[Node]
     rows: Rows | None = None
+    product: Node | None = None
+
+    def with_(self, node: Node) -> _Group:
+        """The group with one operator more, which comes before all of its."""
+        rows = Rows.of(node) if self.rows is None and node.op.combine is not None else self.rows
+        return _Group([*self.nodes, node], rows, node if is_product(node) else self.product)
 
 
 def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Callable[[Region], object]) -> Fusion:
@@ -108,7 +115,7 @@ class _Sweep:
         for group in dict.fromkeys(self.group[reader] for reader in readers if reader in self.group):
             reason = self.objection(node, group, readers)
             if not reason:
-                joined = _Group([*group.nodes, node], self.rows_of([node], group))
+                joined = group.with_(node)
                 try:
                     self.write(self.region(joined))
                 except Refused as refused:
@@ -120,19 +127,26 @@ class _Sweep:
         if reason:
             self.result.apart[node] = reason
         if not node.op.view:
-            self.group[node] = _Group([node], self.rows_of([node], None))
+            self.group[node] = _Group([]).with_(node)
 
     def objection(self, node: Node, group: _Group, readers: Sequence[Node]) -> str:
         """Why the operator should not join, before a kernel is written to see whether it can."""
         if len(group.nodes) >= MAX_NODES:
             return f"the kernel has {MAX_NODES} operators"
-        region = self.region(_Group([*group.nodes, node]))
+        region = self.region(group.with_(node))
         if len(region.inputs) + len(region.outputs) > MAX_POINTERS:
             return f"the kernel would take more than {MAX_POINTERS} arrays"
         stored = node.outputs[0] in self.roots or any(self.group.get(reader) is not group for reader in readers)
         if node.op.view:
             return "somebody else reads this view" if stored else ""
         size, space = prod(node.outputs[0].shape), self.space(group)
+        if is_product(node):
+            if group.rows is not None or group.product is not None:
+                return "the kernel has a reduction or a product already"
+            if size != space:
+                return "the kernel has not one element for each of the product"
+        elif group.product is not None and (node.op.combine is not None or self.is_factor(node, group)):
+            return "factors of a product are read from memory"
         if node.op.combine is not None:
             rows = Rows.of(node)
             if is_split(rows):
@@ -148,10 +162,11 @@ class _Sweep:
             return "what else reads it comes before the kernel"
         return ""
 
-    def rows_of(self, nodes: Sequence[Node], group: _Group | None) -> Rows | None:
-        if group is not None and group.rows is not None:
-            return group.rows
-        return next((Rows.of(node) for node in nodes if node.op.combine is not None), None)
+    def is_factor(self, node: Node, group: _Group) -> bool:
+        """Whether the group's product reads the operator, itself or through views."""
+        readers = [reader for value in node.outputs for reader in self.users.get(value, ())]
+        inside = [reader for reader in readers if self.group.get(reader) is group]
+        return any(reader is group.product or (reader.op.view and self.is_factor(reader, group)) for reader in inside)
 
     def space(self, group: _Group) -> int:
         """How many elements a kernel goes through."""
@@ -195,7 +210,7 @@ class _Sweep:
                     merged.append(group)
 
     def both(self, one: _Group, other: _Group, nodes: Sequence[Node]) -> _Group | None:
-        if (one.rows is None) != (other.rows is None):
+        if (one.rows is None) != (other.rows is None) or one.product is not None or other.product is not None:
             return None
         if one.rows is not None and other.rows is not None:
             if one.rows.counts != other.rows.counts or is_split(one.rows) != is_split(other.rows):

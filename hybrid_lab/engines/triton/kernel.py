@@ -36,7 +36,7 @@ class Kernel:
     def __init__(self, source: KernelSource):
         self.source = source
         self.blocks = tile_sizes(source) if device().interpreted else dict(source.blocks)
-        self.grid = tuple(-(-source.sizes[size] // self.blocks[block]) for size, block in source.grid)
+        self.grid = tuple(-(-source.sizes[size] // self.blocks.get(block, 1)) for size, block in source.grid)
         self._function = load_function(source.name, source.text)
 
     def __call__(self, inputs: list[Any], outputs: list[np.ndarray], rng: tuple[int, int]) -> None:

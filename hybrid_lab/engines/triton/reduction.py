@@ -89,7 +89,9 @@ class RowBody(Body):
         self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
         self.reduce: Callable[[Node], str] = self.whole_row
 
-    def reduced(self, value: Value, place: Place) -> str:
+    def anchored(self, value: Value, place: Place) -> str:
+        if value.node.op.combine is None:
+            raise Refused("a product and a reduction")
         if linear(place, value.shape) != self.row.whole():
             raise Refused(f"{value.node.op.name} is read at other rows than the kernel's")
         if value.node not in self.results:

@@ -53,7 +53,7 @@ class KernelSource:
     sizes : name -> whole number handed over at each launch
     blocks : name -> power of two, elements of a tile along one axis
     tiled : names of the blocks that may be another power of two, with the most that is useful
-    grid : pairs (size, block): so many programs along each axis of the launch as blocks cover the size
+    grid : pairs (size, block): so many programs along each axis of the launch as blocks cover the size; a block "" is 1
     """
 
     name: str

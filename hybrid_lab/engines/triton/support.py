@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hybrid_lab.engines.triton.body import TYPES, Refused
+from hybrid_lab.engines.triton.product import is_product
 from hybrid_lab.engines.triton.write import write_kernel
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
@@ -17,7 +18,7 @@ _FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float)")
 def refusal(node: Node) -> str | None:
     """None where a kernel can compute the node's element, or read it elsewhere; else why not."""
     op = node.op
-    if op.triton is None and op.combine is None and not op.view and not has_element(op):
+    if op.triton is None and op.combine is None and not op.view and not has_element(op) and not is_product(node):
         return "no kernel kind for it yet"
     if len(node.outputs) != 1:
         return "several outputs"
@@ -38,7 +39,9 @@ def refusal(node: Node) -> str | None:
             return "its operands do not broadcast element by element"
     if op.combine is not None and node.outputs[0].dtype.name not in ("float16", "float32", "float64", "int32", "int64"):
         return "a reduction of small whole numbers"
-    if op.triton is None and has_element(op):
+    if is_product(node) and node.outputs[0].dtype.kind != "f":
+        return "a product of whole numbers"
+    if op.triton is None and op.combine is None and not op.view:
         inputs = tuple(dict.fromkeys(value for value in node.values_in if not isinstance(value.node.op, Constant)))
         try:
             write_kernel(Region((node,), inputs, node.outputs))

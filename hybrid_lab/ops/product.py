@@ -1,0 +1,31 @@
+"""Product: an operator as sums of products, for kernels that work on tiles of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+#: One index per axis; an index can be added to and multiplied by whole numbers.
+Place = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """out[b, m, n] = the sum over k of left[b, m, k] * right[b, k, n], times the scale, plus the bias.
+
+    batch, rows, columns, inner : the sizes of the axes that b, m, n and k stand for; () for one alone
+    left, right : (K, b, m, k) and (K, b, k, n) -> an element, as a record's `element` writes it
+    place : (b, m, n) -> where in the output the sum belongs
+    bias : (K, b, m, n) -> what is added to the sum, or None
+    """
+
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    inner: tuple[int, ...]
+    left: Callable[[Any, Place, Place, Place], Any]
+    right: Callable[[Any, Place, Place, Place], Any]
+    place: Callable[[Place, Place, Place], Place]
+    bias: Callable[[Any, Place, Place, Place], Any] | None = None
+    scale: float = 1.0
