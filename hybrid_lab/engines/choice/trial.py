@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hybrid_lab.engines.engine import Kept
+from hybrid_lab.engines.engine import Kept, Training
 
 
 @dataclass
@@ -28,6 +28,27 @@ class Trial:
     def forget(self) -> None:
         """Let go of the numbers and their memory."""
         self.results, self.kept = (), None
+
+
+class OwnWay:
+    """The parts of a training that keeps something of its own (Training.plain is another one), run for their time: what
+    can be compared with others are the numbers of the plain one.
+    """
+
+    def __init__(self, training: Training):
+        self.training = training
+        self._kept: Kept | None = None
+
+    def can(self, part: int) -> bool:
+        """Whether the part can run: the backward after a forward, of any inputs."""
+        return part == 0 or self._kept is not None
+
+    def run(self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> None:
+        """Run forward (0) or backward (1) on arrays as the part's executable takes them."""
+        if self._kept is None or part == 0:
+            self._kept = self.training.begin(inputs, rng)[1]
+        else:
+            self.training.finish(self._kept, inputs, rng, last=False)
 
 
 def try_out(

@@ -293,6 +293,10 @@ class WorkspaceTraining(Training):
     def plain(self) -> Training:
         return self._plain
 
+    def release(self) -> None:
+        self._plain.release()
+        self._inner.release()
+
     def _begin(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> tuple[list[np.ndarray], Kept]:
         results, kept = self._inner.begin(inputs, rng)
         return results, _Inner(kept, self._found.kept)
