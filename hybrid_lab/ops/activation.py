@@ -127,7 +127,7 @@ class HardSigmoid(Pointwise, name="hard_sigmoid"):
         return data
 
     def numpy(self, data: Any, out: Any = None) -> Any:
-        y = np.multiply(data, data.dtype.type(self.alpha), out=out)
+        y = np.multiply(data, data.dtype.type(self.alpha), out=np.empty_like(data) if out is None else out)
         y += y.dtype.type(self.beta)
         return np.clip(y, 0, 1, out=y)
 

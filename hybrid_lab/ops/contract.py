@@ -127,7 +127,13 @@ def read_dtypes(op: Operator, answer: Any) -> tuple[np.dtype, ...]:
 
 def read_outputs(op: Operator, answer: Any) -> tuple[Any, ...]:
     """What a kernel returned, as one array per output (None for one that `need` left out)."""
-    made = answer if type(answer) is tuple else tuple(answer) if isinstance(answer, list) else (answer,)
+    made: tuple[Any, ...]
+    if type(answer) is np.ndarray:
+        made = (answer,)
+    else:
+        # Of arrays without dimensions NumPy makes scalars, and np.float64 is a float: it would pass for an immediate.
+        answers = answer if isinstance(answer, (tuple, list)) else (answer,)
+        made = tuple([np.asarray(item) if isinstance(item, np.generic) else item for item in answers])
     if len(made) != op.num_outputs:
         raise RecordError(op.name, "numpy", f"returned {len(made)} arrays; num_outputs is {op.num_outputs}")
     if made[0] is None and op.num_visible and "need" not in op.run_keywords:

@@ -1,0 +1,50 @@
+"""Arrays without dimensions: NumPy makes scalars of them, which must not pass for Python numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hybrid_lab import autograd, nd
+from hybrid_lab.gluon import HybridBlock
+from hybrid_lab.ops import records
+from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.run import infer, run_kernel
+
+CASES = [(record, sample) for record in records() if issubclass(record, Pointwise) for sample in record.samples]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("record", "sample"), CASES, ids=lambda item: getattr(item, "name", ""))
+def test_a_pointwise_kernel_gives_an_array_with_the_numbers_of_one_element(record, sample):
+    op = record.bind(**sample.attributes)
+    op = op.bind_mode(True) if op.mode_dependent else op
+    one = [item.reshape(-1)[:1] if isinstance(item, np.ndarray) else item for item in sample.arrays(record.name)]
+    none = [item.reshape(()) if isinstance(item, np.ndarray) else item for item in one]
+    dtypes = tuple(item.dtype if isinstance(item, np.ndarray) else None for item in none)
+    _, types = infer(op, ((),) * len(none), dtypes)
+    for found, wanted, dtype in zip(run_kernel(op, none), run_kernel(op, one), types, strict=True):
+        assert type(found) is np.ndarray and (found.shape, found.dtype) == ((), dtype)
+        np.testing.assert_array_equal(found.reshape(1), wanted)
+
+
+def test_eager_gradients_keep_the_precision_of_float64():
+    # A step of a gradient took the np.float64 of the step before for a number and gave float32.
+    def function(F, x):
+        return F.arctan(x) + F.rsqrt(x) * F.smooth_l1(x, scalar=0.7)
+
+    class Net(HybridBlock):
+        def hybrid_forward(self, F, x):
+            return function(F, x)
+
+    net = Net()
+    net.hybridize(engine="numpy")
+    found = []
+    for call in (lambda x: function(nd, x), net):
+        x = nd.array(np.float64(0.73), dtype="float64")
+        x.attach_grad()
+        with autograd.record():
+            y = call(x)
+        y.backward()
+        found.append((y.asnumpy(), x.grad.asnumpy()))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-14)
