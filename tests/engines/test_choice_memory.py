@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -171,6 +172,28 @@ def test_predictions_free_losers_too(clock, monkeypatch):
     for _ in range(4):
         executable(DATA)
     assert contest.settled and [len(rival.alive()) for rival in rivals] == [1, 0, 0]
+
+
+def resident():
+    """MiB that this process has in memory."""
+    return int(re.search(r"VmRSS:\s*(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_what_sessions_used_goes_back_to_the_system():
+    pytest.importorskip("onnxruntime")
+    from hybrid_lab.engines.onnxruntime.engine import OnnxRuntimeEngine
+
+    engine, shape = OnnxRuntimeEngine(lambda region: None), (4096, 4096)
+    graph = graph_of(lambda F, x: F.sum(F.softmax(x) * F.softmax(-x), axis=1), shape)
+    x = np.ones(shape, np.float32)
+    executable = engine.compile(graph)
+    executable([x])
+    gc.collect()
+    before = resident()
+    engine.trim()
+    assert resident() < before - 60  # 64 MiB each, of which the session needs two or more
+    assert np.allclose(executable([x])[0], 1 / 4096)
 
 
 MEASURED = """
