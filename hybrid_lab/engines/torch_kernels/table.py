@@ -233,7 +233,7 @@ def _slice_grad(torch: Any, node: RuleNode) -> Kernel:
     return kernel
 
 
-@rule("Concat")
+@rule("Concat", "_rnn_param_concat")
 def _concat(torch: Any, node: RuleNode) -> Kernel:
     axis = node.op.dim
     return lambda *data: torch.cat(data, axis)

@@ -82,7 +82,7 @@ class WorkspaceLSTM(_Layers):
             made = [outputs[-1], torch.stack(hs), cells.clone()] if op.state_outputs else [outputs[-1]]
             made.append(cells)
             if op.num_layers > 1:
-                made.append(torch.stack(outputs[:-1]))
+                made.append(outputs[0][None] if len(outputs) == 2 else torch.stack(outputs[:-1]))
             return (*made, *spaces)
 
         return kernel
