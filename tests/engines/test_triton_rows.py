@@ -113,3 +113,31 @@ def test_other_dtypes(dtype, monkeypatch):
     x = input_node("x", shape=(5, 19), dtype=dtype)
     array = (data((5, 19)) * 8).astype(dtype)
     agree(Graph([x], [op("sum", x, axis=1), op("max", x, axis=0)]), x=array)
+
+
+@pytest.mark.parametrize("axes", [(0, 2), (0,), (0, 1, 2)])
+def test_few_long_rows_are_split(axes, monkeypatch):
+    """A layer's bias and statistics: several programs a row, the last part ragged, and what is made of the whole."""
+    small_tiles(monkeypatch)
+    for name, number in (("SPLIT", 20), ("PART", 32), ("MOST_PARTS", 4)):
+        monkeypatch.setattr(reduction, name, number)
+    x = input_node("x", shape=(7, 3, 11), dtype="float32")
+    total = op("sum", op("square", x), axis=axes)
+    graph = Graph([x], [op("sqrt", op("broadcast_add", total, 1.0)), op("max", x, axis=axes)])
+    kinds = [source.kind for source in kernels_of(graph)[2]]
+    assert kinds == (["parts of rows", "rows of parts"] if axes != (0,) else ["rows"])
+    agree(graph, x=data((7, 3, 11)))
+
+
+def test_rows_that_are_split_twice_over(monkeypatch):
+    """A mean and a variance: the second reduction needs the first one whole."""
+    small_tiles(monkeypatch)
+    for name, number in (("SPLIT", 20), ("PART", 32)):
+        monkeypatch.setattr(reduction, name, number)
+    x = input_node("x", shape=(7, 3, 11), dtype="float32")
+    mean = op("mean", x, axis=(0, 2), keepdims=True)
+    variance = op("mean", op("square", op("broadcast_sub", x, mean)), axis=(0, 2), keepdims=True)
+    graph = Graph([x], [op("broadcast_div", op("broadcast_sub", x, mean), op("sqrt", variance))])
+    kinds = [source.kind for source in kernels_of(graph)[2]]
+    assert kinds.count("parts of rows") == kinds.count("rows of parts") == 2 and kinds[-1] == "pointwise"
+    agree(graph, x=data((7, 3, 11)))

@@ -9,7 +9,6 @@ from hybrid_lab.graph import Graph, Value, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.decompose import PRIMITIVES, decompose
 from hybrid_lab.graph.differentiate import differentiate
-from hybrid_lab.graph.fuse import fuse_pointwise
 from hybrid_lab.graph.lower import is_composite
 from hybrid_lab.ops import get, records
 from tests.graph.building import evaluate, graph_of, names, program
@@ -105,18 +104,3 @@ def test_the_gradient_of_a_composite_belongs_together():
     parts = [node.op.name for node in joint.operators if node.composite == "softmax0_backward"]
     assert parts == ["broadcast_mul", "sum", "broadcast_mul", "broadcast_sub"]
     assert {node.composite for node in joint.operators} == {"", "softmax0", "softmax0_backward"}
-
-
-def test_fusion_keeps_a_composite_in_one_kernel_where_it_can(monkeypatch):
-    from hybrid_lab.graph import fuse
-
-    def function(F, x, scale, shift):
-        return F.exp(F._channel_affine(F.tanh(x + 1.0), scale, shift))
-
-    graph = decompose(graph_of(function, (2, 3), (3,), (3,)))
-    monkeypatch.setattr(fuse, "MAX_NODES", 3)
-    groups = fuse_pointwise(graph, lambda node: "a view" if node.op.view else None).groups
-    assert [[node.op.name for node in group.nodes] for group in groups] == [
-        ["broadcast_add", "tanh"],
-        ["broadcast_mul", "broadcast_add", "exp"],
-    ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar
 
+import numpy as np
+
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Engine, Executable
 from hybrid_lab.engines.numpy import build
@@ -13,11 +15,12 @@ from hybrid_lab.engines.triton import availability
 from hybrid_lab.engines.triton.fusion import Fusion, fuse
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.engines.triton.support import refusal
-from hybrid_lab.engines.triton.write import write_kernel
+from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
+from hybrid_lab.graph.node import Constant, Value
 from hybrid_lab.graph.partition import Region, contract
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.simplify import simplify
@@ -25,21 +28,27 @@ from hybrid_lab.ops.operator import Operator
 
 
 class KernelOperator(Operator):
-    """A fused group in the contracted graph: one operator that launches a kernel."""
+    """A fused group in the contracted graph: one operator that launches its kernels.
+
+    kernels : with, for each, where its inputs come from: an input of the region by number, a constant, or a part that
+        the kernel before has left, by its Value
+    """
 
     name: ClassVar[str] = "triton"
     run_keywords: ClassVar[frozenset[str]] = frozenset({"out", "rng"})
 
-    def __init__(self, group: Region, source: KernelSource):
+    def __init__(self, group: Region, sources: tuple[KernelSource, ...]):
         from hybrid_lab.engines.triton.kernel import Kernel
 
-        constants = {value: value.node.op.array for value in source.inputs if value not in group.inputs}  # type: ignore[attr-defined]
-        order = [group.inputs.index(value) if value in group.inputs else constants[value] for value in source.inputs]
+        def origin(value: Value) -> Any:
+            if value in group.inputs:
+                return group.inputs.index(value)
+            return value.node.op.array if isinstance(value.node.op, Constant) else value
+
         for key, value in (
             ("region", group),
-            ("label", source.name),
-            ("kernel", Kernel(source)),
-            ("order", order),
+            ("label", sources[-1].name),
+            ("kernels", [(Kernel(source), [origin(item) for item in source.inputs]) for source in sources]),
             ("num_outputs", len(group.outputs)),
             ("attributes", {}),
             ("inferred", {}),
@@ -48,12 +57,20 @@ class KernelOperator(Operator):
 
     region: Region
     label: str
-    kernel: Any
-    order: list[Any]
+    kernels: list[tuple[Any, list[Any]]]
 
     def numpy(self, *inputs: Any, out: Any = None, rng: tuple[int, int] = (0, 0)) -> Any:
-        operands = [inputs[place] if isinstance(place, int) else place for place in self.order]
-        self.kernel(operands, list(out) if type(out) is tuple else [out], rng)
+        targets = list(out) if type(out) is tuple else [out]
+        parts: dict[Value, np.ndarray] = {}
+        for kernel, origins in self.kernels:
+            operands = [inputs[item] if type(item) is int else parts.get(item, item) if type(item) is Value else item
+                        for item in origins]  # fmt: skip
+            if kernel is self.kernels[-1][0]:
+                kernel(operands, targets, rng)
+                continue
+            left = {value: np.empty(value.shape, value.dtype) for value in kernel.source.outputs}
+            kernel(operands, list(left.values()), rng)
+            parts |= left
         return out
 
     def __repr__(self) -> str:
@@ -80,12 +97,13 @@ class TritonEngine(Engine):
         self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
     ) -> Executable:
         started = time.perf_counter()
-        graph, fusion, sources = kernels_of(graph)
+        graph, fusion, _ = kernels_of(graph)
         report = Report(self.name, graph.name)
-        for group, source in zip(fusion.groups, sources, strict=True):
+        for group in fusion.groups:
             names = [node.op.name for node in group.nodes]
+            title = " and ".join(source.name for source in fusion.kernels[group])
             region = RegionReport(
-                f"kernel {source.name}", names, len(group.inputs), len(group.outputs), group.bytes_in, group.bytes_out
+                f"kernel {title}", names, len(group.inputs), len(group.outputs), group.bytes_in, group.bytes_out
             )
             report.regions.append(region)
         inside = sum(len(group.nodes) for group in fusion.groups)
@@ -100,8 +118,7 @@ class TritonEngine(Engine):
                 f"{len(refused)} operators have no Triton kernel, and strict=True allows no other engine:\n"
                 + "\n".join(lines)
             )
-        by_group = dict(zip(fusion.groups, sources, strict=True))
-        contracted = contract(graph, fusion.groups, lambda group: KernelOperator(group, by_group[group]))
+        contracted = contract(graph, fusion.groups, lambda group: KernelOperator(group, fusion.kernels[group]))
         dump("fuse", contracted)
         executable = build(contracted, report, static_alloc)
         report.seconds = time.perf_counter() - started
@@ -109,10 +126,10 @@ class TritonEngine(Engine):
 
 
 def kernels_of(graph: Graph) -> tuple[Graph, Fusion, list[KernelSource]]:
-    """The lowered graph, its groups, and the source of each group's kernel."""
+    """The lowered graph, its groups, and the sources of all kernels in the order in which they run."""
     graph = dump("decompose", simplify(decompose(lower_random(graph), lambda node: refusal(node) is None)))
-    fusion = fuse(graph, refusal, write_kernel)
-    return fusion.graph, fusion, [write_kernel(group) for group in fusion.groups]
+    fusion = fuse(graph, refusal, write_kernels)
+    return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]
 
 
 ENGINE = TritonEngine()

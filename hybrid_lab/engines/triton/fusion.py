@@ -15,10 +15,14 @@ from math import prod
 
 from hybrid_lab.engines.triton.body import Refused
 from hybrid_lab.engines.triton.product import is_product
-from hybrid_lab.engines.triton.reduction import FEW_ROWS, SPLIT, Rows
+from hybrid_lab.engines.triton.reduction import Rows, is_split
+from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region, region_of
+
+#: Makes the kernels of a group, one or several that run one after the other.
+Write = Callable[[Region], "tuple[KernelSource, ...]"]
 
 #: A kernel takes at most so many operators, and so many inputs and outputs together.
 MAX_NODES, MAX_POINTERS = 64, 24
@@ -26,13 +30,14 @@ MAX_NODES, MAX_POINTERS = 64, 24
 
 @dataclass
 class Fusion:
-    """graph : with a copy of every view for each of its readers; groups : one kernel each, in program order
+    """graph : with a copy of every view for each of its readers; groups : in program order; kernels : of each group
 
     refused : operator -> why it is in no kernel; apart : operator -> why it does not share the kernel of a reader
     """
 
     graph: Graph
     groups: list[Region] = field(default_factory=list)
+    kernels: dict[Region, tuple[KernelSource, ...]] = field(default_factory=dict)
     refused: dict[Node, str] = field(default_factory=dict)
     apart: dict[Node, str] = field(default_factory=dict)
 
@@ -51,8 +56,8 @@ class _Group:
         return _Group([*self.nodes, node], rows, node if is_product(node) else self.product)
 
 
-def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Callable[[Region], object]) -> Fusion:
-    """Groups of operators, each of which `write` can make a kernel of.
+def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> Fusion:
+    """Groups of operators, each of which `write` can make kernels of.
 
     refusal : operator -> None, or why no kernel can hold it
     write : raises Refused for a group that is not one kernel
@@ -91,7 +96,7 @@ def views_for_each_reader(graph: Graph) -> Graph:
 
 
 class _Sweep:
-    def __init__(self, graph: Graph, refusal: Callable[[Node], str | None], write: Callable[[Region], object]):
+    def __init__(self, graph: Graph, refusal: Callable[[Node], str | None], write: Write):
         self.result = Fusion(graph)
         self.write = write
         self.users, self.roots = graph.users(), set(graph.roots)
@@ -149,7 +154,7 @@ class _Sweep:
             return "factors of a product are read from memory"
         if node.op.combine is not None:
             rows = Rows.of(node)
-            if is_split(rows):
+            if is_split(rows) and space != rows.counts[0]:
                 return "few long rows are split among programs, in a kernel of their own"
             if group.rows is not None and group.rows.counts != rows.counts:
                 return "the kernel has other rows"
@@ -210,15 +215,15 @@ class _Sweep:
                     merged.append(group)
 
     def both(self, one: _Group, other: _Group, nodes: Sequence[Node]) -> _Group | None:
-        if (one.rows is None) != (other.rows is None) or one.product is not None or other.product is not None:
+        if one.product is not None or other.product is not None or self.space(one) != self.space(other):
             return None
-        if one.rows is not None and other.rows is not None:
-            if one.rows.counts != other.rows.counts or is_split(one.rows) != is_split(other.rows):
-                return None
-        elif self.space(one) != self.space(other):
+        rows = one.rows or other.rows
+        if one.rows is not None and other.rows is not None and one.rows.counts != other.rows.counts:
+            return None
+        if rows is not None and is_split(rows) and None in (one.rows, other.rows):
             return None
         inside = {*one.nodes, *other.nodes}
-        both = _Group([node for node in reversed(nodes) if node in inside], one.rows)
+        both = _Group([node for node in reversed(nodes) if node in inside], rows)
         region = self.region(both)
         if len(both.nodes) > MAX_NODES or len(region.inputs) + len(region.outputs) > MAX_POINTERS:
             return None
@@ -245,15 +250,9 @@ class _Sweep:
         for group in dict.fromkeys(self.group[node] for node in nodes if node in self.group):
             region = self.region(group)
             try:
-                self.write(region)
+                self.result.kernels[region] = self.write(region)
             except Refused as refused:
                 self.result.refused.update(dict.fromkeys(region.nodes, str(refused)))
                 continue
             self.result.groups.append(region)
         self.result.apart = {node: why for node, why in self.result.apart.items() if not node.op.view}
-
-
-def is_split(rows: Rows) -> bool:
-    """Whether rows are so few and so long that their columns are divided among programs."""
-    count, columns = rows.counts
-    return count < FEW_ROWS and columns > SPLIT

@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines.triton.body import TYPES, Body, Place, Refused, comment, short, wide
 from hybrid_lab.engines.triton.index import Variable, linear, unravel
 from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
-from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 
 #: Rows up to this length are one tile; longer ones are read in a loop, COLUMNS elements at a time.
 ONE_TILE, COLUMNS = 4096, 1024
 #: Elements of a tile, rows times columns, that a program works on.
 TILE = 2048
-#: Fewer rows than this, each longer than SPLIT, do not keep a GPU busy: their columns are split among programs.
-FEW_ROWS, SPLIT = 256, 8192
+#: Fewer rows than FEW_ROWS, each longer than SPLIT, do not keep a GPU busy: their columns are divided among at most
+#: MOST_PARTS programs, PART columns or more for each.
+FEW_ROWS, SPLIT, PART, MOST_PARTS = 256, 8192, 4096, 256
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,12 @@ class Rows:
         """Where the element of a row and a column lies."""
         rows, columns = iter(row.digits(self.kept)), iter(column.digits(self.reduced))
         return tuple(next(columns) if axis in self.axes else next(rows) for axis in range(len(self.shape)))
+
+
+def is_split(rows: Rows) -> bool:
+    """Whether rows are so few and so long that their columns are divided among programs."""
+    count, columns = rows.counts
+    return count < FEW_ROWS and columns > SPLIT
 
 
 def reductions(nodes: Sequence[Node]) -> list[Node]:
@@ -239,6 +245,70 @@ def _combined(node: Node, element: str) -> str:
     return f"{text}.to({TYPES[dtype.name]})" if dtype.kind in "iu" else text
 
 
-def partial_types(nodes: Sequence[Node]) -> list[Any]:
-    """The dtypes of the parts that a split reduction leaves."""
-    return [np.dtype(wide(node.outputs[0].dtype)) for node in nodes]
+def write_split(group: Region) -> tuple[KernelSource, KernelSource]:
+    """Two kernels: parts of rows, many programs a row, and what is made of the parts."""
+    nodes = reductions(group.nodes)
+    space = Rows.of(nodes[0])
+    rows, columns = space.counts
+    if any(number > 1 for number in levels(group.nodes).values()):
+        raise Refused("a reduction that needs another one of rows that are split")
+    if any(prod(value.shape) != rows for value in group.outputs):
+        raise Refused("rows that are split have no element to store at hand")
+    per_part = -(-columns // COLUMNS) * COLUMNS if columns <= PART else -(-PART // COLUMNS) * COLUMNS
+    while columns > MOST_PARTS * per_part:
+        per_part *= 2
+    parts = -(-columns // per_part)
+    spaces = [
+        input_node(f"{short(node.op.name)}_parts", shape=(parts, rows), dtype=wide(node.outputs[0].dtype))
+        for node in nodes
+    ]
+    return _parts(group, nodes, space, spaces, per_part), _whole(group, nodes, space, spaces)
+
+
+def _parts(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int) -> KernelSource:
+    """The kernel that leaves a part for each program."""
+    body = RowBody(Region(group.nodes, group.inputs, tuple(spaces)), space)
+    for name in ("part", "parts", "per_part"):
+        body.fresh(name)
+    (rows, columns), parts = space.counts, spaces[0].shape[0]
+    accumulate(body, nodes, "for start in range(part * per_part, part * per_part + per_part, COLUMNS):")
+    for node, value in zip(nodes, spaces, strict=True):
+        where = f"{body.pointers[value]} + part * rows + row"
+        body.line(f"tl.store({where}, {body.results[node]}, mask=row_inside)")
+    head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
+    head.append("part = tl.program_id(1)")
+    name = f"{kernel_name(nodes)}_parts"
+    summary = f"{len(group.nodes)} operators over parts of {rows:,} rows of {columns:,} elements."
+    sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
+    text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
+    return KernelSource(
+        name, text, "parts of rows", tuple(body.inputs), tuple(spaces), tuple(body.draws), sizes,
+        {"ROWS": power_of_two(rows, 1, max(1, TILE // COLUMNS)), "COLUMNS": COLUMNS}, {"ROWS": rows},
+        (("rows", "ROWS"), ("parts", "")),
+    )  # fmt: skip
+
+
+def _whole(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[Value]) -> KernelSource:
+    """The kernel that puts the parts together, and computes what needs the whole."""
+    rows, parts = space.counts[0], spaces[0].shape[0]
+    body = RowBody(group, space)
+    body.column = body.declare(Variable("column", parts), "column_inside")
+    for node, value in zip(nodes, spaces, strict=True):
+        load = f"tl.load({body.pointer(value)} + column * rows + row, mask=row_inside & column_inside, other=0)"
+        part = body.named(load, "part")
+        body.results[node] = body.fresh(short(node.op.name))
+        element = body.named(f"tl.where(column_inside, {part}, {_neutral(node)})", "element")
+        body.line(f"{body.results[node]} = {_combined(node, element)}", comment(node))
+    for value in group.outputs:
+        name = body.value(value, body.row.digits(value.shape))
+        body.line(f"tl.store({body.pointers[value]} + row, {name}, mask=row_inside)")
+    head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
+    head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
+    name = kernel_name(group.nodes)
+    summary = f"{len(group.nodes)} operators over {rows:,} rows of {parts:,} parts."
+    sizes, width = {"rows": rows, "columns": parts}, power_of_two(parts, 2)
+    text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
+    return KernelSource(
+        name, text, "rows of parts", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
+        {"ROWS": power_of_two(rows, 1, max(1, TILE // width)), "COLUMNS": width}, {"ROWS": rows}, (("rows", "ROWS"),),
+    )  # fmt: skip

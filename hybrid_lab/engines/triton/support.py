@@ -6,7 +6,7 @@ import re
 
 from hybrid_lab.engines.triton.body import TYPES, Refused
 from hybrid_lab.engines.triton.product import is_product
-from hybrid_lab.engines.triton.write import write_kernel
+from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.operator import Operator
@@ -44,7 +44,7 @@ def refusal(node: Node) -> str | None:
     if op.triton is None and op.combine is None and not op.view:
         inputs = tuple(dict.fromkeys(value for value in node.values_in if not isinstance(value.node.op, Constant)))
         try:
-            write_kernel(Region((node,), inputs, node.outputs))
+            write_kernels(Region((node,), inputs, node.outputs))
         except Refused as reason:
             return str(reason)
     return None

@@ -7,20 +7,23 @@ from math import prod
 from hybrid_lab.engines.triton.body import Refused
 from hybrid_lab.engines.triton.pointwise import write_pointwise
 from hybrid_lab.engines.triton.product import is_product, write_product
-from hybrid_lab.engines.triton.reduction import write_rows
+from hybrid_lab.engines.triton.reduction import Rows, is_split, reductions, write_rows, write_split
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.graph.partition import Region
 
 
-def write_kernel(group: Region) -> KernelSource:
-    """The source of one group. Raises Refused where its operators do not fit into one kernel."""
+def write_kernels(group: Region) -> tuple[KernelSource, ...]:
+    """The sources of one group, to run one after the other: two where rows are split, else one.
+
+    Raises Refused where its operators do not fit into one kernel.
+    """
     products = [node for node in group.nodes if is_product(node)]
     if len(products) > 1:
         raise Refused("several products")
     if products:
-        return write_product(group, products[0])
-    if any(node.op.combine is not None for node in group.nodes):
-        return write_rows(group)
+        return (write_product(group, products[0]),)
+    if found := reductions(group.nodes):
+        return write_split(group) if is_split(Rows.of(found[0])) else (write_rows(group),)
     if len({prod(value.shape) for value in group.outputs}) != 1:
         raise Refused("outputs of several sizes")
-    return write_pointwise(group)
+    return (write_pointwise(group),)

@@ -1,0 +1,94 @@
+"""Which operators share a kernel, and what is said of those that do not."""
+
+import pytest
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+from hybrid_lab.engines.triton import fusion
+from hybrid_lab.engines.triton.fusion import Fusion, fuse, views_for_each_reader
+from hybrid_lab.engines.triton.support import refusal
+from hybrid_lab.engines.triton.write import write_kernels
+from hybrid_lab.graph import Graph
+from hybrid_lab.graph.partition import contract
+from tests.graph.building import Group, graph_of, program
+
+
+def fusion_of(graph: Graph) -> Fusion:
+    return fuse(graph, refusal, write_kernels)
+
+
+def groups(function, *shapes) -> list[list[str]]:
+    found = fusion_of(graph_of(function, *shapes))
+    return [[node.op.name for node in region.nodes] for region in found.groups]
+
+
+def test_before_and_after():
+    graph = graph_of(lambda F, x, b: F.sum(F.tanh(x + b) * 2.0, axis=1) + 1.0, (2, 3), (3,))
+    assert str(graph) == program("""
+        graph net(%x0: f32[2,3], %x1: f32[3]):
+          %0: f32[2,3] = broadcast_add(%x0, %x1)
+          %1: f32[2,3] = tanh(%0)
+          %2: f32[2,3] = broadcast_mul(%1, 2.0)
+          %3: f32[2] = sum(%2, axis=1)
+          %4: f32[2] = broadcast_add(%3, 1.0)
+          return %4
+    """)
+    found = fusion_of(graph)
+    assert str(contract(found.graph, found.groups, Group)) == program("""
+        graph net(%x0: f32[2,3], %x1: f32[3]):
+          %0: f32[2] = group(%x0, %x1)
+          return %0
+    """)
+
+
+def test_a_view_is_made_again_for_each_reader():
+    graph = views_for_each_reader(graph_of(lambda F, x: (F.exp(F.transpose(x)), F.tanh(F.transpose(x)) + 1.0), (2, 3)))
+    assert [node.op.name for node in graph.operators].count("transpose") == 2
+    assert len(fusion_of(graph).groups) == 1  # of one space, and they read the same
+
+
+def test_a_path_that_leaves_and_comes_back_makes_two_groups():
+    def function(F, x, i):
+        y = F.exp(x)
+        return y + F.take(F.topk(y, axis=1, k=3, ret_typ="value"), i)
+
+    assert groups(function, (2, 3), (2,)) == [["exp"], ["take", "broadcast_add"]]
+
+
+def test_a_reduction_of_what_is_stored_too_is_one_kernel():
+    def function(F, x):
+        y = F.exp(x)
+        return y, F.sum(y, axis=0)
+
+    assert groups(function, (4, 3)) == [["exp", "sum"]]
+
+
+def test_one_product_a_kernel_and_no_computed_factors():
+    names = groups(lambda F, x, y: F.relu(F.dot(F.exp(x), y)), (4, 3), (3, 5))
+    assert names == [["exp"], ["dot", "relu"]]
+    found = fusion_of(graph_of(lambda F, x, y: F.relu(F.dot(F.exp(x), y)), (4, 3), (3, 5)))
+    assert {node.op.name: why for node, why in found.apart.items()} == {
+        "exp": "factors of a product are read from memory"
+    }
+
+
+def test_long_chains_are_cut(monkeypatch):
+    monkeypatch.setattr(fusion, "MAX_NODES", 4)
+
+    def function(F, x):
+        for _ in range(10):
+            x = F.exp(x)
+        return x
+
+    assert [len(names) for names in groups(function, (2, 3))] == [2, 4, 4]
+
+
+def test_kernels_take_so_many_arrays(monkeypatch):
+    monkeypatch.setattr(fusion, "MAX_POINTERS", 4)
+    names = groups(lambda F, a, b, c, d, e: ((a + b) + c) + (d + e), *[(2, 3)] * 5)
+    assert sum(map(len, names)) == 4 and len(names) > 1
+
+
+def test_siblings_of_one_space_that_read_the_same_are_merged():
+    assert groups(lambda F, x: (F.sum(x, axis=1), F.max(x * 2.0, axis=1)), (4, 3)) == [["sum", "broadcast_mul", "max"]]
