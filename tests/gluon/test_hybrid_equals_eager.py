@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from hybrid_lab.gluon import HybridBlock, nn
 
 ENGINES = ["numpy", "onnxruntime"]
 each_engine = pytest.mark.parametrize("engine", ENGINES)
+#: torch's sums round otherwise, so that it is not held to gradients that are zero but for rounding.
+each_engine_and_torch = pytest.mark.parametrize("engine", [*ENGINES, *(["torch"] if find_spec("torch") else [])])
 
 
 def uniform(*shape: int, seed: int = 0, dtype: str = "float32") -> np.ndarray:
@@ -74,6 +77,14 @@ def check(block: HybridBlock, *arrays: np.ndarray, engine: str, train: bool = Tr
         close(found[1], gradients, 10 * tolerance)
 
 
+def dropout_in_a_loop(F: Any, x: Any) -> Any:
+    def step(row: Any, state: Any) -> Any:
+        out = F.Dropout(row, p=0.5) + state
+        return out, out
+
+    return F.contrib.foreach(step, x, F.sum(x, axis=0))
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "no dimensions": (lambda F, x: F.exp(x) * 2 + 1, ((),)),
     "a sum of no dimensions": (lambda F, x: F.sum(F.exp(x)), ((),)),
@@ -103,10 +114,15 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "a structure": (lambda F, x, y: {"a": x + y, "b": [x * y, (x - y,)]}, ((2, 3), (2, 3))),
     "numbers only": (lambda F, x: F.sum(x) * 2 + F.mean(x) / 3, ((2, 3),)),
     "division by zero": (lambda F, x: F.where(x > 0, x, x / (x * 0 + 2)), ((2, 3),)),
+    "many results": (lambda F, x: [x * number for number in range(60)], ((3,),)),
+    "a result of no input": (lambda F, x: (x * 2, F.ones((2, 2)) + F.sum(x) * 0), ((2, 3),)),
+    "exponents beyond every range": (lambda F, x: (F.softmax(x * 1e4), F.sigmoid(x * 1e3)), ((2, 3),)),
+    "reversed slices": (lambda F, x: F.slice(x, begin=(None, 1), end=(None, None), step=(-1, 2)), ((4, 5),)),
+    "dropout in a loop": (dropout_in_a_loop, ((4, 3),)),
 }
 
 
-@each_engine
+@each_engine_and_torch
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str, engine: str):
     function, shapes = FUNCTIONS[name]
@@ -217,6 +233,21 @@ def test_other_dtypes(dtype: str, engine: str):
     net = perceptron()
     net.cast(dtype)
     check(net, uniform(5, 4, dtype=dtype), engine=engine, tolerance=2e-3 if dtype == "float16" else 1e-5)
+
+
+@each_engine_and_torch
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64"])
+def test_whole_numbers_wrap_around_as_they_do_eagerly(dtype: str, engine: str):
+    def function(F, x):
+        return -x, F.abs(-x), F.abs(x - 5), x * -1, 3 - x, x * x, x / 2, x + 0.5, x % 3, F.maximum(x, 1.5), x > 1
+
+    block = Function(function)
+    x = nd.array(np.array([0, 1, 2, 7, 100, 127, 128, 255]).astype(dtype), dtype=dtype)
+    wanted = [y.asnumpy() for y in block(x)]
+    block.hybridize(engine=engine)
+    for y, expected in zip(block(x), wanted, strict=True):
+        assert y.asnumpy().dtype == expected.dtype == dtype
+        np.testing.assert_array_equal(y.asnumpy(), expected)
 
 
 def test_cast_between_initialize_and_the_first_call():
