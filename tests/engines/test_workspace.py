@@ -16,6 +16,7 @@ from hybrid_lab.ops.operator import get as operator
 from tests.graph.building import evaluate, uniform
 
 pytest.importorskip("torch")
+from hybrid_lab.engines.torch_kernels import workspace  # noqa: E402
 from hybrid_lab.engines.torch_kernels.workspace import WorkspaceTraining, rewritten  # noqa: E402
 
 RNG = (0, 0)
@@ -162,6 +163,22 @@ def test_what_stays_as_it_is(dtype, attributes):
     parts = parts_of(graph, shapes, dtype)
     count = len(graph.outputs)
     assert rewritten(parts.forward, parts.backward, parts.sources, count) is None
+
+
+def test_a_processor_without_the_primitive(monkeypatch):
+    import torch
+
+    def refuse(*given):
+        raise RuntimeError("could not create a primitive descriptor")
+
+    monkeypatch.setattr(torch.ops.aten.mkldnn_rnn_layer, "default", refuse)
+    workspace._workspace.cache_clear()
+    graph, shapes = lstm()
+    parts, arrays = parts_of(graph, shapes), uniform(*shapes)
+    training = training_of(parts)
+    workspace._workspace.cache_clear()
+    assert not isinstance(training, WorkspaceTraining)
+    agree(step(training, parts, arrays), step(training_of(parts, "numpy"), parts, arrays))
 
 
 def test_saved_values_that_somebody_else_reads_stay_as_they_are():

@@ -144,10 +144,24 @@ def _workspace(steps: int, batch: int, width: int, hidden: int) -> int:
     vectors = torch.zeros(2, 4 * hidden)
     states = torch.zeros(2, batch, hidden)
     weights = torch.zeros(4 * hidden, width), torch.zeros(4 * hidden, hidden), *vectors
-    with torch.enable_grad():
-        kept = torch.ops.aten.mkldnn_rnn_layer.default(
-            torch.zeros(steps, batch, width), *weights, *states, False, [], _LSTM, hidden, 1, True, False, False, True
-        )[3]
+    try:
+        with torch.enable_grad():
+            kept = torch.ops.aten.mkldnn_rnn_layer.default(
+                torch.zeros(steps, batch, width),
+                *weights,
+                *states,
+                False,
+                [],
+                _LSTM,
+                hidden,
+                1,
+                True,
+                False,
+                False,
+                True,
+            )[3]
+    except RuntimeError:  # oneDNN has no such primitive for this processor
+        return 0
     return 0 if kept is None or kept.numel() % 4 else kept.numel() // 4
 
 
