@@ -367,7 +367,7 @@ class OneHot(Operator, name="one_hot"):
         return into(np.where(hit, dtype.type(self.on_value), dtype.type(self.off_value)), out)
 
     def element(self, K: Any, place: tuple[Any, ...]) -> str:
-        index = f"{K.read(0, place[:-1])}.to(tl.int32)"
+        index = K.whole(K.read(0, place[:-1]), 0)
         return f"tl.where({index} == ({place[-1]}), {K.literal(self.on_value)}, {K.literal(self.off_value)})"
 
     def grad(self, F: Any, indices: Any, y: Any, dy: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from tests.engines.random_graphs import random_case
@@ -9,6 +10,7 @@ from tests.engines.test_random_graphs import MODES, complain, engine_named, prob
 
 
 def main(seed: str, name: str = "onnxruntime", mode: str = "") -> int:
+    os.environ.setdefault("HYBRID_LAB_TRITON", "interpret")
     case, failures = random_case(int(seed)), 0
     print(case)
     for each in [mode] if mode else MODES:

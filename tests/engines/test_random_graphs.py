@@ -41,7 +41,10 @@ def hand_counts_over(totals):
 
 
 def engine_named(name: str) -> Engine:
-    """The engine; ONNX Runtime with every region in a session, however small."""
+    """The engine; ONNX Runtime with every region in a session, however small, Triton in its interpreter."""
+    if name == "triton":
+        pytest.importorskip("triton")
+        pytest.importorskip("torch")
     if name == "onnxruntime":
         pytest.importorskip("onnxruntime")
         from hybrid_lab.engines.onnxruntime import OnnxRuntimeEngine
@@ -155,7 +158,11 @@ MODES = {"train": (True, True), "predict": (False, True), "infer": (False, False
 
 
 def modes_of(name: str, seed: int) -> list[str]:
-    """Making sessions is what takes the time: prediction and inference get every third graph of ONNX Runtime."""
+    """Making sessions is what takes the time: prediction and inference get every third graph of ONNX Runtime. Triton's
+    interpreter gets every fourth graph, in training.
+    """
+    if name == "triton":
+        return ["train"] * (seed % 4 == 0)
     return [mode for index, mode in enumerate(MODES) if name == "numpy" or index in (0, 1 + seed % 3)]
 
 
@@ -176,9 +183,11 @@ def complain(seed: int, name: str, mode: str, found: list[str], case: Case) -> s
     )
 
 
-@pytest.mark.parametrize("name", ["numpy", "onnxruntime"])
+@pytest.mark.parametrize("name", ["numpy", "onnxruntime", "triton"])
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
-def test_every_engine_follows_eager(name, first):
+def test_every_engine_follows_eager(name, first, monkeypatch):
+    if name == "triton":
+        monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
     engine = engine_named(name)
     for seed in range(first, min(first + CHUNK, COUNT)):
         case = random_case(seed)

@@ -37,6 +37,9 @@ TYPES = {
 
 Place = tuple[Index, ...]
 
+#: A kernel has at most so many lines, and computes what reads more than so many elements at one place only.
+MOST_LINES, MOST_READS = 512, 8
+
 
 class Refused(Exception):
     """A kernel cannot hold these operators together; the reason is for the report."""
@@ -66,6 +69,8 @@ class Body:
         self.masks: dict[str, str] = {}
         self.widens = True
         self._taken = {"tl", "triton", "seed"}
+        self._lines = 0
+        self._heavy: dict[Value, tuple[Place, str]] = {}
 
     # -- variables, scopes and lines ---------------------------------------------------------------------------------
 
@@ -136,32 +141,45 @@ class Body:
         if node.op.combine is not None or type(node.op).product is not Operator.product:
             return self.anchored(value, place)
         if node.op.triton is None:
+            if self._heavy.get(value, (place, guard)) != (place, guard):
+                raise Refused(f"{node.op.name} would be computed again at each place that it is read at")
+            elements = Elements(self, node, guard, scope)
             try:
-                expression = node.op.element(Elements(self, node, guard), place)
+                expression = node.op.element(elements, place)
             except Unmappable as reason:
                 raise Refused(str(reason)) from None
+            if elements.reads > MOST_READS:
+                self._heavy[value] = (place, guard)
             if plain(expression):
                 return expression
-            name = self.fresh(short(node.op.name))
-            scope.lines.append((f"{name} = {expression}", comment(node)))
-            return name
+            return self.write(expression, short(node.op.name), scope, comment(node))
         first = next((item.dtype for item in node.values_in), value.dtype)
         dtype = value.dtype if value.dtype.kind != "b" else first
         operands = [self.operand(item, place, guard, dtype) for item in node.inputs]
+        if operands and all(map(_is_number, operands)):  # a Python number has no .to
+            operands[0] = tensor(operands[0], dtype)
         keywords = {}
         if node.op.random:
             draw = node.draw or 0
             if draw not in self.draws:
                 self.draws.append(draw)
-            element = linear(place, value.shape)
-            keywords = {"seed": "seed", "draw": f"draw{draw}", "element": f"({element}).to(tl.int64)"}
+            where = linear(place, value.shape)
+            element = f"({where}).to(tl.int64)" if where.terms else f"tl.full([], {where}, tl.int64)"
+            keywords = {"seed": "seed", "draw": f"draw{draw}", "element": element}
         expression = node.op.triton.format(*map(_wrapped, operands), **keywords)
         if wide(value.dtype) != wide(first) or value.dtype.kind != "f" or node.op.random:
             expression = f"({expression}).to({TYPES[wide(value.dtype)]})"
         elif expression.startswith("(") and _closes_at_the_end(expression):
             expression = expression[1:-1]
-        name = self.fresh(short(node.op.name))
-        scope.lines.append((f"{name} = {expression}", comment(node)))
+        return self.write(expression, short(node.op.name), scope, comment(node))
+
+    def write(self, expression: str, wanted: str, scope: Scope, comment: str = "") -> str:
+        """A line that names an expression; returns the name. Raises Refused where the kernel grows too long."""
+        self._lines += 1
+        if self._lines > MOST_LINES:
+            raise Refused(f"the kernel would have more than {MOST_LINES} lines")
+        name = self.fresh(wanted)
+        scope.lines.append((f"{name} = {expression}", comment))
         return name
 
     def anchored(self, value: Value, place: Place) -> str:
@@ -178,16 +196,21 @@ class Body:
         pointer = self.pointer(value)
         where = linear(place, value.shape)
         masks = [self.masks[variable.name] for variable in where.variables if variable.name in self.masks]
-        mask = " & ".join(dict.fromkeys([*masks, *([guard] if guard else [])]))
+        mask = " & ".join(dict.fromkeys([*masks, *self._conditions(guard, where)]))
         address = f"{pointer} + {where}" if where != ZERO else pointer
         text = f"tl.load({address}, mask={mask}, other=0)" if mask else f"tl.load({address})"
         if value.dtype.name == "float16" and self.widens:
             text += ".to(tl.float32)"
         elif value.dtype.name == "bool":
             text = f"{text} != 0"
-        name = self.fresh(label(value))
-        scope.lines.append((f"{name} = {text}", format_type(value.shape, value.dtype)))
-        return name
+        return self.write(text, label(value), scope, format_type(value.shape, value.dtype))
+
+    def _conditions(self, guard: str, where: Index) -> list[str]:
+        """The parts of a guard that decide about a load: what it does not move with cannot lead it outside."""
+        known = {name for scope in self.scopes for name in scope.variables}
+        moving = {variable.name for variable in where.variables}
+        parts = guard.split(" & ") if guard else []
+        return [part for part in parts if known.intersection(re.findall(r"\w+", part)) <= moving]
 
     def pointer(self, value: Value) -> str:
         """The argument that a value is loaded from."""
@@ -200,8 +223,7 @@ class Body:
         scope = self._scope_of(variables)
         key = ("number", text)
         if key not in scope.memo:
-            name = self.fresh(wanted)
-            scope.lines.append((f"{name} = {text}", ""))
+            name = self.write(text, wanted, scope)
             scope.variables.add(name)
             masks = dict.fromkeys(self.masks[item] for item in variables if item in self.masks)
             if masks:
@@ -213,8 +235,13 @@ class Body:
 class Elements:
     """What a record's `element` writes its expression with: elements of the node's inputs."""
 
-    def __init__(self, body: Body, node: Node, guard: str):
-        self._body, self._node, self._guard = body, node, guard
+    def __init__(self, body: Body, node: Node, guard: str, scope: Scope | None = None):
+        self._body, self._node, self._guard, self._scope = body, node, guard, scope or body.scopes[-1]
+        self.reads = 0
+
+    def dtype(self, number: int | None = None) -> np.dtype:
+        """The dtype of input `number`, or of the output."""
+        return np.dtype((self._node.outputs[0] if number is None else self._node.inputs[number]).dtype)
 
     def shape(self, number: int) -> tuple[int, ...]:
         """The shape of input `number`."""
@@ -222,18 +249,40 @@ class Elements:
 
     def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
         """The element of input `number` at a place: one index per axis. guard : see `where`."""
+        self.reads += 1
         guards = " & ".join(item for item in (self._guard, guard) if item)
         return self._body.value(self._node.inputs[number], tuple(place), guards)
 
     def number(self, number: int, place: Sequence[Any], size: int, mode: str = "clip") -> Index:
         """The whole number in an element as an index of an axis of `size`; mode : clip or wrap what lies outside."""
         variables = [variable.name for index in place for variable in index.variables]
-        text = f"{self.read(number, place)}.to(tl.int32)"
+        text = self.whole(self.read(number, place), number)
         if mode == "clip":
             text = f"tl.minimum(tl.maximum({text}, 0), {size - 1})"
         else:
             text = f"(({text} % {size}) + {size}) % {size}"
         return self._body.number(text, size, variables, "place").whole()
+
+    def computed(self, text: str, size: int, *indices: Index) -> Index:
+        """An expression of whole numbers as an index of an axis of `size`. indices : those that stand in it"""
+        names = [variable.name for index in indices for variable in index.variables]
+        return self._body.number(text, size, [*names, *re.findall(r"\w+", text)]).whole()
+
+    def quotient(self, index: Index, by: int) -> Index:
+        """index // by, for an index that is never negative."""
+        if index.largest < by or by == 1:
+            return ZERO if by > 1 else index
+        size = index.largest // by + 1
+        apart = unravel(index, (size, by))
+        return apart[0] if apart is not None else self.computed(f"({index}) // {by}", size, index)
+
+    def named(self, expression: str, wanted: str) -> str:
+        """A part of the expression that stands in a line of its own."""
+        return self._body.write(expression, wanted, self._scope)
+
+    def where(self, guard: str, name: str, other: str) -> str:
+        """`name` where the guard holds, else `other`; "" always holds."""
+        return f"tl.where({guard}, {name}, {other})" if guard else name
 
     @property
     def count(self) -> int:
@@ -258,12 +307,17 @@ class Elements:
         source, target = self._node.inputs[0].dtype, self._node.outputs[0].dtype
         if source == target:
             return name
+        name = tensor(name, source)
         if target.kind == "b":
             return f"{name} != 0"
         if source.kind == "f" and target.kind == "u":
             name = f"{name}.to(tl.int64)"
         text = f"{name}.to({TYPES[target.name]})"
         return f"{text}.to(tl.float32)" if target.name == "float16" else text
+
+    def whole(self, name: str, number: int) -> str:
+        """An element that was read of input `number` as a whole number."""
+        return f"{tensor(name, self._node.inputs[number].dtype)}.to(tl.int32)"
 
     def guard(self, index: Index, size: int) -> str:
         """The condition that an index lies on an axis of `size`; "" where it always does."""
@@ -281,9 +335,9 @@ class Elements:
         first = [f"(({index}) >= 0)"] if index.smallest < 0 else []
         return whole, " & ".join([*first, *last, f"(({index}) % {by} == 0)"])
 
-    def literal(self, number: float) -> str:
-        """A number in the dtype of the output."""
-        return literal(number, self._node.outputs[0].dtype)
+    def literal(self, number: float, of: int | None = None) -> str:
+        """A number in the dtype of the output, or of input `of`."""
+        return literal(number, self.dtype(of))
 
     @property
     def zero(self) -> Index:
@@ -344,6 +398,15 @@ def label(value: Value) -> str:
 
 def short(name: str) -> str:
     return name.removeprefix("broadcast_").strip("_")
+
+
+def tensor(name: str, dtype: Any) -> str:
+    """A name, or a number as something that has a type."""
+    return f"tl.full([], {name}, {TYPES[wide(dtype)]})" if _is_number(name) else name
+
+
+def _is_number(text: str) -> bool:
+    return text[0] in "-.0123456789" or text.startswith("float(")
 
 
 def plain(expression: str) -> bool:
