@@ -22,6 +22,12 @@ class Expr:
     def __init__(self, builder: Builder, value: Value):
         self.builder, self.value = builder, value
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As an array has it; lowering rules see inferred graphs only."""
+        assert self.value.shape is not None
+        return self.value.shape
+
     def _binary(self, name: str, lhs: Any, rhs: Any) -> Expr:
         return self.builder.apply(get(name).bind(), (lhs, rhs))
 

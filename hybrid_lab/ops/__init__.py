@@ -31,6 +31,7 @@ from hybrid_lab.ops import (
     patches,
     piecewise,
     pool,
+    pool_place,
     random,
     reduce,
     reshape,

@@ -105,6 +105,9 @@ class AMPCast(Operator, name="amp_cast"):
     def numpy(self, data: Any, out: Any = None) -> Any:
         return into(data.astype(self.infer_type(data.dtype)), out)
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return str(K.cast(K.read(0, place)))
+
     def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
         return F._cast_like(dy, x)
 

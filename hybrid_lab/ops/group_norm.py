@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.attributes import Axis
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
@@ -251,6 +252,16 @@ class ChannelWindowSum(Operator, name="_channel_window_sum"):
 
     def numpy(self, data: Any, out: Any = None) -> Any:
         return window_sum(data, self.nsize, np.empty(data.shape, data.dtype) if out is None else out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        channels, parts = K.shape(0)[1], []
+        reach = min(self.nsize // 2, channels - 1)
+        in_kernels.few(2 * reach + 1)
+        for step in range(-reach, reach + 1):
+            guard = K.guard(place[1] + step, channels)
+            name = K.read(0, (place[0], place[1] + step, *place[2:]), guard)
+            parts.append(K.where(guard, name, K.literal(0)))
+        return in_kernels.added(K, parts)
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F._channel_window_sum(dy, nsize=self.nsize)

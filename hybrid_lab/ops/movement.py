@@ -207,6 +207,12 @@ class Tile(Operator, name="tile"):
         np.copyto(out.reshape(pairs), data.reshape(ones))
         return out
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        shape, reps = _aligned(K.shape(0), self.reps)
+        sizes = zip(place, reps, shape, strict=True)
+        inner = [K.unravel((index,), (count * size,), (count, size))[1] for index, count, size in sizes]
+        return str(K.read(0, inner[len(inner) - len(K.shape(0)) :]))
+
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F._tile_grad(dy, data, reps=self.reps)
 
@@ -241,6 +247,10 @@ class TileGrad(Operator, name="_tile_grad"):
         pairs, axes = self._pairs(like.shape)
         return into(np.add.reduce(dy.reshape(pairs), axis=axes, dtype=dy.dtype).reshape(like.shape), out)
 
+    def lower(self, F: Any, dy: Any, like: Any) -> Any:
+        pairs, axes = self._pairs(like.shape)
+        return F.reshape_like(F.sum(F.Reshape(dy, shape=pairs), axis=axes), like)
+
     def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
         return F.tile(ddy, reps=self.reps), None
 
@@ -265,6 +275,13 @@ class Repeat(Operator, name="repeat"):
 
     def numpy(self, data: Any, out: Any = None) -> Any:
         return into(np.repeat(data, self.repeats, axis=self.axis), out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        shape = K.shape(0)
+        if self.axis is None:
+            return str(K.read(0, K.unravel(place, (prod(shape) * self.repeats,), (*shape, self.repeats))[:-1]))
+        axis = self.axis % len(shape)
+        return str(K.read(0, (*place[:axis], K.quotient(place[axis], self.repeats), *place[axis + 1 :])))
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F._repeat_grad(dy, data, repeats=self.repeats, axis=self.axis)
@@ -301,6 +318,10 @@ class RepeatGrad(Operator, name="_repeat_grad"):
         shape, axis = self._split(like.shape)
         return into(np.add.reduce(dy.reshape(shape), axis=axis, dtype=dy.dtype), out)
 
+    def lower(self, F: Any, dy: Any, like: Any) -> Any:
+        shape, axis = self._split(like.shape)
+        return F.reshape_like(F.sum(F.Reshape(dy, shape=shape), axis=axis), like)
+
     def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
         return F.repeat(ddy, repeats=self.repeats, axis=self.axis), None
 
@@ -323,6 +344,12 @@ class Reverse(Operator, name="reverse", aliases=("flip",)):
     def numpy(self, data: Any, out: Any = None) -> Any:
         flipped = np.flip(data, self.axis)
         return flipped.copy() if out is None else into(flipped, out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        inner = list(place)
+        for axis in {axis % len(place) for axis in self.axis}:
+            inner[axis] = inner[axis] * -1 + (K.shape(0)[axis] - 1)
+        return str(K.read(0, inner))
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F.reverse(dy, axis=self.axis)

@@ -8,6 +8,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.elements import among_zeros
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
@@ -83,6 +84,22 @@ class Pad(_Padding, name="Pad", aliases=("pad",)):
                 rows[:before] = rows[before + 1 : 2 * before + 1][::-1]
                 rows[end:] = rows[end - 1 - after : end - 1][::-1]
         return out
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        shape, inner, guards = K.shape(0), [], []
+        for index, (before, after), size in zip(place, self.borders(shape), shape, strict=True):
+            at, last = index + -before, size - 1
+            if self.mode == "constant":
+                guards.append(K.guard(at, size))
+            elif self.mode == "edge" and before + after:
+                at = K.computed(f"tl.minimum(tl.maximum({at}, 0), {last})", size, at)
+            elif before + after:
+                # Mirrored at the first element, and what then lies behind the last one at that.
+                mirrored = f"tl.maximum({at}, -({at}))"
+                at = K.computed(f"tl.minimum({mirrored}, {2 * last} - {mirrored})", size, at)
+            inner.append(at)
+        guard = " & ".join(filter(None, guards))
+        return str(K.where(guard, K.read(0, inner, guard), K.literal(self.constant_value)))
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         if self.mode == "constant":
@@ -227,6 +244,9 @@ class CropGrad(_Cropping, name="_crop_grad"):
         out.fill(0)
         out[self.cut(data.shape, dy.shape[2:])] = dy
         return out
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return among_zeros(K, self.cut(K.shape(1), K.shape(0)[2:]), place)
 
     def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
         return F.Crop(d, dy, offset=self.offset, center_crop=self.center_crop), None

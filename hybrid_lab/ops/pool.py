@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache, partial
-from itertools import product
 from math import ceil, prod
 from typing import Any, Literal
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import LAYOUTS
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import Derived, sample
+from hybrid_lab.ops.windows import Windows, everywhere, lowest
 
 
-class _Pooled(Operator):
+class Pooled(Operator):
     """Base of Pooling and its gradients: the shared attributes and the geometry."""
 
     kernel: Shape = ()
@@ -91,82 +91,6 @@ class _Pooled(Operator):
         return result
 
 
-class Windows:
-    """Where the windows of a pooling lie; one entry per spatial axis."""
-
-    def __init__(self, spatial: Any, kernel: Any, stride: Any, pad: Any, output: Any):
-        self.spatial, self.kernel, self.stride, self.pad, self.output = spatial, kernel, stride, pad, output
-        # The padded input as far as windows reach; "full" reaches beyond the symmetric padding, "valid" may
-        # stop before the end.
-        self.reach = tuple((out - 1) * step + size for out, step, size in zip(output, stride, kernel, strict=True))
-        self.padded = any(pad) or any(reach > size for reach, size in zip(self.reach, spatial, strict=True))
-
-    def counts(self, with_padding: bool) -> list[np.ndarray]:
-        """Per axis: how many elements each window averages over.
-
-        Padding counts up to the symmetric border, as in MXNet.
-        """
-        made = []
-        for size, kernel, step, border, out in zip(
-            self.spatial, self.kernel, self.stride, self.pad, self.output, strict=True
-        ):
-            start = np.arange(out) * step - border
-            stop = np.minimum(start + kernel, size + border)
-            made.append(stop - start if with_padding else np.minimum(stop, size) - np.maximum(start, 0))
-        return made
-
-    def places(self) -> Iterator[tuple[slice, ...]]:
-        """For every position inside a window, row by row: the part of the padded input that meets it."""
-        for place in product(*map(range, self.kernel)):
-            yield tuple(
-                slice(at, at + (out - 1) * step + 1, step)
-                for at, out, step in zip(place, self.output, self.stride, strict=True)
-            )
-
-    @property
-    def disjoint(self) -> bool:
-        return all(step >= size for step, size in zip(self.stride, self.kernel, strict=True))
-
-    def inside(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """The common part of the padded and the original array, as slices of either."""
-        padded = tuple(
-            slice(border, min(border + size, reach))
-            for border, size, reach in zip(self.pad, self.spatial, self.reach, strict=True)
-        )
-        original = tuple(slice(0, part.stop - part.start) for part in padded)
-        return padded, original
-
-    def padding(self, data: np.ndarray, fill: Any, scratch: Any) -> np.ndarray:
-        """data with `fill` around it, as far as windows reach; data itself where that is all."""
-        if not self.padded:
-            return data
-        result = scratch((*data.shape[:2], *self.reach), data.dtype)
-        result.fill(fill)
-        target, source = self.inside()
-        np.copyto(result[_everywhere(target)], data[_everywhere(source)])
-        return result
-
-    def sweep(self, data: np.ndarray, combine: Any, out: np.ndarray, scratch: Any) -> np.ndarray:
-        """`combine` over every window, one axis after the other: kernel sizes add up instead of multiplying."""
-        rank = len(self.kernel)
-        current = data
-        for axis in range(rank):
-            size, step, length = self.kernel[axis], self.stride[axis], self.output[axis]
-            shape = (*current.shape[: axis + 2], *current.shape[axis + 2 :])
-            shape = (*shape[: axis + 2], length, *shape[axis + 3 :])
-            target = out if axis == rank - 1 else scratch(shape, data.dtype)
-            lead = (slice(None),) * (axis + 2)
-            parts = [current[(*lead, slice(at, at + (length - 1) * step + 1, step))] for at in range(size)]
-            if size == 1:
-                np.copyto(target, parts[0])
-            else:
-                combine(parts[0], parts[1], out=target)
-                for part in parts[2:]:
-                    combine(target, part, out=target)
-            current = target
-        return out
-
-
 _POOLS = [
     sample((2, 3, 8), kernel=2, stride=2, pool_type="max"),
     sample((2, 3, 6, 6), kernel=(2, 2), stride=(2, 2), pool_type="max"),
@@ -185,7 +109,7 @@ _POOLS = [
 ]
 
 
-class Pooling(_Pooled, name="Pooling"):
+class Pooling(Pooled, name="Pooling"):
     """The maximum, mean, sum or p-norm over windows.
 
     data : (n, c, *spatial); returns : (n, c, *output), output = floor((size + 2 pad - kernel) / stride) + 1, or ceil
@@ -209,8 +133,7 @@ class Pooling(_Pooled, name="Pooling"):
         if self.global_pool:
             return self._global(data, out)
         if self.pool_type == "max":
-            lowest = -np.inf if data.dtype.kind == "f" else np.iinfo(data.dtype).min
-            return windows.sweep(windows.padding(data, lowest, scratch), np.maximum, out, scratch)
+            return windows.sweep(windows.padding(data, lowest(data.dtype), scratch), np.maximum, out, scratch)
         if self.pool_type == "lp":
             assert self.p_value is not None
             data = np.abs(data) ** self.p_value
@@ -233,6 +156,29 @@ class Pooling(_Pooled, name="Pooling"):
         if self.pool_type == "avg":
             np.divide(out, prod(data.shape[2:]), out=out, casting="unsafe")
         return out
+
+    def lower(self, F: Any, data: Any) -> Any:
+        if not self.global_pool:
+            raise Unmappable("windows, which are no reduction over axes")
+        over: dict[str, Any] = {"axis": (0, 1), "exclude": True, "keepdims": True}
+        if self.pool_type == "lp":
+            power = float(self.p_value or 2)
+            return F.broadcast_power(F.sum(F.broadcast_power(F.abs(data), power), **over), 1 / power)
+        return {"max": F.max, "avg": F.mean, "sum": F.sum}[self.pool_type](data, **over)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        windows = self.windows(K.shape(0)[2:])
+        if K.dtype().kind != "f" and self.pool_type in ("avg", "lp"):
+            raise Unmappable(f"Pooling: pool_type={self.pool_type!r} of whole numbers")
+        found = in_kernels.covered(K, windows, place)
+        if self.pool_type == "max":
+            padding = K.literal(lowest(K.dtype()))
+            return in_kernels.largest(K, [K.where(guard, name, padding) for name, guard in found])
+        power = int(self.p_value or 2) if self.pool_type == "lp" else 0
+        total = in_kernels.added(K, [K.where(guard, _power(name, power), K.literal(0)) for name, guard in found])
+        if self.pool_type == "avg":
+            return f"({total}) / {in_kernels.divisor(K, windows, place[2:], self.count_include_pad is not False)}"
+        return {2: f"tl.sqrt({total})", 3: f"tl.exp(tl.log({total}) / 3)"}.get(power, total)
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         if self.pool_type == "max":
@@ -277,16 +223,16 @@ def emit_windows(windows: Windows) -> dict[str, Any]:
     return {"kernel_shape": list(windows.kernel), "strides": list(windows.stride), "pads": [*windows.pad, *after]}
 
 
-def _everywhere(where: Any) -> Any:
-    """An index of the last axes, for all of the first ones."""
-    return (..., *where)
+def _power(name: str, power: int) -> str:
+    """|x|^power in kernels; power 0 : x as it is."""
+    return " * ".join([f"tl.abs({name})"] * (power % 2) + [name] * (power - power % 2)) or name
 
 
 def _forward(op: Operator, place: int, arrays: Any) -> Any:
     return op.numpy(arrays[place])
 
 
-def _gradient_samples(*like: str) -> list[Any]:
+def gradient_samples(*like: str) -> list[Any]:
     """Samples of a gradient operator from those of Pooling, its inputs by role: dy and d random, data, y the output."""
     made = []
     for item in _POOLS:
@@ -306,21 +252,21 @@ def _gradient_samples(*like: str) -> list[Any]:
 _SAMPLED = {"y": ("max",), "data": ("avg", "sum")}
 
 
-class MaxPoolGrad(_Pooled, name="_max_pool_grad"):
+class MaxPoolGrad(Pooled, name="_max_pool_grad"):
     """The gradient of max pooling: dy goes to the first maximum of each window.
 
     dy, y : the pooling's output shape; data : its input; returns : as data
     """
 
     mxnet = None
-    samples = _gradient_samples("dy", "data", "y")
+    samples = gradient_samples("dy", "data", "y")
 
     def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
         return data
 
     def numpy(self, dy: Any, data: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         windows = self.windows(data.shape[2:])
-        padded = windows.padding(data, -np.inf if data.dtype.kind == "f" else np.iinfo(data.dtype).min, scratch)
+        padded = windows.padding(data, lowest(data.dtype), scratch)
         whole = not windows.padded and windows.reach == data.shape[2:]
         if out is None:
             out = np.empty(data.shape, dy.dtype)
@@ -336,10 +282,10 @@ class MaxPoolGrad(_Pooled, name="_max_pool_grad"):
         np.copyto(rest, dy)
         hit, share = scratch(dy.shape, np.bool_), scratch(dy.shape, dy.dtype)
         for where in windows.places():
-            np.equal(padded[_everywhere(where)], y, out=hit)
+            np.equal(padded[everywhere(where)], y, out=hit)
             np.multiply(rest, hit, out=share)
             rest -= share
-            target = total[_everywhere(where)]
+            target = total[everywhere(where)]
             if disjoint:
                 np.copyto(target, share)
             else:
@@ -348,8 +294,12 @@ class MaxPoolGrad(_Pooled, name="_max_pool_grad"):
             source, target_part = windows.inside()
             if any(part.stop < size for part, size in zip(target_part, data.shape[2:], strict=True)):
                 out.fill(0)
-            np.copyto(out[_everywhere(target_part)], total[_everywhere(source)])
+            np.copyto(out[everywhere(target_part)], total[everywhere(source)])
         return out
+
+    def lower(self, F: Any, dy: Any, data: Any, y: Any) -> Any:
+        # Not by comparing data with y: kernels of their own round each in their way.
+        return F._max_pool_spread(dy, F._max_pool_place(data, **self.shared), data, **self.shared)
 
     def grad(self, F: Any, dy: Any, data: Any, y: Any, dx: Any, d: Any) -> tuple[Any, Any, Any]:
         return F._max_pool_pick(d, data, y, **self.shared), None, None
@@ -364,36 +314,36 @@ class MaxPoolGrad(_Pooled, name="_max_pool_grad"):
         return g.Reshape(total, g.Shape(data))
 
 
-class MaxPoolPick(_Pooled, name="_max_pool_pick"):
+class MaxPoolPick(Pooled, name="_max_pool_pick"):
     """The elements of d where max pooling of data found its first maxima.
 
     d : as data; y : the pooling's output; returns : as y.
     """
 
     mxnet = None
-    samples = _gradient_samples("d", "data", "y")
+    samples = gradient_samples("d", "data", "y")
 
     def infer_shape(self, d: tuple[int, ...], data: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
         return y
 
     def numpy(self, d: Any, data: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         windows = self.windows(data.shape[2:])
-        padded = windows.padding(data, -np.inf if data.dtype.kind == "f" else np.iinfo(data.dtype).min, scratch)
+        padded = windows.padding(data, lowest(data.dtype), scratch)
         values = windows.padding(d, 0, scratch)
         out = np.zeros(y.shape, d.dtype) if out is None else out
         out.fill(0)
         open_ = np.ones(y.shape, np.bool_)
         for where in windows.places():
-            hit = (padded[_everywhere(where)] == y) & open_
+            hit = (padded[everywhere(where)] == y) & open_
             open_ &= ~hit
-            np.copyto(out, values[_everywhere(where)], where=hit)
+            np.copyto(out, values[everywhere(where)], where=hit)
         return out
 
     def grad(self, F: Any, d: Any, data: Any, y: Any, picked: Any, dd: Any) -> tuple[Any, Any, Any]:
         return F._max_pool_grad(dd, data, y, **self.shared), None, None
 
 
-class SpreadPoolGrad(_Pooled, name="_spread_pool_grad"):
+class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
     """The gradient of avg and sum pooling: dy spread evenly over each window.
 
     dy : the output; data : read for its shape; returns : that.
@@ -402,7 +352,7 @@ class SpreadPoolGrad(_Pooled, name="_spread_pool_grad"):
     kinds = "f"
     mxnet = None
     shape_only = ("data",)
-    samples = _gradient_samples("dy", "data")
+    samples = gradient_samples("dy", "data")
 
     def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
         return data
@@ -422,13 +372,23 @@ class SpreadPoolGrad(_Pooled, name="_spread_pool_grad"):
         total = out if not windows.padded else scratch((*data.shape[:2], *windows.reach), dy.dtype)
         total.fill(0)
         for where in windows.places():
-            total[_everywhere(where)] += dy
+            total[everywhere(where)] += dy
         if windows.padded:
             source, target = windows.inside()
             if any(part.stop < size for part, size in zip(target, data.shape[2:], strict=True)):
                 out.fill(0)
-            np.copyto(out[_everywhere(target)], total[_everywhere(source)])
+            np.copyto(out[everywhere(target)], total[everywhere(source)])
         return out
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        windows = self.windows(K.shape(1)[2:])
+        parts = []
+        for window, _, guard in in_kernels.covering(K, windows, place):
+            share = K.read(0, window, guard)
+            if self.pool_type == "avg":
+                share += f" / {in_kernels.divisor(K, windows, window[2:], self.count_include_pad is not False)}"
+            parts.append(K.where(guard, share, K.literal(0)))
+        return in_kernels.added(K, parts)
 
     def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
         return F.Pooling(d, **self.shared), None

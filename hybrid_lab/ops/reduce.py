@@ -174,6 +174,10 @@ class NanSum(Reduction, name="nansum"):
         np.copyto(filled, 0, where=np.isnan(data))
         return accumulate(filled, axes, out, scratch)
 
+    def lower(self, F: Any, data: Any) -> Any:
+        known = F.where(F.broadcast_equal(data, data), data, 0.0)
+        return F.sum(known, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
+
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return self.spread(F, dy, data) * F.broadcast_equal(data, data)
 
@@ -395,6 +399,10 @@ class SumLike(Operator, name="_sum_like"):
             return out
         accumulate(data, axes, out.reshape(kept_shape(data.shape, axes)), scratch)
         return out
+
+    def lower(self, F: Any, data: Any, like: Any) -> Any:
+        axes = self.axes(data.shape, like.shape)
+        return F.reshape_like(F.sum(data, axis=axes, keepdims=True) if axes else F.identity(data), like)
 
     def grad(self, F: Any, data: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
         return F.broadcast_like(dy, data), None

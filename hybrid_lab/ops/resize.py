@@ -6,14 +6,16 @@ Bilinear resizing and adaptive pooling are linear along each axis: one small mat
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import accumulate
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops import blas
 from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.elements import joined
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.sample import sample
@@ -402,6 +404,21 @@ class UpSampling(_Repeating, name="UpSampling"):
                 np.copyto(target, repeated)
         return out
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        if self.sample_type == "bilinear":
+            raise Unmappable("UpSampling: sample_type='bilinear'")
+        shapes = [K.shape(number) for number in range(K.count)]
+        height, width = self.target(tuple(shapes))
+
+        def read(number: int, start: int, guard: str) -> str:
+            (h, w), (y, x) = shapes[number][2:], place[2:]
+            pixel = (K.quotient(y, height // h), K.quotient(x, width // w))
+            return str(K.read(number, (place[0], place[1] + -start, *pixel), guard))
+
+        if self.multi_input_mode == "sum":
+            return " + ".join(read(number, 0, "") for number in range(K.count))
+        return joined(K, place[1], list(accumulate(shape[1] for shape in shapes)), read)
+
     def grad(self, F: Any, *values: Any, wanted: Any = None) -> tuple[Any, ...]:
         *data, y, dy = values
         if self.sample_type == "bilinear":
@@ -474,6 +491,13 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
         for step in range(1, across):
             out += rows[..., step::across]
         return out
+
+    def lower(self, F: Any, dy: Any, *data: Any) -> Any:
+        channels = self._channels([item.shape[1] for item in data])
+        part = F.slice_axis(dy, axis=1, begin=channels.start, end=channels.stop)
+        n, depth, h, w = data[self.index].shape
+        blocks = F.Reshape(part, shape=(n, depth, h, part.shape[2] // h, w, part.shape[3] // w))
+        return F.sum(blocks, axis=(3, 5))
 
     def grad(self, F: Any, dy: Any, *rest: Any) -> tuple[Any, ...]:
         *data, _, d = rest

@@ -44,6 +44,13 @@ class _Sequence(Operator):
     def infer_type(self, *dtypes: Any) -> Any:
         return dtypes[0]
 
+    def last(self, K: Any, number: int, place: tuple[Any, ...], steps: int) -> Any:
+        """In kernels: the index of a sequence's last step. number : the input with the lengths; place : the batch's"""
+        if not self.use_sequence_length:
+            return K.zero + (steps - 1)
+        length = f"{K.read(number, place)}.to(tl.int32)"
+        return K.computed(f"tl.minimum(tl.maximum({length} - 1, 0), {steps - 1})", steps, *place)
+
 
 class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
     """data with `value` written behind the end of each sequence; without use_sequence_length a copy.
@@ -74,6 +81,13 @@ class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
         if self.use_sequence_length:
             np.copyto(result, self.value, casting="unsafe", where=self._behind(data.shape, sequence_length))
         return result
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        data = K.read(0, place)
+        if not self.use_sequence_length:
+            return str(data)
+        length = K.read(1, (place[1 - self.axis],))
+        return f"tl.where(({place[self.axis]}) < {length}, {data}, {K.literal(self.value)})"
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         dy = rest[-1]
@@ -130,6 +144,10 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         dx = F._sequence_last_grad(rest[-1], data, *lengths, **flags)
         return (dx, *map(F.zeros_like, lengths))
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        last = self.last(K, 1, place[:1], K.shape(0)[self.axis])
+        return str(K.read(0, (*place[: self.axis], last, *place[self.axis :])))
+
     def onnx(self, g: Any, data: Any, sequence_length: Any = None) -> Any:
         shape = g.shape(data)
         if not self.use_sequence_length:
@@ -169,6 +187,11 @@ class SequenceLastGrad(SequenceLast, name="_sequence_last_grad"):
         out.fill(0)
         out[self.places(like.shape, sequence_length)] = dy
         return out
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        last = self.last(K, 2, (place[1 - self.axis],) if self.use_sequence_length else (), K.shape(1)[self.axis])
+        dy = K.read(0, (*place[: self.axis], *place[self.axis + 1 :]))
+        return f"tl.where(({place[self.axis]}) == ({last}), {dy}, {K.literal(0)})"
 
     def grad(self, F: Any, dy: Any, like: Any, *rest: Any) -> Any:
         flags = {"use_sequence_length": self.use_sequence_length, "axis": self.axis}
@@ -219,6 +242,14 @@ class SequenceReverse(_Sequence, name="SequenceReverse"):
         length = np.minimum(sequence_length.astype(np.int64), len(data))[None, :]
         source = np.where(steps < length, length - 1 - steps, steps)
         return into(data[source, np.arange(data.shape[1])], out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        step, steps = place[0], K.shape(0)[0]
+        if not self.use_sequence_length:
+            return str(K.read(0, (step * -1 + (steps - 1), *place[1:])))
+        length = f"tl.minimum({K.read(1, place[1:2])}.to(tl.int32), {steps})"
+        source = K.computed(f"tl.where(({step}) < {length}, {length} - 1 - ({step}), {step})", steps, *place[:2])
+        return str(K.read(0, (source, *place[1:])))
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         lengths = rest[:-2]

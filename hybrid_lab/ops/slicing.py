@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.elements import among_zeros, joined
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
@@ -81,6 +84,9 @@ class _SliceGradient(Operator):
             out.fill(0)
         out[self.cut(like.shape, dy.shape)] = dy
         return out
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return among_zeros(K, self.cut(K.shape(1), K.shape(0)), place)
 
     def onnx(self, g: Any, dy: Any, like: Any) -> Any:
         shape = g.shape(like)
@@ -274,18 +280,13 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
         return (*first[:axis], sum(shape[axis] for shape in data), *first[axis + 1 :])
 
     def element(self, K: Any, place: tuple[Any, ...]) -> str:
-        axis, start, text = self.dim % len(place), 0, ""
-        parts = []
-        for number in range(K.count):
-            end = start + K.shape(number)[axis]
-            guard = f"(({place[axis]}) >= {start}) & (({place[axis]}) < {end})"
-            inner = (*place[:axis], place[axis] + -start, *place[axis + 1 :])
-            parts.append((end, K.read(number, inner, guard if K.count > 1 else "")))
-            start = end
-        text = parts[-1][1]
-        for end, name in reversed(parts[:-1]):
-            text = f"tl.where(({place[axis]}) < {end}, {name}, {text})"
-        return str(text)
+        axis = self.dim % len(place)
+        ends = accumulate(K.shape(number)[axis] for number in range(K.count))
+
+        def read(number: int, start: int, guard: str) -> str:
+            return str(K.read(number, (*place[:axis], place[axis] + -start, *place[axis + 1 :]), guard))
+
+        return joined(K, place[axis], list(ends), read)
 
     def numpy(self, *data: Any, out: Any = None) -> Any:
         return np.concatenate(data, axis=self.dim, out=out)
@@ -371,6 +372,13 @@ class Stack(Operator, name="stack"):
     def numpy(self, *data: Any, out: Any = None) -> Any:
         return np.stack(data, axis=self.axis, out=out)
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        axis = self.axis % len(place)
+        inner = (*place[:axis], *place[axis + 1 :])
+        return joined(
+            K, place[axis], range(1, K.count + 1), lambda number, start, guard: str(K.read(number, inner, guard))
+        )
+
     def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
         *data, _, dy = values
         parts = (F.slice_axis(dy, axis=self.axis, begin=index, end=index + 1) for index in range(len(data)))
@@ -379,6 +387,13 @@ class Stack(Operator, name="stack"):
     def onnx(self, g: Any, *data: Any) -> Any:
         axis = self.axis % (len(g.shape(data[0])) + 1)
         return g.Concat(*(g.Unsqueeze(item, g.const([axis], "int64")) for item in data), axis=axis)
+
+
+def parts_of(F: Any, data: Any, axis: int, places: Sequence[int], squeeze: bool) -> tuple[Any, ...]:
+    """data cut along `axis` at these places, the end among them, as slices."""
+    ends = zip(places, places[1:], strict=False)
+    parts = tuple(F.slice_axis(data, axis=axis, begin=start, end=stop) for start, stop in ends)
+    return tuple(F.squeeze(part, axis=axis) for part in parts) if squeeze else parts
 
 
 class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
@@ -424,6 +439,11 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
             part.copy() if target is None else into(part, target) for part, target in zip(parts, targets, strict=True)
         )
         return made if len(made) > 1 else made[0]
+
+    def lower(self, F: Any, data: Any) -> Any:
+        size = data.shape[self.axis] // self.num_outputs
+        places = [index * size for index in range(self.num_outputs + 1)]
+        return parts_of(F, data, self.axis, places, self.squeeze_axis)
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         outputs, douts = rest[: self.num_outputs], rest[self.num_outputs :]
@@ -488,6 +508,9 @@ class SplitV2(Operator, name="_split_v2"):
         targets = out if isinstance(out, tuple) else (out,) * len(parts)
         made = tuple(into(part.copy(), target) for part, target in zip(parts, targets, strict=True))
         return made if len(made) > 1 else made[0]
+
+    def lower(self, F: Any, data: Any) -> Any:
+        return parts_of(F, data, self.axis, self.places(data.shape[self.axis]), self.squeeze_axis)
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         outputs, douts = rest[: self.num_outputs], rest[self.num_outputs :]

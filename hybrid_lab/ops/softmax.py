@@ -319,6 +319,10 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
         out[np.arange(len(data)), label.astype(np.int64)] -= 1
         return out
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        data, label = K.read(0, place), K.read(1, place[:1])
+        return f"tl.where({label}.to(tl.int32) == ({place[1]}), {data} - {K.literal(1)}, {data})"
+
     def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
         return dy, F.zeros_like(label)
 

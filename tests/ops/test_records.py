@@ -207,7 +207,10 @@ def _parameters(op) -> list[int]:
 
 @each_sample(lambda case: case.record.lower is not ops.Operator.lower and not case.op.random)
 def test_lowering_equals_the_kernel(case: Case):
-    lowered = case.op.lower(F, *case.inputs())
+    try:
+        lowered = case.op.lower(F, *case.inputs())
+    except Unmappable as reason:
+        pytest.skip(str(reason))
     lowered = lowered if isinstance(lowered, tuple) else (lowered,)
     for y, wanted in zip(lowered, case.outputs()):
         close(y, wanted)

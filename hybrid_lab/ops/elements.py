@@ -1,0 +1,37 @@
+"""What several records' `element` rules have in common: where an element of cut and joined arrays lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def among_zeros(K: Any, cut: tuple[slice, ...], place: tuple[Any, ...]) -> str:
+    """The element of input 0 that lies at `place` where `cut` puts the whole of it among zeros."""
+    inner, guards = [], []
+    for index, part, size, whole in zip(place, cut, K.shape(0), K.shape(1), strict=True):
+        start, _, step = part.indices(whole)
+        sign = 1 if step > 0 else -1
+        at, guard = K.divided(index * sign + -start * sign, abs(step), size)
+        inner.append(at)
+        guards += [guard] * bool(guard)
+    guard = " & ".join(guards)
+    return str(K.where(guard, K.read(0, inner, guard), K.literal(0)))
+
+
+def joined(K: Any, index: Any, ends: Sequence[int], read: Callable[[int, int, str], str]) -> str:
+    """The element of that input to which an index along an axis leads. ends : where each input's part ends
+
+    read : (input, where its part starts, condition) -> the element's name
+    """
+    parts, start = [], 0
+    for number, end in enumerate(ends):
+        if index.smallest < end and index.largest >= start:
+            low = [f"(({index}) >= {start})"] * (index.smallest < start)
+            high = [f"(({index}) < {end})"] * (index.largest >= end)
+            parts.append((end, read(number, start, " & ".join(low + high))))
+        start = end
+    text = parts[-1][1]
+    for end, name in reversed(parts[:-1]):
+        text = f"tl.where(({index}) < {end}, {name}, {text})"
+    return text

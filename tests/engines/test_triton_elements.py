@@ -1,0 +1,233 @@
+"""Operators that kernels write element by element: windows, cuts and joints, borders, sequences; with ragged tiles."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+from hybrid_lab.engines.triton import kernel
+from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import input_node
+from hybrid_lab.ops.operator import get
+from tests.engines.test_triton import interpreter  # noqa: F401
+from tests.engines.test_triton_rows import agree, data, op
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    monkeypatch.setattr(kernel, "INTERPRETER_TILE", 64)
+
+
+def inputs(**shapes):
+    return [input_node(name, shape=shape, dtype="float32") for name, shape in shapes.items()]
+
+
+def sources(graph):
+    """The kernels of a graph that has kernels for everything."""
+    _, fusion, made = kernels_of(graph)
+    assert not [node.op.name for node in fusion.refused if not node.op.view]
+    return made
+
+
+WINDOWS = [
+    {"kernel": (2, 2), "stride": (2, 2)},
+    {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)},
+    {"kernel": (3, 2), "stride": (1, 3), "pad": (2, 0)},
+    {"kernel": (3, 3), "stride": (2, 2), "pooling_convention": "full"},
+    {"kernel": (2, 2), "stride": (3, 3), "pad": (1, 1), "pooling_convention": "full"},
+    {"kernel": (11, 1)},
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"pool_type": "max"},
+        {"pool_type": "avg"},
+        {"pool_type": "avg", "count_include_pad": False},
+        {"pool_type": "sum"},
+        {"pool_type": "lp", "p_value": 1},
+        {"pool_type": "lp", "p_value": 3},
+    ],
+    ids=str,
+)
+def test_pooling_and_its_gradients(window, kind):
+    (x,) = inputs(x=(3, 2, 11, 9))
+    y = op("Pooling", op("broadcast_mul", x, 2.0), **window, **kind)
+    dy = input_node("dy", shape=y.shape, dtype="float32")
+    outputs = [op("tanh", y)]
+    if kind["pool_type"] == "max":
+        outputs.append(op("_max_pool_grad", dy, x, op("Pooling", x, **window, **kind), **window, **kind))
+    elif kind["pool_type"] != "lp":
+        outputs.append(op("_spread_pool_grad", dy, x, **window, **kind))
+    graph = Graph([x, dy], outputs)
+    sources(graph)
+    agree(graph, x=data((3, 2, 11, 9)), dy=data(y.shape, 1))
+
+
+@pytest.mark.parametrize(
+    "kind", [{"pool_type": name} for name in ("max", "avg", "sum")] + [{"pool_type": "lp", "p_value": 2}]
+)
+def test_global_pooling_is_a_reduction(kind):
+    (x,) = inputs(x=(5, 3, 11, 9))
+    graph = Graph([x], [op("Pooling", op("exp", x), global_pool=True, kernel=(1, 1), **kind)])
+    (source,) = sources(graph)
+    assert source.kind.startswith("rows")
+    agree(graph, x=data((5, 3, 11, 9)))
+
+
+def test_a_gradient_of_global_means_is_read_where_it_lies():
+    x, dy = inputs(x=(5, 3, 11, 9), dy=(5, 3, 1, 1))
+    graph = Graph([x, dy], [op("_spread_pool_grad", dy, x, global_pool=True, kernel=(1, 1), pool_type="avg")])
+    assert "for" not in sources(graph)[0].text
+    agree(graph, x=data((5, 3, 11, 9)), dy=data((5, 3, 1, 1), 1))
+
+
+def test_nan_is_the_maximum_and_takes_no_gradient():
+    x, dy = inputs(x=(1, 2, 7, 9), dy=(1, 2, 3, 4))
+    window = {"kernel": (3, 3), "stride": (2, 2)}
+    y = op("Pooling", x, pool_type="max", **window)
+    graph = Graph([x, dy], [y, op("_max_pool_grad", dy, x, y, pool_type="max", **window)])
+    array = data((1, 2, 7, 9))
+    array[0, 0, 2, 2] = array[0, 1, 6, 8] = np.nan
+    array[0, 0, 4:7, :] = -np.inf
+    agree(graph, x=array, dy=data((1, 2, 3, 4), 1))
+
+
+def test_the_first_of_equal_maxima_takes_the_gradient():
+    x, dy = inputs(x=(2, 2, 8, 8), dy=(2, 2, 4, 4))
+    window = {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)}
+    graph = Graph([x, dy], [op("_max_pool_grad", dy, x, op("Pooling", x, **window), **window)])
+    agree(graph, x=np.random.RandomState(0).randint(0, 3, (2, 2, 8, 8)).astype("float32"), dy=data((2, 2, 4, 4), 1))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "uint8"])
+def test_pooling_of_other_dtypes(dtype):
+    x = input_node("x", shape=(2, 3, 7, 9), dtype=dtype)
+    window = {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)}
+    graph = Graph([x], [op("Pooling", x, pool_type=kind, **window) for kind in ("max", "sum")])
+    sources(graph)
+    agree(graph, x=(abs(data((2, 3, 7, 9))) * 8).astype(dtype))
+
+
+def test_what_a_window_overlaps_is_computed_once():
+    """A pooling in a pooling: 81 reads an element are two kernels of 9."""
+    (x,) = inputs(x=(2, 2, 13, 11))
+    window = {"kernel": (3, 3), "stride": (1, 1), "pool_type": "max"}
+    graph = Graph([x], [op("Pooling", op("Pooling", op("exp", x), **window), **window)])
+    assert len(sources(graph)) == 2
+    agree(graph, x=data((2, 2, 13, 11)))
+    graph = Graph([x], [op("Pooling", op("exp", x), kernel=(2, 2), stride=(2, 2))])
+    assert len(sources(graph)) == 1
+
+
+def test_windows_of_many_places_stay_on_the_host():
+    (x,) = inputs(x=(1, 1, 11, 11))
+    graph = Graph([x], [op("Pooling", x, kernel=(9, 9), pool_type="sum")])
+    _, fusion, _ = kernels_of(graph)
+    assert list(fusion.refused.values()) == ["a window of 81 places; kernels have up to 64"]
+    agree(graph, x=data((1, 1, 11, 11)))
+
+
+@pytest.mark.parametrize("squeeze", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("name", ["SliceChannel", "_split_v2"])
+def test_parts_are_views(name, axis, squeeze):
+    shape = [12, 12, 12]
+    shape[axis] = 3 if squeeze else 6
+    (x,) = inputs(x=tuple(shape))
+    count = {"num_outputs": 3} if name == "SliceChannel" else {"indices": (), "sections": 3}
+
+    parts = make_node(get(name).bind(axis=axis, squeeze_axis=squeeze, **count), [op("tanh", x)]).outputs
+    total = op("broadcast_add", op("sigmoid", parts[0]), op("broadcast_mul", parts[1], parts[2]))
+    graph = Graph([x], [total])
+    (source,) = sources(graph)
+    assert source.text.count("tl.load") == 3
+    agree(graph, x=data(tuple(shape)))
+
+
+def around(shape, name, **attributes):
+    """A graph of one operator between a producer and a reader."""
+    (x,) = inputs(x=shape)
+    return Graph([x], [op("tanh", op(name, op("exp", x), **attributes))])
+
+
+@pytest.mark.parametrize(
+    "shape, name, attributes",
+    [
+        ((5, 7, 9), "reverse", {"axis": (0, 2)}),
+        ((5, 7), "tile", {"reps": (2, 3, 2)}),
+        ((5, 7), "repeat", {"repeats": 3, "axis": 0}),
+        ((5, 7), "repeat", {"repeats": 3}),
+        ((5, 7, 9), "repeat", {"repeats": 2, "axis": -1}),
+        ((3, 2, 5, 7), "Pad", {"mode": "constant", "pad_width": (0, 0, 1, 0, 2, 1, 0, 4), "constant_value": 1.5}),
+        ((3, 2, 5, 7), "Pad", {"mode": "edge", "pad_width": (0, 0, 0, 0, 2, 1, 0, 8)}),
+        ((3, 2, 5, 7), "Pad", {"mode": "reflect", "pad_width": (0, 0, 0, 0, 2, 4, 6, 0)}),
+        ((3, 2, 5, 7), "UpSampling", {"scale": 3, "sample_type": "nearest"}),
+        ((3, 9, 5), "_channel_window_sum", {"nsize": 5}),
+        ((13, 5, 2), "SequenceLast", {}),
+        ((13, 5, 2), "SequenceReverse", {}),
+    ],
+)
+def test_movements_are_fused_with_what_is_around_them(shape, name, attributes):
+    graph = around(shape, name, **attributes)
+    assert len(sources(graph)) == 1
+    agree(graph, x=data(shape))
+
+
+def test_gradients_of_movements():
+    x, dy = inputs(x=(6, 7), dy=(12, 21))
+    agree(Graph([x, dy], [op("_tile_grad", dy, x, reps=(2, 3))]), x=data((6, 7)), dy=data((12, 21), 1))
+    (dy,) = inputs(dy=(6, 21))
+    agree(Graph([x, dy], [op("_repeat_grad", dy, x, repeats=3, axis=1)]), x=data((6, 7)), dy=data((6, 21), 1))
+    (dy,) = inputs(dy=(3, 6, 7))
+    graph = Graph([x, dy], [op("_sum_like", op("exp", dy), x)])
+    assert [source.kind for source in sources(graph)] == ["rows"]
+    agree(graph, x=data((6, 7)), dy=data((3, 6, 7), 1))
+
+
+@pytest.mark.parametrize("begin, end, step", [((2, 1), (9, None), ()), ((8, None), (1, None), (-3, 2))])
+def test_a_slices_gradient_is_read_behind_a_guard(begin, end, step):
+    (x,) = inputs(x=(10, 11))
+    attributes = {"begin": begin, "end": end, "step": step}
+    y = op("slice", x, **attributes)
+    dy = input_node("dy", shape=y.shape, dtype="float32")
+    graph = Graph([x, dy], [op("broadcast_add", op("_slice_grad", op("exp", dy), x, **attributes), x)])
+    assert len(sources(graph)) == 1
+    agree(graph, x=data((10, 11)), dy=data(y.shape, 1))
+
+
+def test_a_part_of_joined_arrays_reads_only_what_it_holds():
+    a, b, c = inputs(a=(7, 3), b=(7, 5), c=(7, 4))
+    joined = op("Concat", a, b, c, dim=1)
+    graph = Graph([a, b, c], [op("exp", op("slice_axis", joined, axis=1, begin=4, end=7)), op("exp", joined)])
+    texts = [source.text for source in sources(graph)]
+    assert sorted(text.count("tl.load") for text in texts) == [1, 3]
+    agree(graph, a=data((7, 3)), b=data((7, 5), 1), c=data((7, 4), 2))
+
+
+def test_stacked_arrays():
+    a, b, c = inputs(a=(7, 9), b=(7, 9), c=(7, 9))
+    stacked = op("stack", op("exp", a), b, c, axis=1)
+    graph = Graph([a, b, c], [op("tanh", stacked)])
+    assert len(sources(graph)) == 1
+    agree(graph, a=data((7, 9)), b=data((7, 9), 1), c=data((7, 9), 2))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sequences_of_their_own_lengths(axis, dtype):
+    (x,) = inputs(x=(13, 13, 2))
+    length = input_node("length", shape=(13,), dtype=dtype)
+    flags = {"use_sequence_length": True, "axis": axis}
+    last = op("SequenceLast", x, length, **flags)
+    outputs = [op("SequenceMask", x, length, value=-1.0, **flags), op("_sequence_last_grad", last, x, length, **flags)]
+    if axis == 0:
+        outputs.append(op("SequenceReverse", x, length, use_sequence_length=True))
+    graph = Graph([x, length], [*outputs, last])
+    sources(graph)
+    agree(graph, x=data((13, 13, 2)), length=np.arange(13).astype(dtype))
