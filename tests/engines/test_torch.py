@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import numpy as np
@@ -289,3 +290,26 @@ def test_no_gradient_passes_where_the_result_is_nan(function):
     executable = engines.get("torch").compile(graph)
     assert executable.report.regions
     np.testing.assert_allclose(executable([dy, x])[0], evaluate(graph, [dy, x])[0], rtol=1e-6)
+
+
+SPECIAL = np.array([0.0, -0.0, 1, -2.5, np.inf, -np.inf, np.nan, 1e-40, 1e30], np.float32)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda F, x: (x * math.inf, math.inf - x, x / -math.inf, x + math.nan),
+        lambda F, x: (F.broadcast_maximum(x, -math.inf), F.broadcast_minimum(x, math.nan)),
+        lambda F, x: (F.broadcast_lesser(x, math.inf), F.broadcast_equal(x, math.nan), F.broadcast_greater(x, 10**30)),
+        lambda F, x: (x**-0.5, x**0.5, x**-1.0, F.broadcast_power(-0.5, x)),
+    ],
+    ids=["arithmetic", "choice", "comparisons", "powers"],
+)
+def test_numbers_that_are_not_finite_or_not_small(function):
+    graph = graph_of(function, SPECIAL.shape)
+    executable = engines.get("torch").compile(graph)
+    assert executable.report.operators["numpy"] == 0
+    with np.errstate(all="ignore"):
+        expected = evaluate(graph, [SPECIAL])
+    for got, wanted in zip(executable([SPECIAL]), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)

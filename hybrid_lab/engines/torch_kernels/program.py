@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import linecache
+import math
 import re
 import warnings
 import weakref
@@ -156,7 +157,8 @@ class TorchProgram:
     def _operand(self, node: Node, position: int) -> str:
         item = node.inputs[position]
         if not isinstance(item, Value):
-            return repr(item)
+            # Infinity and NaN have no literal.
+            return repr(item) if not isinstance(item, float) or math.isfinite(item) else f"float({str(item)!r})"
         if item not in self._names:
             assert isinstance(item.node.op, Constant), item
             if node.op.reads_values(position):

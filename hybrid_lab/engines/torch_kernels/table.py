@@ -74,6 +74,10 @@ def _binary(torch: Any, node: RuleNode) -> Kernel:
         if name in ("maximum", "minimum"):
             clamp, bound = torch.clamp, "min" if name == "maximum" else "max"
             return lambda a, b, out=None: clamp(a, out=out, **{bound: second})
+        if name == "pow" and second == -0.5:
+            # To the number torch takes rsqrt, which gives -inf for -0.0 and NaN for -inf.
+            exponent = torch.full((), second, dtype=getattr(torch, node.outputs[0].dtype.name))
+            return lambda a, b, out=None: function(a, exponent, out=out)
         return lambda a, b, out=None: function(a, second, out=out)
     return function
 
@@ -92,6 +96,9 @@ _COMPARISONS = {
 def _comparison(torch: Any, node: RuleNode) -> Kernel:
     needs(isinstance(node.inputs[0], Value), "a number compared with a tensor")
     function, dtype = getattr(torch, _COMPARISONS[node.op.name]), getattr(torch, node.outputs[0].dtype.name)
+    if not isinstance(node.inputs[1], Value):
+        second = float(node.inputs[1])  # torch takes no whole number above 2^63
+        return lambda a, b: function(a, second).to(dtype)
     return lambda a, b: function(a, b).to(dtype)
 
 
