@@ -231,3 +231,15 @@ def test_sequences_of_their_own_lengths(axis, dtype):
     graph = Graph([x, length], [*outputs, last])
     sources(graph)
     agree(graph, x=data((13, 13, 2)), length=np.arange(13).astype(dtype))
+
+
+def test_guards_of_computed_places_stay():
+    """Where an address moves with a computed place only, the condition on what that was computed of decides too."""
+    x, w, dy = inputs(x=(1, 3, 9, 9), w=(4, 3, 3, 3), dy=(1, 4, 5, 5))
+    attributes = {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1), "num_filter": 4}
+    graph = Graph([x, w, dy], [op("_conv_data_grad", dy, x, w, **attributes)])
+    agree(graph, x=data((1, 3, 9, 9)), w=data((4, 3, 3, 3), 1), dy=data((1, 4, 5, 5), 2))
+    x, dy = inputs(x=(11,), dy=(4,))
+    graph = Graph([x, dy], [op("_slice_grad", dy, x, begin=(3,), end=(None,), step=(2,))])
+    assert "% 2 == 0" in next(line for line in sources(graph)[0].text.splitlines() if "dy = " in line)
+    agree(graph, x=data((11,)), dy=data((4,), 1))

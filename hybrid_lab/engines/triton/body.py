@@ -70,6 +70,7 @@ class Body:
         self.widens = True
         self._taken = {"tl", "triton", "seed"}
         self._lines = 0
+        self._made_of: dict[str, set[str]] = {}
         self._heavy: dict[Value, tuple[Place, str]] = {}
 
     # -- variables, scopes and lines ---------------------------------------------------------------------------------
@@ -209,6 +210,7 @@ class Body:
         """The parts of a guard that decide about a load: what it does not move with cannot lead it outside."""
         known = {name for scope in self.scopes for name in scope.variables}
         moving = {variable.name for variable in where.variables}
+        moving |= {name for number in moving for name in self._made_of.get(number, ())}
         parts = guard.split(" & ") if guard else []
         return [part for part in parts if known.intersection(re.findall(r"\w+", part)) <= moving]
 
@@ -225,6 +227,7 @@ class Body:
         if key not in scope.memo:
             name = self.write(text, wanted, scope)
             scope.variables.add(name)
+            self._made_of[name] = {*variables, *(item for part in variables for item in self._made_of.get(part, ()))}
             masks = dict.fromkeys(self.masks[item] for item in variables if item in self.masks)
             if masks:
                 self.masks[name] = " & ".join(masks)
