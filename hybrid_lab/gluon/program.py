@@ -19,6 +19,7 @@ from hybrid_lab.gluon.compiled_entry import CompiledEntry
 from hybrid_lab.gluon.higher_order import gradient_graph
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
+from hybrid_lab.graph.differentiate import depends_on
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ndarray import tape
@@ -206,6 +207,9 @@ class Program:
         self.num_inputs = num_data + len(self._arrays)
         self.wrt_all = special.wrt == tuple(range(self.num_inputs))
         self.run_backward: Any = None if self.backward is None else self.backward.run
+        # Outputs that have a history: those that something recorded leads to, by whatever operators.
+        found = depends_on(graph, [graph.inputs[index] for index in special.wrt])
+        self._recorded = [index for index, value in enumerate(graph.outputs) if value in found]
         # The output gradients that a backward from this call's only output reads. Nobody writes to them.
         self.ones: list[np.ndarray] | None = None
         if self._num_outputs == 1 and self.backward is not None and not self.large_gradients:
@@ -220,7 +224,7 @@ class Program:
         if self._arrays or self._effects or self._draws or not self._plain or self._num_outputs != 1:
             return None
         if self.backward is not None:
-            return self._record_one if self._num_data == 1 and self._begin is None else None
+            return self._record_one if self._num_data == 1 and self._begin is None and self._recorded else None
 
         def call(leaf: NDArray) -> NDArray:
             if leaf._buffer.host_stale:
@@ -319,12 +323,12 @@ class Program:
         rng: tuple[int, int],
         before: list[int],
     ) -> None:
-        """Put the call on the tape, with everything that its backward reads.
+        """Put the call on the tape, with everything that its backward reads; outputs without a history stay off it.
 
         before : versions of all inputs and parameters as the forward read them
         """
         links = (*map(_link, leaves), *self._parameter_links())
-        if not any(links):
+        if not (self._recorded and any(links)):
             return
         values: list[np.ndarray] = []
         buffers: list[Buffer] = []
@@ -343,8 +347,8 @@ class Program:
         if kept is not None:
             values += [kept.saved[index] for index in self._kept_saved]
         node = tape.Node(CompiledEntry(self, leaves, values, buffers, kept, rng, before), links, len(outputs))
-        for index, output in enumerate(outputs):
-            output._tape = tape.Output(node, index)
+        for index in self._recorded:
+            outputs[index]._tape = tape.Output(node, index)
 
     def _record_one(self, leaf: NDArray) -> NDArray:
         """`__call__` with a single array that is on the tape, where it is all that the one output is computed from."""

@@ -347,3 +347,55 @@ def test_a_hook_sees_a_call_that_would_go_the_short_way():
     y.backward()
     assert seen == [(True, (2, 2))]
     assert x.grad.asnumpy().tolist() == [[5.0, 5.0]] * 2
+
+
+# -- outputs that nothing recorded leads to ----------------------------------------------------------------------------
+
+
+class Half(HybridBlock):
+    """Outputs with and without a history: only `w` is recorded where `x` has no gradient."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.w = self.params.get("w", shape=(3,), init="ones")
+
+    def hybrid_forward(self, F, x, w):
+        return x * 2, x * w, F.ones((3,)), F.BlockGrad(w), w > 0, F.zeros_like(w), (x, w)
+
+
+class Nothing(HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.ones((3,)) * 2
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("make", [Half, Nothing])
+def test_an_output_that_nothing_recorded_leads_to_has_no_history(make, tracked):
+    def run(active):
+        net, x, found = make(), nd.array([1.0, 2.0, 3.0]), []
+        net.initialize()
+        net.hybridize(active, engine="numpy")
+        if tracked:
+            x.attach_grad()
+        for index in range(8 if make is Half else 1):
+            with autograd.record():
+                made = net(x)
+                output = [*made[:-1], *made[-1]][index] if make is Half else made
+                after = output * 3
+            for array in (output, after):
+                grads = [x.grad] if tracked else []
+                grads += [parameter.grad() for parameter in net.collect_params().values()]
+                for grad in grads:
+                    grad[:] = 0
+                try:
+                    array.backward(retain_graph=True)
+                except AutogradError as error:
+                    assert "not in a computational graph" in str(error)
+                    found.append("no history")
+                else:
+                    found.append([grad.asnumpy().tolist() for grad in grads])
+        return found
+
+    eager, hybrid = both(run)
+    assert hybrid == eager and "no history" in hybrid
