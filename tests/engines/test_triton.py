@@ -94,7 +94,7 @@ def test_the_kernel_reads_like_one_a_person_wrote():
     (source,) = kernels_of(chain())[2]
     assert source.name == "mul_add_tanh_exp"
     assert "tl.load(b_ptr + ((offsets // 280) % 3), mask=inside, other=0)" in source.text
-    assert re.search(r"tanh = .*# tanh\(\)", source.text)
+    assert re.search(r"tanh = .*# tanh\n", source.text)
 
 
 def test_another_batch_size_gives_the_same_kernel():
@@ -131,31 +131,36 @@ def sorting_net():
     return net
 
 
+class Sorting(gluon.HybridBlock):
+    """An operator that no kernel holds."""
+
+    def hybrid_forward(self, F, x):
+        return F.sort(x * 2, axis=1) + 1
+
+
 def test_the_interpreter_counts_as_a_gpu(capsys):
-    net = sorting_net()
+    net = Sorting()
     net.hybridize()
-    net(mx.nd.ones((1, 1, 28, 28)))
+    net(mx.nd.array([[3, 1, 2]]))
     assert "Triton in the interpreter" in capsys.readouterr().err
     assert engines.default().name == "triton"
     fallbacks = mx.explain(net).fallbacks
-    assert len(fallbacks) == 1 and "sort on numpy: no kernel kind for it yet" in fallbacks[0]
+    assert any("sort on numpy: no kernel kind for it yet" in item for item in fallbacks)
 
 
 def test_strict_refuses_operators_without_a_kernel():
-    net = sorting_net()
+    net = Sorting()
     net.hybridize(engine="triton", strict=True)
-    with pytest.raises(EngineError, match="sort"):
-        net(mx.nd.ones((1, 1, 28, 28)))
+    with pytest.raises(EngineError, match=r"sort: no kernel kind for it yet.*test_triton\.py"):
+        net(mx.nd.array([[3, 1, 2]]))
 
 
-def test_a_convolutional_network_has_kernels_for_all():
+def test_a_whole_network_is_in_kernels():
     net = Net()
     net.initialize()
-    net.hybridize(engine="triton", strict=True)
-    x = mx.nd.array(np.random.RandomState(0).randn(2, 1, 28, 28))
-    hybrid = net(x).asnumpy()
-    net.hybridize(False)
-    close(hybrid, net(x).asnumpy())
+    net.hybridize()
+    net(mx.nd.ones((1, 1, 28, 28)))
+    assert not mx.explain(net).fallbacks
 
 
 def test_without_a_gpu_the_error_says_what_is_missing(monkeypatch):

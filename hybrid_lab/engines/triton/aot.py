@@ -45,7 +45,7 @@ def compile_for(sources: Sequence[KernelSource], target: str) -> list[Binary]:
     requests = [
         {
             "name": source.name,
-            "text": source.text,
+            "text": source.code,
             "signature": source.signature,
             "blocks": dict(source.blocks),
             "target": target,

@@ -12,6 +12,7 @@ import keyword
 import re
 from collections.abc import Collection, Sequence
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.index import ZERO, Index, Variable, linear, strided, unravel
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.printer import format_origin, format_type
+from hybrid_lab.graph.printer import format_type
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
 
@@ -36,6 +37,11 @@ TYPES = {
 }
 
 Place = tuple[Index, ...]
+
+#: Between an operator and where it comes from, in a comment.
+ORIGIN = "   < "
+#: Longer masks and addresses of a load stand in a line of their own.
+_LONG = 56
 
 #: A kernel has at most so many lines, and computes what reads more than so many elements at one place only.
 MOST_LINES, MOST_READS = 512, 8
@@ -156,7 +162,10 @@ class Body:
             return self.write(expression, short(node.op.name), scope, comment(node))
         first = next((item.dtype for item in node.values_in), value.dtype)
         dtype = value.dtype if value.dtype.kind != "b" else first
-        operands = [self.operand(item, place, guard, dtype) for item in node.inputs]
+        operands = [
+            self.operand(item, place, guard, dtype) if node.op.reads_values(index) else "0.0"
+            for index, item in enumerate(node.inputs)
+        ]
         if operands and all(map(_is_number, operands)):  # a Python number has no .to
             operands[0] = tensor(operands[0], dtype)
         keywords = {}
@@ -199,6 +208,10 @@ class Body:
         masks = [self.masks[variable.name] for variable in where.variables if variable.name in self.masks]
         mask = " & ".join(dict.fromkeys([*masks, *self._conditions(guard, where)]))
         address = f"{pointer} + {where}" if where != ZERO else pointer
+        if len(address) > _LONG:
+            address = f"{pointer} + {self._line_for(str(where), 'at', scope)}"
+        if len(mask) > _LONG:
+            mask = self._line_for(mask, "there", scope)
         text = f"tl.load({address}, mask={mask}, other=0)" if mask else f"tl.load({address})"
         if value.dtype.name == "float16" and self.widens:
             text += ".to(tl.float32)"
@@ -213,6 +226,12 @@ class Body:
         moving |= {name for number in moving for name in self._made_of.get(number, ())}
         parts = guard.split(" & ") if guard else []
         return [part for part in parts if known.intersection(re.findall(r"\w+", part)) <= moving]
+
+    def _line_for(self, expression: str, wanted: str, scope: Scope) -> str:
+        if expression not in scope.memo:
+            scope.memo[expression] = self.fresh(wanted)
+            scope.lines.append((f"{scope.memo[expression]} = {expression}", ""))
+        return scope.memo[expression]
 
     def pointer(self, value: Value) -> str:
         """The argument that a value is loaded from."""
@@ -390,13 +409,19 @@ def literal(item: Any, dtype: Any) -> str:
 
 
 def comment(node: Node) -> str:
-    """The operator with its attributes, and where it comes from."""
-    text = f"{node.op!r}   {format_origin(node)}".rstrip()
+    """The operator with its attributes, and where it comes from: Block, composite, file and line."""
+    line = f"{Path(node.location.file).name}:{node.location.line}" if node.location is not None else ""
+    part = f"part of {node.composite}" if node.composite else ""
+    origin = ", ".join(item for item in (node.scope, part, line) if item)
+    text = f"{repr(node.op).removesuffix('()')}{ORIGIN}{origin}" if origin else repr(node.op).removesuffix("()")
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def label(value: Value) -> str:
-    return value.node.name or short(value.node.op.name)
+    """What a value is called in a kernel: as its operator, and inputs without the layer's prefix (`conv3_weight`), so
+    that layers of one kind and size share a kernel.
+    """
+    return re.sub(r".*\d_", "", value.node.name) if value.is_input else short(value.node.op.name)
 
 
 def short(name: str) -> str:

@@ -37,7 +37,7 @@ class Kernel:
         self.source = source
         self.blocks = tile_sizes(source) if device().interpreted else dict(source.blocks)
         self.grid = tuple(-(-source.sizes[size] // self.blocks.get(block, 1)) for size, block in source.grid)
-        self._function = load_function(source.name, source.text)
+        self._function = load_function(source.name, source.code)
 
     def __call__(self, inputs: list[Any], outputs: list[np.ndarray], rng: tuple[int, int]) -> None:
         """Run the kernel: inputs and outputs are contiguous arrays in the order of the source's arguments."""
@@ -45,7 +45,7 @@ class Kernel:
 
         where, source = device(), self.source
         numbers = [_signed(rng[0])] * bool(source.draws) + [_signed(rng[1] + draw) for draw in source.draws]
-        numbers += source.sizes.values()
+        numbers += [source.sizes[name] for name in source.passed]
         tensors = [_tensor(array) for array in inputs]
         if where.interpreted:
             targets = [torch.from_numpy(array) for array in outputs]

@@ -26,7 +26,7 @@ ONE_TILE, COLUMNS = 4096, 1024
 TILE = 2048
 #: Fewer rows than FEW_ROWS, each longer than SPLIT, do not keep a GPU busy: their columns are divided among at most
 #: MOST_PARTS programs, PART columns or more for each.
-FEW_ROWS, SPLIT, PART, MOST_PARTS = 256, 8192, 4096, 256
+FEW_ROWS, SPLIT, PART, MOST_PARTS = 256, 4096, 4096, 256
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,20 @@ class RowBody(Body):
 
     def whole_row(self, node: Node) -> str:
         """A reduction of rows that are one tile."""
-        element = self.operand_of(node)
-        if node.op.combine != "sum":
+        element, only = self.operand_of(node), self.only_subtracted(node)
+        if node.op.combine != "sum" and not only:
             element = self.named(element, "element")
         name = self.fresh(short(node.op.name))
-        self.line(f"{name} = {_combined(node, element)}", comment(node))
+        self.line(f"{name} = {_combined(node, element, only)}", comment(node))
         return name
+
+    def only_subtracted(self, node: Node) -> bool:
+        """Whether a maximum is only taken from its own elements, as softmax does: a NaN then stays one by itself."""
+        (value,), operand = node.outputs, node.inputs[0]
+        readers = [reader for reader in self.nodes if value in reader.values_in]
+        return value not in self.pointers and all(
+            reader.op.name == "broadcast_sub" and reader.inputs == (operand, value) for reader in readers
+        )
 
     def named(self, expression: str, wanted: str) -> str:
         name = self.fresh(wanted)
@@ -206,11 +214,11 @@ def accumulate(body: RowBody, nodes: Sequence[Node], loop: str) -> None:
     begin_loop(body)
     body.reduce = _too_early
     for node, total in zip(nodes, totals, strict=True):
-        body.line(f"{total} = {_step(node, total, body.operand_of(node))}")
+        body.line(f"{total} = {_step(node, total, body.operand_of(node), body.only_subtracted(node))}")
     body.close(loop)
     for node, total in zip(nodes, totals, strict=True):
         name = body.fresh(short(node.op.name))
-        body.line(f"{name} = {_combined(node, total)}", comment(node))
+        body.line(f"{name} = {_combined(node, total, body.only_subtracted(node))}", comment(node))
         body.results[node] = name
 
 
@@ -228,18 +236,21 @@ def _neutral(node: Node) -> str:
     return f'float("{"-" if node.op.combine == "max" else ""}inf")'
 
 
-def _step(node: Node, total: str, element: str) -> str:
+def _step(node: Node, total: str, element: str, finite: bool) -> str:
     if node.op.combine == "sum":
         return f"{total} + {element}"
     which = {"max": "tl.maximum", "min": "tl.minimum"}[str(node.op.combine)]
-    return f"{which}({total}, {element}, propagate_nan=tl.PropagateNan.ALL)"
+    return f"{which}({total}, {element}{'' if finite else ', propagate_nan=tl.PropagateNan.ALL'})"
 
 
-def _combined(node: Node, element: str) -> str:
-    """The reduction over the columns of a tile; of numbers with a NaN the largest is NaN, as in NumPy."""
+def _combined(node: Node, element: str, finite: bool = False) -> str:
+    """The reduction over the columns of a tile; of numbers with a NaN the largest is NaN, as in NumPy.
+
+    finite : a NaN need not be looked for
+    """
     dtype = node.outputs[0].dtype
     text = f"tl.{node.op.combine}({element}, axis=1, keep_dims=True)"
-    if node.op.combine != "sum" and dtype.kind == "f":
+    if node.op.combine != "sum" and dtype.kind == "f" and not finite:
         odd = f"tl.max(({element} != {element}).to(tl.int32), axis=1, keep_dims=True) > 0"
         return f'tl.where({odd}, float("nan"), {text})'
     return f"{text}.to({TYPES[dtype.name]})" if dtype.kind in "iu" else text

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hybrid_lab.engines.triton.body import Body, short
+from hybrid_lab.engines.triton.body import ORIGIN, Body, short
 from hybrid_lab.graph.node import Node, Value
 
 #: Pointer types of Triton's signatures.
@@ -68,15 +68,29 @@ class KernelSource:
     grid: tuple[tuple[str, str], ...] = ()
 
     @property
+    def code(self) -> str:
+        """The text without what it says of this model - comments and sizes - and so equal for equal kernels."""
+        lines = [line.split("  # ")[0].rstrip() for line in self.text.splitlines() if not line.startswith('    """')]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The names of the sizes that the kernel takes; others only say how many programs there are."""
+        return tuple(name for name in self.sizes if name in self._arguments)
+
+    @property
+    def _arguments(self) -> list[str]:
+        found = re.search(rf"def {self.name}\((.*?)\):", self.text, re.DOTALL)
+        assert found is not None
+        return [item.split(":")[0].strip() for item in found[1].split(",") if item.strip()]
+
+    @property
     def signature(self) -> dict[str, str]:
         """Argument types for ahead-of-time compilation."""
-        arguments = re.search(rf"def {self.name}\((.*?)\):", self.text, re.DOTALL)
-        assert arguments is not None
-        names = [item.split(":")[0].strip() for item in arguments[1].split(",")]
         types = [POINTERS[value.dtype.name] for value in (*self.inputs, *self.outputs)]
         types += ["i64"] * bool(self.draws) + ["i64"] * len(self.draws)
-        types += ["i32"] * len(self.sizes) + ["constexpr"] * len(self.blocks)
-        return dict(zip(names, types, strict=True))
+        types += ["i32"] * len(self.passed) + ["constexpr"] * len(self.blocks)
+        return dict(zip(self._arguments, types, strict=True))
 
 
 def kernel_name(nodes: Sequence[Node]) -> str:
@@ -101,13 +115,40 @@ def function(
     assert len(body.scopes) == 1
     arguments = [*body.inputs.values(), *outputs]
     arguments += ["seed"] * bool(body.draws) + [f"draw{number}" for number in body.draws]
-    arguments += [*sizes, *(f"{block}: tl.constexpr" for block in blocks)]
     written = body.scopes[0].lines
-    width = min(max((len(text) for text, comment in written if comment), default=0), 84)
+    words = set(re.findall(r"\w+", " ".join([*head, *(text for text, _ in written)])))
+    arguments += [*(size for size in sizes if size in words), *(f"{block}: tl.constexpr" for block in blocks)]
+    written = _told_once(written)
+    width = min(max((len(text) for text, comment in written if comment), default=0), 72)
     lines = [f"    {text:<{width}}  # {comment}" if comment else f"    {text}" for text, comment in written]
     top = ["import triton", "import triton.language as tl", *(PHILOX.splitlines() if body.draws else []), "", ""]
-    call = f"def {name}({', '.join(arguments)}):"
-    return "\n".join([*top, "@triton.jit", call, f'    """{summary}"""', *(f"    {line}" for line in head), *lines, ""])
+    call = [f"def {name}({', '.join(arguments)}):"]
+    if len(call[0]) > 100:
+        wrapped = _wrapped([f"{item}," for item in arguments], 96)
+        call = [f"def {name}(", *(f"    {line}" for line in wrapped), "):"]
+    return "\n".join(
+        [*top, "@triton.jit", *call, f'    """{summary}"""', *(f"    {line}" for line in head), *lines, ""]
+    )
+
+
+def _told_once(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Lines of one place say where they come from once."""
+    told, found = "", []
+    for text, comment in lines:
+        what, _, origin = comment.partition(ORIGIN)
+        found.append((text, what if origin == told else comment))
+        told = origin or told
+    return found
+
+
+def _wrapped(words: Sequence[str], width: int) -> list[str]:
+    """Lines of whole words."""
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + len(word) >= width:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines
 
 
 def power_of_two(number: int, least: int = 1, most: int = 1 << 30) -> int:

@@ -12,7 +12,7 @@ from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.operator import Operator
 
 #: Functions of Triton that take floating numbers only.
-_FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float)")
+_FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float|Propagate)")
 
 
 def refusal(node: Node) -> str | None:

@@ -1,0 +1,114 @@
+"""Write docs/kernels.md: one kernel of every kind as the Triton engine prints it. A test compares.
+
+Nothing is compiled and no GPU is needed: the text follows from the graphs alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, gluon
+from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.gluon import nn
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "kernels.md"
+
+HEAD = """\
+# Kernels
+
+What the Triton engine makes of a hybridized network, one example of every kind.
+`python scripts/write_kernels_doc.py` writes this page; a test sees that it is what the engine prints today. A kernel is
+written backwards: for each element that it stores it asks for the elements that this one needs, down to loads. Views
+(`reshape`, `transpose`, slices) are no code, only other places to load from. Comments say the operator, its Block, the
+composite it is a part of, and the line.
+
+Names of layers, comments and the size of the first axis are no part of what is compiled: equal layers share a kernel,
+and another batch runs the same one.
+"""
+
+
+class Residual(gluon.HybridBlock):
+    """A residual with GELU and dropout: everything is done element by element."""
+
+    def __init__(self, **keywords):
+        super().__init__(**keywords)
+        with self.name_scope():
+            self.gelu, self.drop = nn.GELU(), nn.Dropout(0.1)
+
+    def hybrid_forward(self, F, x, y):
+        return x + self.drop(self.gelu(y))
+
+
+class Words(gluon.HybridBlock):
+    """The probability of every word of a large vocabulary."""
+
+    def hybrid_forward(self, F, scores):
+        return F.softmax(scores)
+
+
+class Scores(gluon.HybridBlock):
+    """Attention's scores: heads are cut out of one array on the way."""
+
+    def hybrid_forward(self, F, qkv):
+        q = F.slice_axis(qkv, axis=2, begin=0, end=64)
+        k = F.slice_axis(qkv, axis=2, begin=64, end=128)
+        return F.batch_dot(q, k, transpose_b=True) * 0.125
+
+
+def sources(net: gluon.HybridBlock, *shapes: tuple[int, ...], train: bool = False) -> list[list[KernelSource]]:
+    """The kernels of forward and, in training, backward."""
+    net.initialize(mx.init.Xavier())
+    net.hybridize(engine="numpy")
+    inputs = [mx.nd.zeros(shape) for shape in shapes]
+    for array in inputs:
+        array.attach_grad()
+    with autograd.record() if train else autograd.predict_mode():
+        net(*inputs)
+    special = net._graphs.compilations[-1].program.special
+    graphs = [special.forward] + ([special.backward] if train else [])
+    return [kernels_of(graph)[2] for graph in graphs]
+
+
+def convolution() -> gluon.HybridBlock:
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(64, 3, strides=2, padding=1, in_channels=32, activation="relu"))
+    return net
+
+
+def examples() -> list[tuple[str, str, list[KernelSource]]]:
+    """(title, what it is, kernels)."""
+    forward, backward = sources(convolution(), (8, 32, 56, 56), train=True)
+    bias = [source for source in backward if "part" in source.kind]
+    norm, words = sources(nn.LayerNorm(), (64, 512))[0], sources(Words(), (512, 50000))[0]
+    scores = sources(Scores(), (8, 128, 192))[0]
+    residual = sources(Residual(), (64, 512), (64, 512), train=True)[0]
+    return [
+        ("Pointwise", "`x + dropout(gelu(y))` in training.", residual),
+        ("Rows in one tile", "LayerNorm: both reductions and what is made of them.", norm),
+        ("Rows in a loop", "A softmax over 50,000 words.", words),
+        ("Split rows", "The gradient of a convolution's bias: few long rows, so that many programs share one.", bias),
+        ("Products", "Attention's scores, out of one array for queries, keys and values.", scores),
+        ("Convolutions", "A convolution of stride 2 with its ReLU, without a copy of the patches.", forward),
+    ]
+
+
+def page() -> str:
+    """The whole text."""
+    parts = [HEAD]
+    for title, what, kernels in examples():
+        parts.append(f"## {title}\n\n{what}\n")
+        for source in kernels:
+            programs = (-(-source.sizes[size] // source.blocks.get(block, 1)) for size, block in source.grid)
+            launch = " x ".join(map(str, programs))
+            blocks = ", ".join(f"{name} = {size}" for name, size in source.blocks.items())
+            body = source.text[source.text.rindex("@triton.jit") :]
+            parts.append(f"`{source.name}`, {source.kind}; {launch} programs with {blocks}:\n\n```python\n{body}```\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page(), encoding="utf-8")
+    print(f"wrote {TARGET.name}, {len(TARGET.read_text().splitlines())} lines", file=sys.stderr)
