@@ -14,7 +14,7 @@ from hybrid_lab.ops import philox
 from hybrid_lab.ops.attributes import DTYPES
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import Pointwise, unary
+from hybrid_lab.ops.pointwise import MAXIMUM, Pointwise, unary
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.special import error_function
 
@@ -33,7 +33,7 @@ relu = unary(
     "relu",
     _relu,
     lambda F, x, y, dy: F._relu_grad(dy, y),
-    "tl.maximum({0}, 0.0)",
+    MAXIMUM.format("{0}", "0.0"),
     "Relu",
     "max(data, 0); the gradient at 0 is 0.",
     samples=[*_WIDE, sample((3, 4), dtype="float16")],

@@ -9,7 +9,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import Binary, binary, is_scalar
+from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Binary, binary, is_scalar
 from hybrid_lab.ops.sample import sample
 
 _WHOLE: dict[str, Any] = {"dtype": "int32", "low": 1, "high": 6, "gradient": False}
@@ -182,7 +182,7 @@ broadcast_maximum = binary(
         lambda F, a, b, y, dy: dy * F.broadcast_greater_equal(a, b),
         lambda F, a, b, y, dy: dy * F.broadcast_lesser(a, b),
     ),
-    triton="tl.maximum({0}, {1})",
+    triton=MAXIMUM,
     onnx="Max",
     doc="The larger of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs.",
     aliases=("_maximum", "_Maximum", "maximum"),
@@ -195,7 +195,7 @@ broadcast_minimum = binary(
         lambda F, a, b, y, dy: dy * F.broadcast_lesser_equal(a, b),
         lambda F, a, b, y, dy: dy * F.broadcast_greater(a, b),
     ),
-    triton="tl.minimum({0}, {1})",
+    triton=MINIMUM,
     onnx="Min",
     doc="The smaller of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs.",
     aliases=("_minimum", "_Minimum", "minimum"),

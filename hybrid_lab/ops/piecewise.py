@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.pointwise import Pointwise, Unary
+from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Pointwise, Unary
 from hybrid_lab.ops.sample import sample
 
 
@@ -59,7 +60,8 @@ class Clip(Pointwise, name="clip"):
 
     @property
     def triton(self) -> str:  # type: ignore[override]
-        return f"tl.minimum(tl.maximum({{0}}, {self.a_min!r}), {self.a_max!r})"
+        low, high = (repr(limit) if isfinite(limit) else f"float('{limit}')" for limit in (self.a_min, self.a_max))
+        return MINIMUM.format(MAXIMUM.format("{0}", low), high)
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return data

@@ -16,6 +16,11 @@ from hybrid_lab.ops.shapes import broadcast_shapes, same_rank_shapes
 Rule = Callable[..., Any]
 
 
+#: Kernel expressions of the larger and the smaller of two numbers; NaN where one of them is, as in NumPy.
+MAXIMUM = "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)"
+MINIMUM = "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)"
+
+
 class Pointwise(Operator):
     """A primitive of which each output element depends on one element of every input."""
 

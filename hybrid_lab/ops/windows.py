@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.ops.pointwise import MAXIMUM
 
 #: Kernels read the places of a window one by one, so there are at most so many.
 MOST_PLACES = 64
@@ -190,9 +191,7 @@ def added(K: Any, parts: Sequence[str]) -> str:
 
 def largest(K: Any, parts: Sequence[str]) -> str:
     """The maximum of the parts; NaN where one of them is."""
-    return folded(
-        K, parts, lambda total, part: f"tl.maximum({total}, {part}, propagate_nan=tl.PropagateNan.ALL)", "largest"
-    )
+    return folded(K, parts, MAXIMUM.format, "largest")
 
 
 def lowest(dtype: Any) -> float:

@@ -243,3 +243,16 @@ def test_guards_of_computed_places_stay():
     graph = Graph([x, dy], [op("_slice_grad", dy, x, begin=(3,), end=(None,), step=(2,))])
     assert "% 2 == 0" in next(line for line in sources(graph)[0].text.splitlines() if "dy = " in line)
     agree(graph, x=data((11,)), dy=data((4,), 1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_nan_goes_through_what_limits_numbers(dtype):
+    x = input_node("x", shape=(8,), dtype=dtype)
+    outputs = [
+        op("relu", x),
+        op("clip", x, a_min=-1.0, a_max=np.inf if dtype == "float32" else 2.0),
+        op("broadcast_maximum", x, 1),
+    ]
+    graph = Graph([x], [*outputs, op("broadcast_minimum", x, op("negative", x))])
+    sources(graph)
+    agree(graph, x=np.array([1, -1, np.nan if dtype == "float32" else 7, 2, 3, -3, 0, -4], dtype))
