@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hybrid_lab import ndarray as nd
-from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics import AttributeSpecError, ShapeError
 from hybrid_lab.ndarray import NDArray
 
 from ..hybrid import HybridBlock
@@ -147,7 +147,9 @@ class _Layer(HybridBlock):
         raise NotImplementedError
 
     def _unfuse(self) -> HybridSequentialRNNCell:
-        """The same layers as cells that share the parameters."""
+        """The same layers as cells that share the parameters. Raises AttributeSpecError where states are clipped."""
+        if self._clip:
+            raise AttributeSpecError(f"{self.name}: cells do not clip their states (state_clip_min, state_clip_max)")
         stack = HybridSequentialRNNCell(prefix=self.prefix, params=self.params)
         with stack.name_scope():
             width = self._input_size
@@ -224,7 +226,7 @@ class RNN(_Layer):
 class LSTM(_Layer):
     """Long short-term memory (Hochreiter and Schmidhuber 1997); two states, h and c.
 
-    state_clip_min, state_clip_max : bounds of c; state_clip_nan : NaN becomes a bound as well
+    state_clip_min, state_clip_max : bounds of c, both or none; state_clip_nan : NaN becomes a bound as well
 
     hidden_size : units H; layout : 'TNC' or 'NTC'; dropout : between the layers; input_size : 0 takes it from the data
     x : (T, N, C) -> (T, N, directions * H); states : (num_layers * directions, N, H) each, returned if given
@@ -257,6 +259,8 @@ class LSTM(_Layer):
         super().__init__(**kwargs)
         if projection_size is not None:
             raise NotImplementedError("LSTM: projection_size is not supported; put a Dense(flatten=False) behind it")
+        if (state_clip_min is None) != (state_clip_max is None):
+            raise AttributeSpecError("LSTM: state_clip_min and state_clip_max come together or not at all")
         clip = {
             "lstm_state_clip_min": state_clip_min,
             "lstm_state_clip_max": state_clip_max,

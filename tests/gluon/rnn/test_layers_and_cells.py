@@ -7,7 +7,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
-from hybrid_lab.diagnostics import HybridizeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics import AttributeSpecError, HybridizeError, HybridLabError, ShapeError
 from hybrid_lab.gluon import contrib, nn, rnn
 
 ENGINES = ["numpy", "onnxruntime", "triton"]
@@ -133,6 +133,17 @@ def test_states_are_checked_and_a_single_one_is_taken_as_it_is():
         rnn.LSTM(4, layout="NCT")
     with pytest.raises(NotImplementedError, match="projection_size"):
         rnn.LSTM(4, projection_size=2)
+
+
+def test_clipped_states_have_two_bounds():
+    for bound in ("state_clip_min", "state_clip_max"):
+        with pytest.raises(AttributeSpecError, match="state_clip_min and state_clip_max come together"):
+            rnn.LSTM(4, **{bound: 0.1})
+    net = rnn.LSTM(4, state_clip_min=-0.01, state_clip_max=0.01)
+    net.initialize(mx.init.One())
+    assert nd.abs(net(nd.ones((5, 3, 6)))).max().asscalar() < 0.011
+    with pytest.raises(AttributeSpecError, match="do not clip"):
+        net._unfuse()
 
 
 def test_names_and_deferred_shapes():
