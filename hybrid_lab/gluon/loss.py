@@ -19,6 +19,7 @@ __all__ = [
     "LogisticLoss",
     "Loss",
     "PoissonNLLLoss",
+    "SDMLLoss",
     "SigmoidBCELoss",
     "SigmoidBinaryCrossEntropyLoss",
     "SoftmaxCELoss",
@@ -367,3 +368,32 @@ class CosineEmbeddingLoss(Loss):
 
 def _row_sum(F: Any, x: Any) -> Any:
     return F.sum(x, axis=-1, keepdims=True)
+
+
+@layer
+class SDMLLoss(Loss):
+    """Smoothed deep metric learning (Bonadiman, Kumar and Mittal 2019, arXiv:1905.12786).
+
+    Row i of x1 and row i of x2 are a pair, all others are not. Per row of x1 the Kullback-Leibler divergence between
+    softmax(-|x1[i] - x2[j]|^2) over j and the labels: 1 - smoothing_parameter for the pair, the rest spread evenly.
+
+    x1, x2 : (batch, n) of one shape -> (batch,)
+    smoothing_parameter : probability of all other rows together, below 1
+    """
+
+    def __init__(
+        self, smoothing_parameter: float = 0.3, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self.kl_loss = KLDivLoss(weight=weight)
+        self.smoothing_parameter = smoothing_parameter
+
+    def hybrid_forward(self, F: Any, x1: Any, x2: Any) -> Any:
+        x2 = _reshape_like(F, x2, x1)
+        differences = F.broadcast_sub(F.expand_dims(x1, axis=1), F.expand_dims(x2, axis=0))
+        distances = F.sum(F.square(differences), axis=2)
+        pairs = F.diag(F.ones_like(F.sum(x1, axis=1)))
+        others = 1 - pairs
+        spread = F.broadcast_div(others * self.smoothing_parameter, F.sum(others, axis=1, keepdims=True))
+        labels = pairs * (1 - self.smoothing_parameter) + spread
+        return self.kl_loss(F.log_softmax(-distances, axis=1), labels)

@@ -91,6 +91,20 @@ def test_losses_and_their_gradients(number, hybrid):
     np.testing.assert_allclose(inputs[0].grad.asnumpy(), ARRAYS[f"loss{number}.grad"], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_sdml_loss_of_any_batch_in_one_graph_and_with_a_weight(dtype):
+    hybrid, heavy = mx.gluon.loss.SDMLLoss(), mx.gluon.loss.SDMLLoss(weight=3.0)
+    hybrid.hybridize(engine="numpy")
+    for batch in (2, 5):
+        x1, x2 = mx.nd.random.uniform(shape=(batch, 4), dtype=dtype), mx.nd.ones((batch, 4), dtype=dtype)
+        loss = mx.gluon.loss.SDMLLoss()(x1, x2).asnumpy()
+        assert loss.shape == (batch,) and loss.dtype == dtype
+        np.testing.assert_array_equal(hybrid(x1, x2).asnumpy(), loss)
+        np.testing.assert_allclose(heavy(x1, x2).asnumpy(), 3 * loss, rtol=1e-2 if dtype == "float16" else 1e-6)
+    with pytest.raises(mx.diagnostics.ShapeError):
+        hybrid(mx.nd.ones((4, 5)), mx.nd.ones((4, 1)))
+
+
 @pytest.mark.parametrize("golden", FACTS["metrics"], ids=lambda golden: f"{golden[1]}-{golden[0]}")
 def test_metrics(golden):
     kind, name, options, shown, value = golden

@@ -127,6 +127,8 @@ LOSSES = [
     ("CTCLoss", {"layout": "TNC", "label_layout": "TN", "weight": 0.5}, "letters"),
     ("CTCLoss", {}, "letters of some steps"),
     ("CTCLoss", {}, "letters with lengths"),
+    ("SDMLLoss", {}, "same"),
+    ("SDMLLoss", {"smoothing_parameter": 0.1}, "same"),
 ]
 
 
