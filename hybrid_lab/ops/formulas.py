@@ -57,6 +57,9 @@ class DivSqrtDim(Operator, name="_contrib_div_sqrt_dim", aliases=("contrib_div_s
     def numpy(self, data: Any, out: Any = None) -> Any:
         return np.multiply(data, data.dtype.type(1.0 / math.sqrt(data.shape[-1])), out=out)
 
+    def lower(self, F: Any, data: Any) -> Any:
+        return data * (1.0 / math.sqrt(data.shape[-1]))
+
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F._contrib_div_sqrt_dim(dy)
 

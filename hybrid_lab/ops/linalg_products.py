@@ -153,6 +153,12 @@ class Triangle(Operator, name="_triangle"):
             result[..., places, places] *= data.dtype.type(0.5)
         return into(result, out)
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        *_, row, column = place
+        data, kept = K.read(0, place), f"({column}) {'<' if self.lower_ else '>'} ({row})"
+        diagonal = f"{data} * 0.5" if self.halved else data
+        return f"tl.where({kept}, {data}, tl.where(({column}) == ({row}), {diagonal}, {K.literal(0)}))"
+
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F._triangle(dy, lower=self.lower_, halved=self.halved)
 

@@ -47,6 +47,12 @@ class _SoftmaxOutput(Operator):
             return data.reshape(-1, data.shape[-1]), 1
         return data.reshape(len(data), -1), 1
 
+    def rows(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape with the classes along axis 1."""
+        if self.multi_output:
+            return (*data[:2], prod(data[2:]))
+        return (prod(data[:-1]), data[-1]) if self.preserve_shape else (data[0], prod(data[1:]))
+
     def labels(self, data: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of class numbers for data."""
         if self.multi_output:
@@ -105,6 +111,9 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
         rows, axis = self.laid_out(data)
         return into(softmax_of(rows, axis).reshape(data.shape), out)
 
+    def lower(self, F: Any, data: Any, label: Any) -> Any:
+        return F.reshape_like(F.softmax(F.Reshape(data, shape=self.rows(data.shape)), axis=1), data)
+
     def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
         dlabel = F.zeros_like(label) if wanted is None or wanted[1] else None
         dx = F._softmax_output_grad(y, label, **self.attributes)
@@ -154,6 +163,25 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
             result[np.broadcast_to(np.expand_dims(ignored, axis), result.shape)] = 0
         result *= dtype(self.grad_scale / self._divisor(rows, ignored))
         return into(result.reshape(y.shape), out)
+
+    def lower(self, F: Any, y: Any, label: Any) -> Any:
+        if label.shape == y.shape:
+            return (y - F._cast_like(label, y)) * self.grad_scale
+        rows = F.Reshape(y, shape=self.rows(y.shape))
+        n, classes, *spatial = rows.shape
+        spread = self.smooth_alpha / max(classes - 1, 1)
+        numbers = F.Reshape(label, shape=(n, *spatial))
+        named = F._cast_like(F.SwapAxis(F.one_hot(numbers, depth=classes), dim1=1, dim2=len(spatial) + 1), y)
+        result = rows - spread - named * (1.0 - self.smooth_alpha - spread)
+        known = F.broadcast_not_equal(F.Cast(numbers, dtype="int32"), int(self.ignore_label))
+        if self.use_ignore:
+            result = F.where(F.expand_dims(known, axis=1), result, 0.0)
+        if self.normalization == "valid":
+            result = result / F.broadcast_maximum(F.sum(F._cast_like(known, y)), 1.0)
+        elif self.normalization == "batch":
+            result = result * (1.0 / n)
+        scale = self.grad_scale if self.normalization == "valid" else self.grad_scale / prod(spatial)
+        return F.reshape_like(result * scale, y)
 
     def _divisor(self, rows: np.ndarray, ignored: np.ndarray) -> float:
         spatial = rows.shape[2] if self.multi_output else 1
@@ -222,6 +250,9 @@ class _Regression(Operator):
         """The output."""
         return data.copy()
 
+    def lower(self, F: Any, data: Any, label: Any) -> Any:
+        return F.identity(data)
+
     def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
         dlabel = F.zeros_like(label) if wanted is None or wanted[1] else None
         return F._regression_output_grad(y, label, grad_scale=self.grad_scale, kind=self.kind), dlabel
@@ -254,6 +285,9 @@ class LogisticRegressionOutput(_Regression, name="LogisticRegressionOutput"):
         with np.errstate(over="ignore"):
             return np.reciprocal(np.exp(-data) + data.dtype.type(1))
 
+    def lower(self, F: Any, data: Any, label: Any) -> Any:
+        return F.sigmoid(data)
+
     def onnx(self, g: Any, data: Any, label: Any) -> Any:
         return g.Sigmoid(data)
 
@@ -277,6 +311,11 @@ class RegressionOutputGrad(Operator, name="_regression_output_grad"):
         difference = y - label.reshape(y.shape).astype(y.dtype)
         difference = np.sign(difference) if self.kind == "sign" else difference
         return into(difference * y.dtype.type(self.grad_scale * len(y) / max(y.size, 1)), out)
+
+    def lower(self, F: Any, y: Any, label: Any) -> Any:
+        difference = y - F._cast_like(F.reshape_like(label, y), y)
+        difference = F.sign(difference) if self.kind == "sign" else difference
+        return difference * (self.grad_scale / max(prod(y.shape[1:]), 1))
 
 
 # -- margins and losses ----------------------------------------------------------------------------------------
@@ -312,6 +351,9 @@ class SVMOutput(Operator, name="SVMOutput"):
     def numpy(self, data: Any, label: Any, out: Any = None) -> Any:
         return into(data.copy() if out is None else data, out)
 
+    def lower(self, F: Any, data: Any, label: Any) -> Any:
+        return F.identity(data)
+
     def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
         dlabel = F.zeros_like(label) if wanted is None or wanted[1] else None
         # The score counts against the margin for the label, and with the other sign for the other classes.
@@ -346,6 +388,9 @@ class MakeLoss(Operator, name="MakeLoss"):
 
     def numpy(self, data: Any, out: Any = None) -> Any:
         return into(data.copy() if out is None else data, out)
+
+    def lower(self, F: Any, data: Any) -> Any:
+        return F.identity(data)
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         ones = F.ones_like(data) * self.grad_scale

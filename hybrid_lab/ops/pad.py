@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.elements import among_zeros
 from hybrid_lab.ops.memory import into
@@ -152,6 +156,35 @@ class PadGrad(_Padding, name="_pad_grad"):
         if out is None:
             out = np.empty(data.shape, dy.dtype)
         return into(total[self.inside(pairs, data.shape)], out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        shape = K.shape(1)
+        axes = [
+            list(self.copies(K, index, pair, size))
+            for index, pair, size in zip(place, self.borders(shape), shape, strict=True)
+        ]
+        in_kernels.few(prod(map(len, axes)))
+        parts = []
+        for copy in product(*axes):
+            guard = " & ".join(filter(None, (guard for _, guard in copy)))
+            parts.append(K.where(guard, K.read(0, [at for at, _ in copy], guard), K.literal(0)))
+        return in_kernels.added(K, parts)
+
+    def copies(self, K: Any, index: Any, pair: tuple[int, int], size: int) -> Iterator[tuple[Any, str]]:
+        """In kernels: where along an axis of dy an element of data lies, and under which condition."""
+        (before, after), last = pair, size - 1
+        yield index + before, ""
+        if self.mode == "edge":
+            in_kernels.few(before + after)
+            for at in range(before):
+                yield K.zero + at, K.guard(index, 1)
+            for at in range(before + size, before + size + after):
+                yield K.zero + at, K.guard(index + -last, 1)
+            return
+        if before:
+            yield index * -1 + before, K.guard(index + -1, before)
+        if after:
+            yield index * -1 + (2 * last + before), K.guard(index + (after - last), after)
 
     def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
         return F.Pad(d, mode=self.mode, pad_width=self.pad_width), None

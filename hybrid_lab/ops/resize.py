@@ -231,6 +231,14 @@ class _Adaptive(_Separable):
         inside = (place >= first[:, None]) & (place < last[:, None])
         return inside / (last - first)[:, None]
 
+    def pooling(self, data: tuple[int, ...]) -> dict[str, Any]:
+        """The attributes of the Pooling that does the same. Raises Unmappable where windows differ in size."""
+        wanted, spatial = self.target(data), data[2:]
+        if any(size % parts for size, parts in zip(spatial, wanted, strict=True)):
+            raise Unmappable("windows of several sizes")
+        window = tuple(size // parts for size, parts in zip(spatial, wanted, strict=True))
+        return {"kernel": window, "stride": window, "pool_type": "avg", "global_pool": wanted == (1, 1)}
+
 
 class AdaptiveAvgPooling2D(_Adaptive, name="_contrib_AdaptiveAvgPooling2D"):
     """The mean over windows that cut an image into output_size parts, whatever its size; windows may overlap.
@@ -257,6 +265,9 @@ class AdaptiveAvgPooling2D(_Adaptive, name="_contrib_AdaptiveAvgPooling2D"):
             out /= data.dtype.type(h * w)
             return out
         return self.forward(data, (high, wide), out)
+
+    def lower(self, F: Any, data: Any) -> Any:
+        return F.Pooling(data, **self.pooling(data.shape))
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F._adaptive_avg_pool_grad(dy, data, output_size=self.output_size)
@@ -296,6 +307,9 @@ class AdaptiveAvgPoolGrad(_Adaptive, name="_adaptive_avg_pool_grad"):
             out = np.empty(data.shape, dy.dtype) if out is None else out
             return np.divide(dy, dy.dtype.type(prod(data.shape[2:])), out=out)
         return self.backward(dy, data.shape[2:], out)
+
+    def lower(self, F: Any, dy: Any, data: Any) -> Any:
+        return F._spread_pool_grad(dy, data, **self.pooling(data.shape))
 
     def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
         return F._contrib_AdaptiveAvgPooling2D(d, output_size=self.output_size), None

@@ -6,14 +6,17 @@ import pytest
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
+from hybrid_lab import engines
 from hybrid_lab.engines.triton import kernel
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
 from hybrid_lab.ops.operator import get
-from tests.engines.test_triton import interpreter  # noqa: F401
+from hybrid_lab.ops.run import run_kernel
+from tests.engines.test_triton import interpreter, one_node  # noqa: F401
 from tests.engines.test_triton_rows import agree, data, op
+from tests.ops.cases import CASES, close
 
 
 @pytest.fixture(autouse=True)
@@ -256,3 +259,46 @@ def test_nan_goes_through_what_limits_numbers(dtype):
     graph = Graph([x], [*outputs, op("broadcast_minimum", x, op("negative", x))])
     sources(graph)
     agree(graph, x=np.array([1, -1, np.nan if dtype == "float32" else 7, 2, 3, -3, 0, -4], dtype))
+
+
+TAKEN_APART = [
+    case
+    for case in CASES
+    if case.op.name
+    in {
+        "SliceChannel", "_split_v2", "_sum_like", "_tile_grad", "_repeat_grad", "_up_sampling_grad", "nansum",
+        "SoftmaxOutput", "_softmax_output_grad", "LinearRegressionOutput", "LogisticRegressionOutput",
+        "MAERegressionOutput", "_regression_output_grad", "SVMOutput", "MakeLoss", "_contrib_div_sqrt_dim",
+        "_max_pool_grad", "LRN",
+    }
+    or (case.op.name == "Pooling" and case.op.global_pool)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TAKEN_APART, ids=[case.id for case in TAKEN_APART])
+def test_composites_have_kernels_for_all_their_parts(case):
+    graph, arrays, _ = one_node(case)
+    graph = Graph(graph.inputs, graph.outputs[: case.op.num_visible])
+    sources(graph)
+    found = engines.get("triton").compile(graph)(arrays)
+    for y, wanted in zip(found, run_kernel(case.op, case.inputs()), strict=False):
+        close(y, wanted)
+
+
+@pytest.mark.parametrize("size", [1, (3, 2)])
+def test_adaptive_pooling_of_equal_windows_is_pooling(size):
+    (x,) = inputs(x=(2, 3, 9, 8))
+    y = op("_contrib_AdaptiveAvgPooling2D", op("exp", x), output_size=size)
+    dy = input_node("dy", shape=y.shape, dtype="float32")
+    graph = Graph([x, dy], [y, op("_adaptive_avg_pool_grad", dy, x, output_size=size)])
+    sources(graph)
+    agree(graph, x=data((2, 3, 9, 8)), dy=data(y.shape, 1))
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect"])
+def test_the_gradient_of_borders(mode):
+    x, dy = inputs(x=(2, 3, 5, 7), dy=(2, 3, 8, 12))
+    widths = (0, 0, 0, 0, 1, 2, 4, 1)
+    graph = Graph([x, dy], [op("_pad_grad", op("exp", dy), x, mode=mode, pad_width=widths)])
+    sources(graph)
+    agree(graph, x=data((2, 3, 5, 7)), dy=data((2, 3, 8, 12), 1))
