@@ -12,6 +12,7 @@ from hybrid_lab.ops.attributes import Axis, DType
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import kept_shape, reduced_axes
+from hybrid_lab.ops.short_rows import reduced
 
 _AXES = [
     sample((2, 3, 4)),
@@ -89,7 +90,7 @@ def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch
         np.copyto(out, wide, casting="unsafe")
         return out
     if len(axes) == 1 or not data.flags.c_contiguous:
-        return np.add.reduce(data, axis=axes, keepdims=True, dtype=dtype, out=out)
+        return reduced(np.add, data, axes, out)
     first_kept = next((index for index in range(data.ndim) if index not in axes), None)
     last_kept = next((index for index in reversed(range(data.ndim)) if index not in axes), -1)
     if first_kept and 0 < last_kept < data.ndim - 1:
@@ -237,7 +238,7 @@ class Max(_Extreme, name="max", aliases=("max_axis",)):
     samples = [*_AXES, _TIED, _WHOLE]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
-        return np.maximum.reduce(data, axis=axes, keepdims=True, out=out)
+        return reduced(np.maximum, data, axes, out)
 
 
 class Min(_Extreme, name="min", aliases=("min_axis",)):
@@ -248,7 +249,7 @@ class Min(_Extreme, name="min", aliases=("min_axis",)):
     samples = [*_AXES, _TIED, _WHOLE]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
-        return np.minimum.reduce(data, axis=axes, keepdims=True, out=out)
+        return reduced(np.minimum, data, axes, out)
 
 
 class Norm(Reduction, name="norm"):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops import short_rows
 from hybrid_lab.ops.attributes import DType
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
@@ -58,21 +59,36 @@ class _SoftmaxLike(Operator):
     def infer_type(self, *dtypes: Any) -> Any:
         return np.dtype(self.dtype) if self.dtype is not None and dtypes[0].kind == "f" else dtypes[0]
 
-    def _shifted(self, data: np.ndarray, out: np.ndarray | None, scratch: Any, sign: float = 1.0) -> np.ndarray:
-        """sign * data / temperature minus its maximum."""
+    def _run(self, data: np.ndarray, out: np.ndarray | None, scratch: Any, sign: float = 1.0) -> np.ndarray:
+        """The operator of sign * data / temperature, into `out`."""
+        if out is None:
+            out = np.empty(data.shape, data.dtype)
         if not data.size:
-            return np.empty(data.shape, data.dtype) if out is None else out
-        factor = sign / (self.temperature or 1.0)
-        top = scratch(data.shape[: self.axis % data.ndim] + (1,) + data.shape[self.axis % data.ndim + 1 :], data.dtype)
-        if factor != 1.0:
-            data = out = np.multiply(data, data.dtype.type(factor), out=out)
-        np.maximum.reduce(data, axis=self.axis, keepdims=True, out=top)
-        return np.subtract(data, top, out=out)
+            return out
+        axis, factor = self.axis % data.ndim, sign / (self.temperature or 1.0)
+        if not short_rows.are_short(data, axis) or not out.flags.c_contiguous:
+            self._along(axis, data, out, None, out, factor, scratch)
+            return out
+        rows, results = data.reshape(-1, data.shape[-1]), out.reshape(-1, data.shape[-1])
+        for part in short_rows.blocks(rows):
+            columns, result = short_rows.turned(rows[part]), results[part]
+            self._along(0, columns, columns, result.reshape(columns.shape), result.T, factor, np.empty)
+        return out
 
-    def _normalizer(self, exponentials: np.ndarray, scratch: Any) -> np.ndarray:
-        axis = self.axis % exponentials.ndim
-        shape = exponentials.shape[:axis] + (1,) + exponentials.shape[axis + 1 :]
-        return accumulate(exponentials, (axis,), scratch(shape, exponentials.dtype), scratch)
+    def _along(self, axis: int, data: Any, work: Any, spare: Any, out: Any, factor: float, scratch: Any) -> None:
+        """The operator of factor * data over one axis, into `out`.
+
+        work : memory as data, may be data or out; spare : other memory as data, may be out's, or None: from scratch
+        """
+        raise NotImplementedError
+
+    def _shifted(self, axis: int, data: Any, work: Any, factor: float, scratch: Any) -> tuple[Any, Any]:
+        """(factor * data minus its maximum, memory for a sum) over the axis."""
+        if factor != 1.0:
+            data = np.multiply(data, data.dtype.type(factor), out=work)
+        top = scratch((*data.shape[:axis], 1, *data.shape[axis + 1 :]), data.dtype)
+        np.maximum.reduce(data, axis=axis, keepdims=True, out=top)
+        return np.subtract(data, top, out=work), top
 
     def _scaled(self, value: Any, sign: float = 1.0) -> Any:
         factor = sign / (self.temperature or 1.0)
@@ -114,10 +130,12 @@ class Softmax(_SoftmaxLike, name="softmax"):
         if self.mode_dependent:
             given = (data,) if length is None else (data, length)
             return self.bind_mode(True).numpy(*given, out=out)
-        shifted = self._shifted(data, out, scratch, self._sign)
+        return self._run(data, out, scratch, self._sign)
+
+    def _along(self, axis: int, data: Any, work: Any, spare: Any, out: Any, factor: float, scratch: Any) -> None:
+        shifted, total = self._shifted(axis, data, work, factor, scratch)
         np.exp(shifted, out=shifted)
-        shifted /= self._normalizer(shifted, scratch)
-        return shifted
+        np.divide(shifted, accumulate(shifted, (axis,), total, scratch), out=out)
 
     def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
         return self._scaled(F._softmax_grad(dy, y, axis=self.axis), self._sign)
@@ -155,10 +173,13 @@ class LogSoftmax(_SoftmaxLike, name="log_softmax"):
     def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         if self.mode_dependent:
             return self.bind_mode(True).numpy(data, out=out)
-        shifted = self._shifted(data, out, scratch)
-        total = self._normalizer(np.exp(shifted, out=scratch(data.shape, data.dtype)), scratch)
-        shifted -= np.log(total, out=total)
-        return shifted
+        return self._run(data, out, scratch)
+
+    def _along(self, axis: int, data: Any, work: Any, spare: Any, out: Any, factor: float, scratch: Any) -> None:
+        shifted, total = self._shifted(axis, data, work, factor, scratch)
+        exponentials = np.exp(shifted, out=scratch(data.shape, data.dtype) if spare is None else spare)
+        accumulate(exponentials, (axis,), total, scratch)
+        np.subtract(shifted, np.log(total, out=total), out=out)
 
     def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
         return self._scaled(F._log_softmax_grad(dy, y, axis=self.axis))
