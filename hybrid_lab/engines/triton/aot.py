@@ -10,7 +10,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import EngineError
@@ -77,6 +79,15 @@ def _package_parent() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(hybrid_lab.__file__)))
 
 
+def _compile_all(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Many kernels are compiled by as many processes as there are processors."""
+    workers = min(os.cpu_count() or 1, len(requests) // 4)
+    if workers < 2:
+        return [_compile(request) for request in requests]
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(_compile, requests, chunksize=2))
+
+
 def _compile(request: dict[str, Any]) -> dict[str, Any]:
     import linecache
     import tempfile
@@ -104,5 +115,4 @@ def _compile(request: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    results = [_compile(request) for request in json.load(sys.stdin)]
-    print(json.dumps(results))
+    print(json.dumps(_compile_all(json.load(sys.stdin))))

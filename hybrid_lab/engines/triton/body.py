@@ -421,7 +421,9 @@ def label(value: Value) -> str:
     """What a value is called in a kernel: as its operator, and inputs without the layer's prefix (`conv3_weight`), so
     that layers of one kind and size share a kernel.
     """
-    return re.sub(r".*\d_", "", value.node.name) if value.is_input else short(value.node.op.name)
+    if not value.is_input:
+        return short(value.node.op.name)
+    return re.sub(r"^(saved|head)\d+$", r"\1", re.sub(r".*\d_", "", value.node.name))
 
 
 def short(name: str) -> str:
