@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.ops.operator import get
 from hybrid_lab.ops.pointwise import scalar_as
+from hybrid_lab.ops.reduce import Reduction
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,18 @@ def rewritten(node: Node) -> Value | None:
 
 
 def _number(node: Node, index: int) -> Any:
-    """Input `index` as the number that the kernel takes, if it is an immediate beside a tensor; else None."""
+    """Input `index` as the number that the kernel takes beside a tensor, else None.
+
+    It is an immediate, or a constant of one element that leaves the tensor its shape.
+    """
     item, other = node.inputs[index], node.inputs[1 - index]
-    if isinstance(item, Value) or not isinstance(other, Value):
+    if not isinstance(other, Value):
         return None
-    return scalar_as(item, np.empty(0, other.dtype))
+    if not isinstance(item, Value):
+        return scalar_as(item, np.empty(0, other.dtype))
+    if isinstance(item.node.op, Constant) and item.node.op.array.size == 1 and other.shape == node.outputs[0].shape:
+        return item.node.op.array.reshape(())[()]
+    return None
 
 
 def _is(number: Any, wanted: float) -> bool:
@@ -96,7 +104,7 @@ def _minus_one(index: int) -> Callable[[Node], Value | None]:
 def _add_negative(node: Node) -> Value | None:
     for index in (1, 0):
         inner = _under(node.inputs[index], "negative")
-        if inner is not None and isinstance(node.inputs[1 - index], Value):
+        if inner is not None:
             return _made(node, "broadcast_sub", node.inputs[1 - index], inner)
     return None
 
@@ -160,6 +168,24 @@ def _single(node: Node) -> Value | None:
     return item if len(node.inputs) == 1 and isinstance(item, Value) and item.shape == node.outputs[0].shape else None
 
 
+def _single_elements(node: Node) -> Value | None:
+    """A reduction over axes of size 1 has nothing to reduce; sums start at 0, which makes 0 of -0.0.
+
+    Not the mean of whole numbers, which goes through float64.
+    """
+    data, op = node.inputs[0], node.op
+    assert isinstance(op, Reduction)
+    if not isinstance(data, Value) or (op.name == "mean" and data.dtype.kind != "f"):
+        return None
+    axes = op.axes(len(data.shape))
+    if any(data.shape[axis] != 1 for axis in axes):
+        return None
+    if op.name in ("sum", "mean"):
+        data = _made(node, "broadcast_add", data, 0.0)
+        data = rewritten(data.node) or data
+    return data if data.shape == node.outputs[0].shape else _made(node, "squeeze", data, axis=axes)
+
+
 IDEMPOTENT = ("abs", "relu", "sign", "floor", "ceil", "rint", "round", "trunc", "fix")
 
 RULES: tuple[Rule, ...] = (
@@ -183,6 +209,7 @@ RULES: tuple[Rule, ...] = (
     Rule("max(x, x) = min(x, x) = x", ("broadcast_maximum", "broadcast_minimum"), _same),
     Rule("where(c, x, x) = x", ("where",), _same),
     Rule("cast(cast(x)) = cast(x)", ("Cast", "_cast_like"), _cast_of_cast),
+    Rule("sum(x) = x + 0, axes of size 1", ("sum", "mean", "prod", "max", "min"), _single_elements),
     Rule("concat(x) = x", ("Concat",), _single),
 )
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab.graph.algebra import RULES
+from hybrid_lab.graph.node import constant_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops import get
 from tests.graph.building import evaluate, graph_of, names, program
@@ -50,6 +51,10 @@ APPLIES = {
     "max(x, x) = min(x, x) = x": (lambda F, x: F.exp(F.broadcast_maximum(x, x)), ["exp"]),
     "where(c, x, x) = x": (lambda F, x: F.exp(F.where(x, x, x)), ["exp"]),
     "cast(cast(x)) = cast(x)": (lambda F, x: F.Cast(F.Cast(x, dtype="float64"), dtype="float16"), ["Cast"]),
+    "sum(x) = x + 0, axes of size 1": (
+        lambda F, x: F.mean(F.Reshape(x, shape=(-1, 1)), axis=0, exclude=True),
+        ["Reshape", "broadcast_add", "squeeze"],
+    ),
     "concat(x) = x": (lambda F, x: F.exp(F.Concat(x, dim=0)), ["exp"]),
 }
 
@@ -117,6 +122,55 @@ def test_the_table_names_operators_there_are():
     for rule in RULES:
         for name in rule.operators:
             assert get(name).name == name
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "int64"])
+@pytest.mark.parametrize("attributes", [{"axis": 1}, {"axis": (1, 2)}, {"axis": 1, "keepdims": True}])
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "max", "min"])
+def test_a_reduction_over_axes_of_size_one_is_exact(name, attributes, dtype):
+    x = np.array(SPECIAL if dtype.startswith("float") else [0, 1, 2, 100, 127, 255, (1 << 62) + 1]).astype(dtype)
+    graph = graph_of(lambda F, x: getattr(F, name)(x, **attributes), (len(x), 1, 1), dtype=dtype)
+    simple = simplify(graph)
+    left = ["broadcast_add"] if dtype.startswith("float") and name in ("sum", "mean") else []
+    left += [] if "keepdims" in attributes else ["squeeze"]
+    assert names(simple) == (left if dtype.startswith("float") or name != "mean" else ["mean"])
+    x = x.reshape(-1, 1, 1)
+    assert same_bits(evaluate(simple, [x])[0], evaluate(graph, [x])[0])
+
+
+def test_a_reduction_over_more_than_one_element_stays():
+    assert names(simplify(graph_of(lambda F, x: F.sum(x, axis=(0, 1)), (1, 3)))) == ["sum"]
+
+
+def test_the_loss_of_one_number_a_sample_is_a_difference():
+    graph = graph_of(lambda F, x: F.mean(F.negative(x), axis=0, exclude=True), (4, 1))
+    assert str(simplify(graph)) == program("""
+        graph net(%x0: f32[4,1]):
+          %0: f32[4,1] = broadcast_sub(0.0, %x0)
+          %1: f32[4] = squeeze(%0, axis=(1,))
+          return %1
+    """)
+    x = np.array([[0.0], [-0.0], [np.inf], [1e-45]], "float32")
+    assert same_bits(evaluate(simplify(graph), [x])[0], evaluate(graph, [x])[0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "ones", "left"),
+    [
+        ((4, 3), (1,), ["exp"]),
+        ((4, 3), (1, 1), ["exp"]),
+        ((1,), (1,), ["exp"]),
+        ((3,), (1, 1), ["broadcast_mul", "exp"]),
+        ((), (1,), ["broadcast_mul", "exp"]),
+        ((2, 3), (2, 1), ["broadcast_mul", "exp"]),
+    ],
+)
+def test_a_constant_of_one_element_is_its_number_where_the_shape_stays(shape, ones, left):
+    def function(F, x):
+        return F.exp(x * F.expr(constant_node(np.ones(ones, "float32"))))
+
+    assert [name for name in names(simplify(graph_of(function, shape))) if name != "constant"] == left
 
 
 def test_an_int_times_a_number_below_two_is_that_int():
