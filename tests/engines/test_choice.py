@@ -11,7 +11,7 @@ import pytest
 from hybrid_lab import engines, symbol
 from hybrid_lab.engines import Engine
 from hybrid_lab.engines.choice import contest as contests
-from hybrid_lab.engines.choice import memory
+from hybrid_lab.engines.choice import executables, memory
 from hybrid_lab.engines.choice.contest import Contest, difference
 from hybrid_lab.engines.choice.engine import ChoosingEngine, ContestExecutable
 from hybrid_lab.engines.engine import Executable
@@ -436,7 +436,7 @@ def test_training_follows_eager_whoever_runs_it(monkeypatch, cpu):
     wanted = trained(mx, False)
     monkeypatch.setenv("HYBRID_LAB_CPU", cpu)
     monkeypatch.setattr(contests, "SMALL", 0.0)
-    monkeypatch.setattr(contests, "SETTLE", 0.0)
+    monkeypatch.setattr(executables, "SETTLE", 0.0)
     for found, value in zip(trained(mx, True), wanted, strict=True):
         assert np.abs(found - value).max() <= 1e-4 * max(np.abs(value).max(), 1e-3)
 
@@ -444,7 +444,7 @@ def test_training_follows_eager_whoever_runs_it(monkeypatch, cpu):
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_random_graphs_follow_eager_while_engines_change(monkeypatch, first):
     monkeypatch.setattr(contests, "SMALL", 0.0)
-    monkeypatch.setattr(contests, "SETTLE", 0.0)
+    monkeypatch.setattr(executables, "SETTLE", 0.0)
     monkeypatch.setattr(contests, "CALLS", 0)
     pytest.importorskip("torch")
     engine = ChoosingEngine([engine_named(name) for name in ("onnxruntime", "numpy", "torch")])

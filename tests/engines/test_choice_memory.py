@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab.engines.choice import contest as contests
+from hybrid_lab.engines.choice import executables
 from hybrid_lab.engines.choice.engine import ChoosingEngine, ContestExecutable
 from hybrid_lab.engines.numpy.engine import NumPyEngine
 from hybrid_lab.graph.specialize import specialize
@@ -38,8 +39,9 @@ def gradient():
 @pytest.fixture
 def clock(monkeypatch):
     monkeypatch.setenv("HYBRID_LAB_CACHE", "")
-    for name, value in (("IMPORTS", {}), ("SETTLE", 0.0), ("COLLECT_BYTES", 0)):
-        monkeypatch.setattr(contests, name, value)
+    monkeypatch.setattr(contests, "IMPORTS", {})
+    monkeypatch.setattr(executables, "SETTLE", 0.0)
+    monkeypatch.setattr(executables, "COLLECT_BYTES", 0)
     return Clock()
 
 
@@ -240,4 +242,4 @@ def test_threads_train_while_engines_are_compared(clock):
         for done in [pool.submit(steps, 10) for _ in range(8)]:
             done.result()
     steps(4)
-    assert steps.contest.settled and len(steps.contest._trainings) == 1
+    assert steps.contest.settled and len(steps.contest.built.trainings) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.engines.choice import ChoosingEngine, contest
+from hybrid_lab.engines.choice import ChoosingEngine, contest, executables
 from hybrid_lab.engines.engine import SeparateTraining, Training
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import Builder, Expr, make_node
@@ -216,7 +216,7 @@ def test_a_layer_trains_alike_in_torch_and_numpy():
 @pytest.mark.parametrize("long", [0.0, float("inf")])
 def test_a_contest_compares_plain_numbers_and_times_the_own_way(first, long, monkeypatch):
     monkeypatch.setattr(contest, "SMALL", 0.0)
-    monkeypatch.setattr(contest, "SETTLE", 0.0)
+    monkeypatch.setattr(executables, "SETTLE", 0.0)
     monkeypatch.setattr(contest, "LONG", long)
     monkeypatch.setattr(contest, "MARGIN", 0.0)  # nobody takes over
     ran: list[str] = []
@@ -237,4 +237,4 @@ def test_a_contest_compares_plain_numbers_and_times_the_own_way(first, long, mon
             assert training.contest.training is training.contest.training.plain
     assert not training.contest.open and not training.contest.notes.get("torch", "").startswith("left out")
     assert isinstance(training.contest.training, WorkspaceTraining) == (training.contest.leader == "torch")
-    assert training.contest.leader == first and ran and not training.contest._own_ways
+    assert training.contest.leader == first and ran and not training.contest.built.own_ways

@@ -1,26 +1,24 @@
-"""A contest: the engines that could run one compiled call, compared on the call's own inputs."""
+"""A contest: the engines that could run one compiled call, compared on the call's own inputs; who leads, and why."""
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines.choice import memory
 from hybrid_lab.engines.choice.difference import difference
-from hybrid_lab.engines.choice.trial import OwnWay, Trial, try_out
-from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable, Kept, Training
+from hybrid_lab.engines.choice.executables import Clock, Executables
+from hybrid_lab.engines.choice.trial import Trial
+from hybrid_lab.engines.engine import Engine, Executable, Training
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Input
 from hybrid_lab.log import logger
 
 #: Calls faster than this (seconds) are left as they are: engines differ by less than the comparison costs.
@@ -38,24 +36,16 @@ PATIENCE = 0.5
 #: Where a part takes longer (seconds), calls are compared as they run: one rival at a time runs beside a call, which is
 #: the leader's measurement too, and whoever loses is freed before the next one is built.
 LONG = 0.05
-#: Losers whose arenas are at least this large (bytes) are collected at once, instead of when Python gets round to it.
-COLLECT_BYTES = 1 << 22
 #: How much two engines may differ, relative to the largest value: forward, backward.
 TOLERANCE = (1e-4, 1e-3)
 #: A challenger takes over when it needs less than this part of the leader's time.
 MARGIN = 0.97
-
-#: How long the threads of an engine go on waiting for work (seconds), which would slow the next one down; OpenBLAS's
-#: wait longest.
-SETTLE = 0.03
 
 #: Engine -> the package whose import takes long.
 IMPORTS = {"torch": "torch"}
 
 #: How the note begins on an engine that computes other numbers.
 LEFT_OUT = "left out: "
-
-Clock = Callable[[], float]
 
 
 class Contest:
@@ -66,6 +56,7 @@ class Contest:
     training : for a recorded call, `sources` and `num_outputs` of Engine.compile_training
     open : whether it is still to be decided who leads from then on
     settled : it is decided, and whoever lost has been freed
+    built : the executables of those that take part
     """
 
     def __init__(
@@ -77,7 +68,7 @@ class Contest:
         clock: Clock = time.perf_counter,
     ):
         self.graphs, self.engines, self.options, self.clock = tuple(graphs), engines, options, clock
-        self._together = training
+        self.built, self._recorded = Executables(self.graphs, options, training), training is not None
         #: What everybody has to agree with; None: the leader decides.
         self._reference = engines.get("numpy")
         self._titles = {"numpy": "NumPy", **{name: engine.title for name, engine in engines.items()}}
@@ -85,21 +76,13 @@ class Contest:
         self.seconds: dict[str, dict[int, float]] = {}
         self.notes: dict[str, str] = {}
         self.open, self.settled = True, False
-        #: Every engine there was, and the bytes of those programs of theirs that were dropped and not yet collected.
-        self._everybody, self._garbage = list(engines.values()), 0
+        #: Every engine there was.
+        self._everybody = list(engines.values())
         self._lock = threading.Lock()
         self._spent, self._calls = 0.0, [0] * len(self.graphs)
         self._fastest = [float("inf")] * len(self.graphs)
-        self._packing: tuple[list[Any], Hashable] | None = None
-        self._steady = [
-            isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES for value in self.graphs[0].inputs
-        ]
-        self._waits_for_packing = training is None and any(self._steady)
         #: Rivals whose numbers were not the leader's: they are compared once more, with a judge.
         self._doubted: set[str] = set()
-        self._compiled: dict[str, list[Executable]] = {}
-        self._trainings: dict[str, Training] = {}
-        self._own_ways: dict[str, OwnWay] = {}
         found = memory.recall(self.key)
         self.remembered = found["choice"] if found is not None and found["choice"] in engines else None
         large = training is not None and sum(len(graph.operators) for graph in self.graphs) > MANY
@@ -111,20 +94,8 @@ class Contest:
                 self.leader, self.open, self.settled = self.remembered, False, True
         self._compile(self.leader)
 
-    def _compile(self, name: str) -> list[Executable]:
-        if name not in self._compiled:
-            engine = self.engines[name]
-            if self._together is not None:
-                (forward, backward), (sources, num_outputs) = self.graphs, self._together
-                made = engine.compile_training(forward, backward, sources, num_outputs, **self.options)
-                self._trainings[name], self._compiled[name] = made, [made.forward, made.backward]
-                if made.plain is not made:
-                    self._own_ways[name] = OwnWay(made)
-            else:
-                self._compiled[name] = [engine.compile(graph, **self.options) for graph in self.graphs]
-            if self._packing is not None:
-                self._compiled[name][0].pack(*self._packing)
-        return self._compiled[name]
+    def _compile(self, name: str) -> None:
+        self.built.compile(name, self.engines[name])
 
     @staticmethod
     def _ready(name: str) -> bool:
@@ -133,19 +104,13 @@ class Contest:
 
     def current(self, part: int) -> Executable:
         """What runs a part now."""
-        return self._compiled[self.leader][part]
+        return self.built.compiled[self.leader][part]
 
     @property
     def training(self) -> Training:
         """What runs recorded calls now. While engines are compared, all of them read what a forward keeps."""
-        found = self._trainings[self.leader]
+        found = self.built.trainings[self.leader]
         return found.plain if self.open else found
-
-    def numbers(self, results: Sequence[np.ndarray], kept: Kept) -> list[np.ndarray]:
-        """What the forward of a recorded call gives when it runs alone, from what `begin` returned."""
-        assert self._together is not None
-        count = self._together[1]
-        return [*results[:count], *kept.saved, *results[count:]]
 
     # -- while it is open ----------------------------------------------------------------------------------------
 
@@ -168,7 +133,7 @@ class Contest:
                     self._collect()
                 trial = self._consider(part, inputs, rng) if self.open else None
                 if trial is not None:
-                    time.sleep(SETTLE)
+                    self.built.settle()
                     made, seconds = self._measured(part, run)
                     self._conclude(trial, part, numbers(made), seconds)
                     return made
@@ -187,7 +152,7 @@ class Contest:
 
     def _consider(self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> Trial | None:
         """End the contest where calls are short, compare where the time has come; or run one rival of a long call."""
-        if self._waits_for_packing and self._packing is None and sum(self._fastest) >= SMALL:
+        if self.built.packs and not self.built.packed and sum(self._fastest) >= SMALL:
             return None
         if self.remembered is not None:
             if part == 0 and self._may_import(self.remembered):
@@ -234,42 +199,18 @@ class Contest:
                 continue
             try:
                 self._compile(name)
-                return self._try(name, part, inputs, rng)
+                return self.built.trial(name, part, inputs, rng, self.clock, LONG)
             except Exception as error:  # a challenger that fails must not fail the call
                 self._drop(name, f"not possible: {_first_line(error)}")
         self._decide()
         return None
-
-    def _try(self, name: str, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> Trial:
-        training = self._trainings[name].plain if part == 0 and name in self._trainings else None
-        executable = self._compiled[name][part]
-
-        def run() -> tuple[Sequence[np.ndarray], Kept | None]:
-            if training is None:
-                return executable.run(inputs, rng), None
-            results, kept = training.begin(inputs, rng)
-            return self.numbers(results, kept), kept
-
-        trial, own = try_out(name, run, self.clock, SETTLE, LONG), self._own_way(name, part, inputs, rng)
-        if own is not None:
-            trial.seconds = try_out(name, lambda: ((), own()), self.clock, SETTLE, LONG).seconds
-        return trial
-
-    def _own_way(
-        self, name: str, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]
-    ) -> Callable[[], None] | None:
-        """What runs the part when the engine leads, where its numbers cannot be compared; else None."""
-        found = self._own_ways.get(name)
-        return partial(found.run, part, inputs, rng) if found is not None and found.can(part) else None
 
     def _conclude(self, trial: Trial, part: int, wanted: Sequence[np.ndarray], seconds: float) -> None:
         """The leader has run beside a rival: compare their numbers and times."""
         name, leader = trial.name, self.leader
         text = difference(trial.results, wanted, TOLERANCE[min(part, 1)])
         trial.forget()
-        if name in self._trainings:
-            self._trainings[name].release()
-            self._compiled[name][part].release()
+        self.built.release(name, part)
         if not self._is_long():
             self.seconds.clear()  # only the first call was: short calls are compared in more runs than one
         elif text:
@@ -283,7 +224,7 @@ class Contest:
             if len(theirs) < len(self.graphs) and total * MARGIN > sum(self._fastest):
                 self._drop(name, f"slower: {total * 1e3:.3g} ms for a part of the call")
             self._decide()
-            if self._together is None or self.leader == leader:
+            if not self._recorded or self.leader == leader:
                 # Else the backward of the old leader is still running for the caller.
                 self._collect()
 
@@ -305,9 +246,9 @@ class Contest:
 
     def _hopeless(self, name: str, seconds: float) -> str:
         """Why an engine need not be tried where the leader takes so long; "" where it is to be."""
-        if name == "numpy" and seconds > HEAVY and self._together is None:
+        if name == "numpy" and seconds > HEAVY and not self._recorded:
             return "not tried: too much work"
-        if name == "numpy" and not any(found.report.regions for found in self._compiled[self.leader]):
+        if name == "numpy" and not any(found.report.regions for found in self.built.compiled[self.leader]):
             return "runs already: no part is worth more"
         return ""
 
@@ -320,7 +261,7 @@ class Contest:
                 self._close({})
             else:
                 self._lead()
-                self._let_go(*(name for name in self._compiled if name != self.leader))
+                self.built.let_go(*(name for name in self.built.compiled if name != self.leader))
 
     def _rivals(self) -> list[str]:
         return [name for name in self.engines if name != self.leader]
@@ -379,25 +320,11 @@ class Contest:
         self.notes[name] = note
         self.engines = {key: engine for key, engine in self.engines.items() if key != name}
         self.seconds.pop(name, None)
-        self._let_go(name)
-
-    def _let_go(self, *names: str) -> None:
-        """Keep the programs of these engines no longer; where one is needed again it is built again."""
-        for name in names:
-            for executable in self._compiled.get(name, ()):
-                self._garbage += executable.report.arena_bytes + sum(map(_border_bytes, executable.report.regions))
-        # Other threads may be on their way from the old leader's name to its programs: the old tables keep them.
-        self._compiled = {key: made for key, made in self._compiled.items() if key not in names}
-        self._trainings = {key: made for key, made in self._trainings.items() if key not in names}
-        self._own_ways = {key: made for key, made in self._own_ways.items() if key not in names}
+        self.built.let_go(name)
 
     def _collect(self) -> None:
-        """Free what was let go: programs and their arenas refer to each other, so they are not freed by themselves."""
-        if self._garbage >= COLLECT_BYTES:
-            gc.collect()
-            for engine in self._everybody:
-                engine.trim()
-        self._garbage = 0
+        """Free whom the contest has let go."""
+        self.built.collect(self._everybody)
         self.settled = not self.open
 
     def _timed(
@@ -408,19 +335,8 @@ class Contest:
         rng: tuple[int, int],
         limit: float = float("inf"),
     ) -> tuple[list[np.ndarray], float]:
-        """The results, and the fastest of a few runs: noise only ever adds. What is slower than `limit` runs once."""
-        run = self._compiled[name][part].run
-        results = run(inputs, rng)
-        again = self._own_way(name, part, inputs, rng) or partial(run, inputs, rng)
-        best, total = float("inf"), 0.0
-        time.sleep(SETTLE)
-        for _ in range(8):
-            start = self.clock()
-            again()
-            taken = self.clock() - start
-            best, total = min(best, taken), total + taken
-            if taken > limit or total > 0.05:
-                break
+        """The results, and the fastest of a few runs, also of earlier ones. What is slower than `limit` runs once."""
+        results, best = self.built.timed(name, part, inputs, rng, self.clock, limit)
         found = self.seconds.setdefault(name, {})
         found[part] = min(best, found.get(part, best))
         return results, found[part]
@@ -448,31 +364,18 @@ class Contest:
         self._keep_leader()
 
     def _keep_leader(self) -> None:
-        self._let_go(*(name for name in self._compiled if name != self.leader))
-        if self._together is not None:
-            # Only comparisons run forward and backward apart.
-            for executable in self._compiled[self.leader]:
-                executable.release()
-            if self.leader in self._own_ways:
-                self._trainings[self.leader].plain.release()
-        self._packing, self.open, self._own_ways = None, False, {}
+        self.built.keep(self.leader)
+        self.open = False
 
     # -- what the executables pass on ------------------------------------------------------------------------------
 
     def pack(self, inputs: Sequence[np.ndarray], token: Hashable) -> None:
         with self._lock:
-            if self.open:
-                # Only what is packed: nobody else's arrays are to be kept alive.
-                pairs = zip(inputs, self._steady, strict=True)
-                self._packing = [array if steady else None for array, steady in pairs], token
-            for executables in self._compiled.values():
-                executables[0].pack(inputs, token)
+            self.built.pack(inputs, token, self.open)
 
     def unpack(self) -> None:
         with self._lock:
-            self._packing = None
-            for executables in self._compiled.values():
-                executables[0].unpack()
+            self.built.unpack()
 
     def report(self, part: int) -> Report:
         """The report of what runs the part now, with what is known of the others."""
@@ -488,14 +391,10 @@ class Contest:
     def where(self) -> str:
         """The engines that have something to do, and the device."""
         busy: dict[str, None] = {}
-        for executable in self._compiled[self.leader]:
+        for executable in self.built.compiled[self.leader]:
             busy.update(dict.fromkeys(name for name, count in executable.report.operators.items() if count))
         titles = [self._titles.get(name, name) for name in busy] or [self._titles[self.leader]]
         return f"{' and '.join(titles)} on the CPU"
-
-
-def _border_bytes(region: Any) -> int:
-    return region.bytes_in + region.bytes_out if region is not None else 0
 
 
 def _first_line(error: Exception) -> str:

@@ -119,7 +119,8 @@ class ContestTraining(Training):
             training = contest.training
             return *training.begin(inputs, rng), training
 
-        results, kept, training = contest.run(0, inputs, rng, begin, lambda made: contest.numbers(made[0], made[1]))
+        numbers = contest.built.numbers
+        results, kept, training = contest.run(0, inputs, rng, begin, lambda made: numbers(made[0], made[1]))
         return results, _Begun(kept, training)
 
     def finish(
