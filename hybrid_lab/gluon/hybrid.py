@@ -32,6 +32,7 @@ from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
 _local = tracing._local
+_ARRAYS = {NDArray}
 
 _FLAGS = ("engine", "device", "static_alloc", "static_shape", "strict")
 #: Flags of MXNet's hybridize() that change nothing here.
@@ -136,7 +137,7 @@ class HybridBlock(Block):
         if trace is not None:
             return self._call_in_trace(trace, args)
         if self._active:
-            if len(args) == 1 and type(args[0]) is NDArray:
+            if {*map(type, args)} == _ARRAYS:
                 return self._graphs(args)
             leaves, _ = flatten(args, f"the input of {self.name}")
             if not any(isinstance(leaf, Symbol) for leaf in leaves):

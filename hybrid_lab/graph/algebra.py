@@ -104,7 +104,7 @@ def _minus_one(index: int) -> Callable[[Node], Value | None]:
 def _add_negative(node: Node) -> Value | None:
     for index in (1, 0):
         inner = _under(node.inputs[index], "negative")
-        if inner is not None:
+        if inner is not None and isinstance(node.inputs[1 - index], Value):
             return _made(node, "broadcast_sub", node.inputs[1 - index], inner)
     return None
 
@@ -180,10 +180,15 @@ def _single_elements(node: Node) -> Value | None:
     axes = op.axes(len(data.shape))
     if any(data.shape[axis] != 1 for axis in axes):
         return None
-    if op.name in ("sum", "mean"):
-        data = _made(node, "broadcast_add", data, 0.0)
-        data = rewritten(data.node) or data
-    return data if data.shape == node.outputs[0].shape else _made(node, "squeeze", data, axis=axes)
+    from_zero = op.name in ("sum", "mean") and data.dtype.kind == "f"
+    negated = _under(data, "negative") if from_zero else None
+    data = data if negated is None else negated
+    # The view comes first: what computes may then write into the memory of the result.
+    if data.shape != node.outputs[0].shape:
+        data = _made(node, "squeeze", data, axis=axes)
+    if negated is not None:
+        return _made(node, "broadcast_sub", 0.0, data)
+    return _made(node, "broadcast_add", data, 0.0) if from_zero else data
 
 
 IDEMPOTENT = ("abs", "relu", "sign", "floor", "ceil", "rint", "round", "trunc", "fix")
