@@ -291,8 +291,10 @@ class Operator:
         """One element of the output, for kernels: an expression of Triton over elements of the inputs.
 
         place : an index per axis of the output, which can be added to and multiplied by whole numbers
-        K : K.read(number, place) names an element of an input, K.shape(number) is that input's shape, K.number(number,
-            place, size, mode) the whole number in an element as an index, K.zero the index 0, K.literal(x) a number
+        K : K.read(number, place, guard) names an element of an input that is loaded under a condition; K.where(guard,
+            name, other) chooses by it. K.shape(number) is an input's shape, K.number(number, place, size, mode) the
+            whole number in an element as an index, K.zero the index 0, K.literal(x) a number. `Elements` in
+            engines/triton/body.py has them all. Unmappable is raised where kernels should not hold the operator
         """
         raise NotImplementedError(f"{self.name} has no element")
 
