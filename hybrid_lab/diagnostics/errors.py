@@ -48,6 +48,10 @@ class AutogradError(HybridLabError, RuntimeError):
     """Gradients that cannot be computed, or would be wrong."""
 
 
+class NestingError(HybridLabError, RecursionError):
+    """Blocks that call one another deeper than Python's recursion limit lets a graph be traced."""
+
+
 class EngineError(HybridLabError, RuntimeError):
     """An engine could not compile or run a graph."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import NestingError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.gluon.structure import Spec, describe, flatten, is_named, unflatten
@@ -93,7 +95,7 @@ def trace_block(
 
     spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them;
     (None, None) where they are not known; keep : let the HybridBlocks called on the way keep their graphs
-    Raises HybridizeError; then no graph is kept anywhere.
+    Raises HybridizeError or NestingError; then no graph is kept anywhere.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
     recording = bool(modes.recording)
@@ -103,7 +105,14 @@ def trace_block(
             trace.types[value] = (tuple(shape), dtype)
     with tracing.tracing(trace):
         args = unflatten(spec, iter([Symbol((value,)) for value in inputs]))
-        result = run_traced(block, trace, args, block.name)
+        try:
+            result = run_traced(block, trace, args, block.name)
+        except RecursionError as error:
+            raise NestingError(
+                f"{block.name}: its Blocks call one another deeper than Python's recursion limit of "
+                f"{sys.getrecursionlimit()} allows; each level takes seven Python calls. Nest them less deeply, or "
+                "call sys.setrecursionlimit() with a larger number first"
+            ) from error
         outputs, out_spec = flatten_outputs(result, block)
     values = [symbol._values[0] for symbol in outputs]
     variables = [symbol._values[0] for symbol in trace.parameters.values()]

@@ -1,11 +1,12 @@
 """What hybridize() is asked for is what it does, or an error, or a warning."""
 
 import logging
+import sys
 
 import pytest
 
 import hybrid_lab as mx
-from hybrid_lab.diagnostics import EngineUnavailable
+from hybrid_lab.diagnostics import EngineUnavailable, NestingError
 from hybrid_lab.gluon import nn
 from hybrid_lab.log import logger
 
@@ -56,3 +57,24 @@ def test_a_misspelt_flag_is_warned_of_once_and_mxnets_flags_are_not(warnings):
         f"{net.name}: hybridize() has no flag 'static_aloc', it is ignored; did you mean static_alloc?"
     )
     assert net._flags["inline_limit"] == 4 and "static_aloc" not in net[0]._flags
+
+
+def test_blocks_nested_deeper_than_python_goes():
+    net = nn.Dense(2, in_units=2)
+    for _ in range(250):
+        outer = nn.HybridSequential()
+        outer.add(net)
+        net = outer
+    net.initialize()
+    net.hybridize(engine="numpy")
+    x = mx.nd.ones((1, 2))
+    with pytest.raises(NestingError, match=rf"{net.name}: .* recursion limit of {sys.getrecursionlimit()} .*set"):
+        net(x)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(10 * before)
+    try:
+        hybrid = net(x)
+        net.hybridize(False)
+        assert (hybrid == net(x)).asnumpy().all()
+    finally:
+        sys.setrecursionlimit(before)
