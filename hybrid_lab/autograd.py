@@ -30,27 +30,34 @@ __all__ = [
 _state = tape.state
 
 
+def _scope(call: str, recording: bool | None, training: bool | None) -> tape.Mode:
+    """Raises HybridizeError HL175 in code that is traced: a graph has the mode of the call, all through."""
+    if _state.observe is not None:
+        _state.observe(call)
+    return tape.Mode(recording, training)
+
+
 def record(train_mode: bool = True) -> tape.Mode:
     """`with autograd.record():` notes what is computed, so that `backward()` can differentiate it.
 
     train_mode : whether Dropout, BatchNorm and the like behave as in training
     """
-    return tape.Mode(True, train_mode)
+    return _scope("autograd.record()", True, train_mode)
 
 
 def pause(train_mode: bool = False) -> tape.Mode:
     """`with autograd.pause():` notes nothing, inside `record()`."""
-    return tape.Mode(False, train_mode)
+    return _scope("autograd.pause()", False, train_mode)
 
 
 def train_mode() -> tape.Mode:
     """`with autograd.train_mode():` layers behave as in training; recording stays as it is."""
-    return tape.Mode(None, True)
+    return _scope("autograd.train_mode()", None, True)
 
 
 def predict_mode() -> tape.Mode:
     """`with autograd.predict_mode():` layers behave as in prediction; recording stays as it is."""
-    return tape.Mode(None, False)
+    return _scope("autograd.predict_mode()", None, False)
 
 
 def is_recording() -> bool:
@@ -69,12 +76,16 @@ def is_training() -> bool:
 
 def set_recording(is_recording: bool) -> bool:
     """Switch recording on or off in this thread; returns what it was."""
+    if _state.observe is not None:
+        _state.observe("autograd.set_recording()")
     before, _state.recording = _state.recording, bool(is_recording)
     return before
 
 
 def set_training(train_mode: bool) -> bool:
     """Switch training mode on or off in this thread; returns what it was."""
+    if _state.observe is not None:
+        _state.observe("autograd.set_training()")
     before, _state.training = _state.training, bool(train_mode)
     return before
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab import autograd, initializer
 from hybrid_lab.diagnostics import DeferredInitializationError, HybridLabError, ShapeError, UninitializedError
-from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray import NDArray, tape
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray import zeros as nd_zeros
 from hybrid_lab.ndarray.buffer import changes
@@ -203,7 +203,7 @@ class Parameter:
                 f"Parameter {self.name!r} cannot be initialized yet: its shape {self.shape} is not known. "
                 "Give the layer its input size (in_units, in_channels ...)"
             )
-        with autograd.pause():
+        with tape.Mode(False, False):
             data = deferred.data
             if data is None:
                 data = nd_zeros(self.shape or (), ctx=cpu(), dtype=self._dtype)
@@ -245,7 +245,7 @@ class Parameter:
                 where = self._deferred_init.ctx
             else:
                 where = [cpu()] if ctx is None else _contexts(ctx)
-            with autograd.pause():
+            with tape.Mode(False, False):
                 self._init_impl(data, where)
         self._deferred_init = None
 
@@ -253,7 +253,7 @@ class Parameter:
         """Move to other contexts. Raises UninitializedError before `initialize()`."""
         where = _contexts(ctx)
         if self._data is not None:
-            with autograd.pause():
+            with tape.Mode(False, False):
                 self._init_impl(self._reduce(), where)
         elif self._deferred_init is not None:
             self._deferred_init = self._deferred_init._replace(ctx=where)
@@ -314,7 +314,7 @@ class Parameter:
             data = np.asarray(data)
         self.shape = data.shape
         if self._data is not None:
-            with autograd.pause():
+            with tape.Mode(False, False):
                 for array in self._data:
                     array[:] = data
         elif self._deferred_init is not None:
@@ -362,7 +362,7 @@ class Parameter:
         self._var = None
         if self._data is None:
             return
-        with autograd.pause():
+        with tape.Mode(False, False):
             self._set_arrays([array.astype(dtype) for array in self._data])
             if self._grad is not None:
                 self._grad = [array.astype(dtype) for array in self._grad]
@@ -405,7 +405,7 @@ class Parameter:
             else:
                 setattr_plain(twin, key, copy.deepcopy(value, memo))
         if self._data is not None:
-            with autograd.pause():
+            with tape.Mode(False, False):
                 twin._set_arrays([nd_array(array, ctx=array.ctx, dtype=array.dtype) for array in self._data])
                 twin._init_grad()
         return twin

@@ -81,7 +81,12 @@ class Trace:
             self.styles.pop()
 
     def observe(self, what: str) -> None:
-        """The code asked for the mode, or whether calls are recorded: the trace is a variant that holds for it only."""
+        """The code asked for the mode, or whether calls are recorded: the trace is a variant that holds for it only.
+
+        Raises HybridizeError HL175 where it opens a scope of another mode: `what` is then the call.
+        """
+        if what.endswith("()"):
+            raise refuse("HL175", call=what)
         self.observed.append(("recording" if what == "is_recording" else "mode", capture()))
 
     def finish(self) -> None:

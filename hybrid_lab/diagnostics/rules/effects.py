@@ -64,7 +64,7 @@ class ModeRead(Rule):
             yield checking.mark(node, call=f"{checking.text(node.func)}()")
 
 
-@rule("HL175", "autograd-scope", Severity.WARNING)
+@rule("HL175", "autograd-scope", Severity.ERROR)
 class AutogradScope(Rule):
     """`autograd.record()`, `pause()`, `train_mode()`, `predict_mode()` inside hybrid_forward.
 
