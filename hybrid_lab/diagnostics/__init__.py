@@ -13,8 +13,10 @@ from .errors import (
     LoadMismatchError,
     MXNetError,
     NestingError,
+    SettingError,
     ShapeError,
     UninitializedError,
+    UnknownNameError,
     Unmappable,
 )
 from .finding import Edit, Finding, Fix, Severity
@@ -47,9 +49,11 @@ __all__ = [
     "Location",
     "MXNetError",
     "NestingError",
+    "SettingError",
     "Severity",
     "ShapeError",
     "UninitializedError",
+    "UnknownNameError",
     "Unmappable",
     "capture",
     "hybridize_error",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 
 
@@ -20,6 +20,37 @@ class DTypeError(HybridLabError, TypeError):
 
 class AttributeSpecError(HybridLabError, TypeError):
     """An operator attribute that is unknown, missing or cannot be parsed."""
+
+
+class SettingError(HybridLabError, TypeError):
+    """An argument of another kind than it takes: a name where a switch is meant, a text where a number is."""
+
+
+class UnknownNameError(HybridLabError, AttributeError):
+    """A name that a module or a namespace does not have.
+
+    where : what was asked, as users write it: `nd`, `gluon.nn`
+    wanted : the name; near ones among `known` are put into the message
+    advice : what to say in place of near names; place: lines that say where in the user's code it was asked
+    """
+
+    def __init__(self, where: str, wanted: str, known: Iterable[str] = (), advice: str = "", place: str = "") -> None:
+        super().__init__(where, wanted)
+        self.where, self.wanted, self.known, self.advice, self.place = where, wanted, tuple(known), advice, place
+
+    def __str__(self) -> str:
+        # Only now: hasattr() asks for many names and reads no message.
+        from difflib import get_close_matches
+
+        exact = [name for name in self.known if name.lower() == self.wanted.lower()]
+        lower = {name.lower(): name for name in self.known if not name.startswith("_")}
+        near = exact or [lower[name] for name in get_close_matches(self.wanted.lower(), lower, n=3)]
+        hint = self.advice or (f"did you mean {', '.join(near)}?" if near else "")
+        message = f"{self.where} has no {self.wanted!r}" + (f"; {hint}" if hint else "")
+        return f"{message}\n{self.place}" if self.place else message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.where, self.wanted, self.known, self.advice, self.place)
 
 
 class RecordError(HybridLabError):

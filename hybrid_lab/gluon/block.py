@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from hybrid_lab.diagnostics import capture, rules
+import numpy as np
+
+from hybrid_lab.diagnostics import SettingError, capture, rules
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
@@ -375,6 +377,7 @@ class Block:
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize the HybridBlocks below; a plain Block itself runs as Python. See `HybridBlock.hybridize`."""
+        check_active(active)
         for child in self._children.values():
             child.hybridize(active, **kwargs)
 
@@ -383,6 +386,14 @@ class Block:
         from .layer_table import layer_table
 
         print(layer_table(self, inputs))
+
+
+def check_active(active: Any) -> None:
+    """Raise SettingError for a first argument of hybridize() that is meant for another: 'numpy', mx.gpu(0)."""
+    if active is None or isinstance(active, (int, np.bool_)):
+        return
+    meant = {str: f"; an engine is given as hybridize(engine={active!r})", Context: "; give a device as device=..."}
+    raise SettingError(f"hybridize() takes True or False first, not {active!r}{meant.get(type(active), '')}")
 
 
 def _blocks_in(value: Any) -> Iterator[Block]:

@@ -51,6 +51,7 @@ def check(
         them is not reported here; `check_cells` reports on all.
     file: the name to report for source text.
     Returns the findings ordered by place. Source that does not parse gives one finding, HL001.
+    Raises HybridLabError for what is none of these, and for the name of a file that is not there.
     """
     if target not in TARGETS:
         raise HybridLabError(f"unknown target {target!r}: use target='mxnet', or none")
@@ -89,7 +90,12 @@ def check_cells(
 
 
 def _is_path(text: str) -> bool:
-    return "\n" not in text and text.endswith((".py", ".ipynb")) and os.path.exists(text)
+    """Whether it is the name of a file. Raises HybridLabError where it looks like one that is not there."""
+    named = "\n" not in text and text.endswith((".py", ".ipynb"))
+    if not named or os.path.exists(text):
+        return named
+    # `net.py` is an expression too, but nobody has one line checked that ends like this.
+    raise HybridLabError(f"there is no file {text!r} (looked for in {os.getcwd()!r}); source text is checked as it is")
 
 
 def _check_sources(sources: list[Source], target: str | None, context: Iterable[str]) -> list[list[Finding]]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import zeros
 from hybrid_lab.ops.operator import Operator
@@ -66,6 +66,15 @@ class Optimizer:
         multi_precision: bool = False,
         param_dict: Mapping[int, Any] | None = None,
     ) -> None:
+        numbers = {"learning_rate": learning_rate, "wd": wd, "clip_gradient": clip_gradient}
+        for key, value in {**numbers, "rescale_grad": rescale_grad}.items():
+            if value is not None:
+                _check_number(type(self).__name__, key, value)
+        if lr_scheduler is not None and not callable(lr_scheduler):
+            raise SettingError(
+                f"{type(self).__name__}: lr_scheduler must be a scheduler, as lr_scheduler.FactorScheduler(100), or a "
+                f"function of the number of updates, not {lr_scheduler!r}"
+            )
         self.rescale_grad = rescale_grad
         self.wd = wd
         self.clip_gradient = clip_gradient
@@ -118,6 +127,7 @@ class Optimizer:
                 "the learning rate follows the lr_scheduler; change optimizer.lr_scheduler, or make the Trainer "
                 "without one"
             )
+        _check_number(type(self).__name__, "learning_rate", lr)
         self.lr = lr
 
     def set_lr_mult(self, args_lr_mult: Mapping[Any, float]) -> None:
@@ -310,18 +320,29 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(sorted(known))}"
             raise TypeError(f"the optimizer {name!r} takes no argument {key}; {hint}")
+        if known is not None and type(known[key]) is float:
+            _check_number(klass.__name__, key, kwargs[key])
     return klass(**kwargs)
 
 
-def _arguments(klass: type[Optimizer]) -> set[str] | None:
-    """The names of all constructor arguments, those that are passed on to the base class too."""
-    found: set[str] = set()
+def _check_number(optimizer: str, key: str, value: Any) -> None:
+    """Raise SettingError for what cannot be a number: it would only fail at the first step."""
+    if not hasattr(value, "__float__"):
+        meant = "; give a schedule as lr_scheduler=..." if callable(value) and key == "learning_rate" else ""
+        raise SettingError(f"{optimizer}: {key} must be a number, not {value!r}{meant}")
+
+
+def _arguments(klass: type[Optimizer]) -> dict[str, Any] | None:
+    """All constructor arguments with their defaults, those that are passed on to the base class too."""
+    found: dict[str, Any] = {}
     for base in klass.__mro__:
         if "__init__" not in vars(base):
             continue
         parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
-        found |= {each.name for each in parameters if each.kind is not each.VAR_KEYWORD} - {"self"}
+        own = {each.name: each.default for each in parameters if each.kind is not each.VAR_KEYWORD}
+        found = {**own, **found}
         if all(each.kind is not each.VAR_KEYWORD for each in parameters):
+            del found["self"]
             return found
     return None
 
