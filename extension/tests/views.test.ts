@@ -3,6 +3,7 @@
 import { buttonOf, click, mount, press, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { withWidths } from '../src/graphviz/measure';
 import { RequestError } from '../src/protocol/channel';
 import type { BlockNode, Model } from '../src/protocol/messages';
 import { ActionBar } from '../src/view/action-bar';
@@ -155,6 +156,53 @@ test('a graph that is missing or cannot be drawn says why, and its text is shown
   await pane.show(graph());
   assert.equal(pane.element.querySelector('[role=alert]')?.textContent, 'too large');
   assert.equal(pane.element.querySelector<HTMLElement>('.hl-graph-text')?.hidden, false);
+});
+
+test('nodes are laid out as wide as their longest line is on the page', () => {
+  const edge = '  n0 -> n1 [label="f32[2,3]"];';
+  const dot = [
+    'digraph graph_ {',
+    '  n0 [id="n0", class="input", shape=ellipse, label="data"];',
+    '  n1 [id="n1", class="operator", shape=box, label="Pad\\nmode=\\"edge\\", a=1"];',
+    edge,
+    '}'
+  ].join('\n');
+  const lines = withWidths(dot, text => 7.2 * text.length).split('\n');
+  assert.match(lines[1], /label="data", width=0\.905\];$/); // (0.4 + two margins of 0.12) * sqrt(2)
+  assert.match(lines[2], /a=1", width=1\.840\];$/); // 16 letters: the quotes' backslashes are none
+  assert.equal(lines[3], edge);
+});
+
+test('a line of a picture that is wider than its node is cut; the title has the whole text', () => {
+  const pane = new GraphPane(() => Promise.reject(new Error('not asked')), {
+    onNode: () => undefined,
+    onBlock: () => undefined,
+    onForm: () => undefined
+  });
+  mount(pane.element);
+  const prototype = (window as unknown as { SVGElement: { prototype: object } }).SVGElement.prototype;
+  const layout = {
+    getBBox: () => ({ x: 0, y: 0, width: 62, height: 20 }),
+    getComputedTextLength(this: Element) {
+      return 6 * (this.textContent ?? '').length;
+    }
+  };
+  Object.assign(prototype, layout);
+  try {
+    const lines = '<text y="8">Convolution</text><text y="18">narrow</text>';
+    pane.showPicture(
+      `<svg xmlns="http://www.w3.org/2000/svg"><g class="node" id="n0"><title>n0</title><path d=""/>${lines}</g></svg>`
+    );
+  } finally {
+    for (const name of Object.keys(layout)) {
+      delete (prototype as Record<string, unknown>)[name];
+    }
+  }
+  assert.deepEqual(
+    [...pane.element.querySelectorAll('svg text')].map(line => line.textContent),
+    ['Convoluti…', 'narrow']
+  );
+  assert.equal(pane.element.querySelector('svg title')?.textContent, 'Convolution\nnarrow');
 });
 
 test('only the newest graph is drawn', async () => {
@@ -401,4 +449,30 @@ test('a finding of linter and trace at one place is listed once', async () => {
   view.setCellFindings([{ diagnostic: found, place: 'cell 3, line 2', jump: () => undefined }]);
   await settle(20);
   assert.match(view.element.textContent ?? '', /Findings \(1\)/);
+});
+
+test('the tab counts the findings of the model; others of the notebook are listed below', async () => {
+  const view = panel();
+  const place = { file: '', cell: 3, cell_id: 'c3', col: 4, end_col: 11 };
+  const at = (line: number): ReturnType<typeof diagnostic> =>
+    diagnostic({
+      line,
+      location: { ...place, line, end_line: line, label: `cell 3, line ${line}` }
+    });
+  const kernel = new TableKernel({ findings: () => ({ findings: [at(2)] }) });
+  view.update(panelState(kernel, [model()]));
+  view.setCellFindings(
+    [2, 7].map(line => ({ diagnostic: at(line), place: `cell 3, line ${line}`, jump: () => undefined }))
+  );
+  await settle(20);
+  assert.match(view.element.textContent ?? '', /Findings \(1\)/);
+  const others = view.element.querySelector<HTMLElement>('.hl-others');
+  assert.equal(others?.hidden, false);
+  const places = (root: Element): (string | null)[] =>
+    [...root.querySelectorAll('.hl-finding-place')].map(found => found.textContent);
+  assert.deepEqual(places(others as Element), ['cell 3, line 7']);
+  assert.deepEqual(places(others?.previousElementSibling as Element), ['cell 3, line 2']);
+  view.setCellFindings([]);
+  assert.match(view.element.textContent ?? '', /Findings \(1\)/);
+  assert.equal(others?.hidden, true);
 });

@@ -1,5 +1,7 @@
 // DOT text to SVG text, in a worker: Graphviz compiled to WebAssembly, fetched when the first graph is drawn.
 
+import { FONT, pageMeasure, withWidths } from './measure';
+
 /** Lays out DOT text; rejects with a sentence for the user. */
 export type Layout = (dot: string) => Promise<string>;
 
@@ -8,9 +10,9 @@ const PATIENCE = 30_000;
 
 /** The look that Graphviz needs to know to measure text; colours are CSS. */
 const LOOK =
-  ' graph [bgcolor="transparent" pad="0.15" nodesep="0.2" ranksep="0.3" fontname="Helvetica" fontsize="11"];' +
-  ' node [shape="box" style="rounded" fontname="Helvetica" fontsize="11" height="0.3" margin="0.12,0.05"];' +
-  ' edge [fontname="Helvetica" fontsize="9" arrowsize="0.6"];';
+  ` graph [bgcolor="transparent" pad="0.15" nodesep="0.2" ranksep="0.3" fontname="${FONT.family}" fontsize="${FONT.size}"];` +
+  ` node [shape="box" style="rounded" fontname="${FONT.family}" fontsize="${FONT.size}" height="0.3" margin="${FONT.margin},0.05"];` +
+  ` edge [fontname="${FONT.family}" fontsize="9" arrowsize="0.6"];`;
 
 /** Put the look in front of the graph's own statements. */
 export function dressed(dot: string): string {
@@ -89,7 +91,8 @@ postMessage({ ready: true });`;
     const run = queue.then(
       () =>
         new Promise<string>((resolve, reject) => {
-          const job: Job = { dot: dressed(dot), resolve, reject };
+          const measure = pageMeasure();
+          const job: Job = { dot: dressed(measure ? withWidths(dot, measure) : dot), resolve, reject };
           moduleAddress().then(url => {
             try {
               inWorker(url, job);

@@ -1,6 +1,7 @@
 // The picture of one Block's cached graph: pan, zoom, selectable nodes, and the same as text.
 
 import type { Layout } from '../graphviz/layout';
+import { cutToNodes } from '../graphviz/measure';
 import type { GraphNode, GraphReply } from '../protocol/messages';
 import { button, h, replace } from './dom';
 import { safeSvg } from './safe-svg';
@@ -58,7 +59,7 @@ export class GraphPane {
     this.element = h(
       'div',
       { class: 'hl-graph-part' },
-      h('div', { class: 'hl-graph-bar' }, this.forms, this.summary, this.zoomBar),
+      h('div', { class: 'hl-graph-bar' }, this.forms, this.zoomBar, this.summary),
       this.canvas,
       this.asText
     );
@@ -150,7 +151,6 @@ export class GraphPane {
     );
     const variants = graph.variants > 1 ? `${graph.variants} variants` : '';
     this.summary.textContent = [graph.summary, variants].filter(text => text).join(', ');
-    this.summary.title = this.summary.textContent;
   }
 
   private showText(shown: boolean): void {
@@ -181,6 +181,7 @@ export class GraphPane {
     svg.setAttribute('aria-label', 'Cached graph');
     this.svg = svg;
     replace(this.canvas, svg);
+    cutToNodes(svg);
     this.zoomButtons(this.asText.hidden);
     if (keep) {
       this.scaleTo(scale);
@@ -211,7 +212,8 @@ export class GraphPane {
       element.setAttribute('data-key', `node:${node.id}`);
       const title = element.querySelector('title');
       if (title) {
-        title.textContent = label;
+        const attributes = Object.entries(node.attributes).map(([name, value]) => `${name}=${value}`);
+        title.textContent = [label, attributes.join(', ')].filter(t => t).join('\n');
       }
       element.addEventListener('click', () => this.choose(node));
       element.addEventListener('dblclick', () => this.open(node));

@@ -47,6 +47,13 @@ export class ModelView {
     });
     this.details = new Details({ onLocation: options.onLocation, onBlock: path => this.select(path) });
     this.findings = new FindingsList();
+    this.others = new FindingsList();
+    this.othersSection = h(
+      'section',
+      { class: 'hl-others' },
+      h('h4', {}, 'Also in the cells of this notebook'),
+      this.others.element
+    );
     this.report = h('pre', { class: 'hl-report', tabindex: 0, 'aria-label': 'Report' });
     this.tabs = new Tabs(
       'About the model',
@@ -55,7 +62,7 @@ export class ModelView {
           name: 'Graph',
           content: h('div', { class: 'hl-tab-graph' }, this.graph.element, this.details.element)
         },
-        { name: 'Findings', content: h('div', {}, this.findings.element) },
+        { name: 'Findings', content: h('div', {}, this.findings.element, this.othersSection) },
         { name: 'Report', content: h('div', {}, this.report) }
       ],
       index => this.onTab(index)
@@ -68,6 +75,7 @@ export class ModelView {
       h('div', { class: 'hl-model-parts' }, this.tree.element, this.tabs.element)
     );
     this.findings.show([], 'No findings.');
+    this.othersSection.hidden = true;
   }
 
   connect(requester: Requester | null): void {
@@ -91,11 +99,7 @@ export class ModelView {
       h(
         'span',
         { class: 'hl-summary' },
-        [
-          plural(model.blocks, 'Block'),
-          plural(model.graphs, 'graph'),
-          `${countText(model.parameters)} parameters`
-        ].join(', ')
+        [plural(model.blocks, 'Block'), `${countText(model.parameters)} parameters`].join(', ')
       ),
       h('div', { class: 'hl-summary' }, model.summary || model.engine)
     );
@@ -122,8 +126,11 @@ export class ModelView {
     this.onTab(this.tabs.current);
   }
 
-  showFindings(findings: readonly ListedFinding[]): void {
+  /** The tab counts the model's own `findings`, as the tree does; `others` are listed below them. */
+  showFindings(findings: readonly ListedFinding[], others: readonly ListedFinding[] = []): void {
     this.findings.show(findings, 'No findings: everything here can become a graph.');
+    this.others.show(others, 'None.');
+    this.othersSection.hidden = others.length === 0;
     this.tabs.rename(1, findings.length > 0 ? `Findings (${findings.length})` : 'Findings');
   }
 
@@ -216,6 +223,8 @@ export class ModelView {
   private readonly graph: GraphPane;
   private readonly details: Details;
   private readonly findings: FindingsList;
+  private readonly others: FindingsList;
+  private readonly othersSection: HTMLElement;
   private readonly report: HTMLElement;
   private readonly tabs: Tabs;
   private readonly headline: HTMLElement;

@@ -227,15 +227,18 @@ export class PanelView {
   }
 
   private showFindings(): void {
-    const seen = new Set(this.cellFindings.flatMap(item => spots(item.diagnostic)));
-    const others = listed(
-      this.modelFindings.filter(finding => !spots(finding).some(spot => seen.has(spot))),
-      this.options.onLocation
-    );
-    const all = [...this.cellFindings, ...others];
-    this.view.showFindings(all);
-    this.looseFindings.show(all, 'None.');
-    this.looseSection.hidden = !this.view.element.hidden || all.length === 0;
+    const others = new Set(this.cellFindings);
+    const own = this.modelFindings.map(finding => {
+      // The linter's report of the same line is newer, and knows its cell.
+      const places = spots(finding);
+      const same = [...others].filter(item => spots(item.diagnostic).some(spot => places.includes(spot)));
+      const item = same.find(other => other.diagnostic.col === finding.col) ?? same[0];
+      others.delete(item);
+      return item ?? listed([finding], this.options.onLocation)[0];
+    });
+    this.view.showFindings(own, [...others]);
+    this.looseFindings.show(this.cellFindings, 'None.');
+    this.looseSection.hidden = !this.view.element.hidden || this.cellFindings.length === 0;
   }
 
   private readonly status: HTMLElement;
