@@ -68,7 +68,11 @@ __all__ = ["__version__", *_ROOMS]
 def __getattr__(name: str) -> Any:
     place = _ROOMS.get(name)
     if place is None:
-        raise AttributeError(f"module 'hybrid_lab' has no attribute {name!r}")
+        if name.startswith("_"):
+            raise AttributeError(f"module 'hybrid_lab' has no attribute {name!r}")
+        from hybrid_lab.diagnostics.unknown_names import unknown_name
+
+        raise unknown_name("mx", name, _ROOMS)
     if isinstance(place, str):
         found: Any = importlib.import_module(place)
     else:

@@ -15,11 +15,12 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 from hybrid_lab.ops.philox import generator
 
 __all__ = [
@@ -472,3 +473,7 @@ class Load:
             arr[:] = value
         if self.verbose:
             _logger.info("Initialized %s by %s", name, "default" if value is None else "loading")
+
+
+if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
+    __getattr__ = _suggesting(__name__, "init")

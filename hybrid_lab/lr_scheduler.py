@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 
 __all__ = ["CosineScheduler", "FactorScheduler", "LRScheduler", "MultiFactorScheduler", "PolyScheduler"]
 
@@ -137,3 +139,7 @@ class CosineScheduler(_FinalScheduler):
 
     def remaining(self, progress: float) -> float:
         return (1.0 + math.cos(math.pi * progress)) / 2.0
+
+
+if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
+    __getattr__ = _suggesting(__name__, "lr_scheduler")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import pickle
+import subprocess
+import sys
+from operator import attrgetter
 
 import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
-from hybrid_lab.diagnostics import HybridLabError, SettingError
+from hybrid_lab.diagnostics import HybridLabError, SettingError, UnknownNameError
 from hybrid_lab.gluon import nn
 from hybrid_lab.graph import dump
 
@@ -77,3 +81,67 @@ def test_a_pass_that_is_not_there_is_said_once(monkeypatch, capsys):
     assert [dump.dump("plan", "a plan"), dump.dump("split", "parts")] == ["a plan", "parts"]
     assert "after plan" in capsys.readouterr().err
     assert len(said) == 1 and "no pass 'simplfy'; did you mean simplify? There are neutral, infer" in said[0]
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nd.sofmax", "nd has no 'sofmax'; did you mean softmax"),
+        ("nd.contrib.foreech", "nd.contrib has no 'foreech'; did you mean foreach"),
+        ("nd.random.unifrom", "nd.random has no 'unifrom'; did you mean uniform"),
+        ("sym.sofmax", "sym has no 'sofmax'; did you mean softmax"),
+        ("sym.linalg.gemm3", "sym.linalg has no 'gemm3'; did you mean gemm"),
+        ("gluon.nn.Conv2d", r"gluon.nn has no 'Conv2d'; did you mean Conv2D\?$"),
+        ("gluon.Hybridblock", r"gluon has no 'Hybridblock'; did you mean HybridBlock\?$"),
+        ("gluon.rnn.Lstm", r"gluon.rnn has no 'Lstm'; did you mean LSTM\?$"),
+        ("gluon.loss.SoftmaxCELos", "did you mean SoftmaxCELoss"),
+        ("metric.Acuracy", "metric has no 'Acuracy'; did you mean Accuracy"),
+        ("init.Xaver", "init has no 'Xaver'; did you mean Xavier"),
+        ("glon", "mx has no 'glon'; did you mean gluon"),
+        ("io", "mx has no 'io'; MXNet's is not here, see Limits in the README; use gluon.data.DataLoader"),
+        ("mod", "see Limits in the README; use gluon.Block and gluon.Trainer"),
+        ("kv", "see Limits in the README; gluon.Trainer needs none"),
+        ("np", "see Limits in the README; use mx.nd"),
+        ("gluon.data.vision.MNIST", "gluon.data.vision has no 'MNIST'; MXNet's is not here, see Limits"),
+        ("gluon.data.vision.transforms.RandomResizedCrop", "transforms has no 'RandomResizedCrop'; what of MXNet"),
+    ],
+)
+def test_an_unknown_name_says_which_is_near(name, message):
+    with pytest.raises(UnknownNameError, match=message) as caught:
+        attrgetter(name)(mx)
+    assert isinstance(caught.value, AttributeError)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_names_can_be_asked_for():
+    for where in (mx, nd, nd.contrib, nd.random, mx.sym, mx.sym.contrib, gluon, nn, gluon.data.vision, mx.metric):
+        assert not hasattr(where, "nosuchthing") and getattr(where, "__nosuchthing__", 3) == 3
+    with pytest.raises(ImportError):
+        from hybrid_lab.gluon.nn import Conv2d  # type: ignore[attr-defined]  # noqa: F401
+
+
+@pytest.mark.parametrize("name", ["sofmax", "waitall"])
+def test_an_unknown_operator_in_a_trace_is_told_with_line_and_block(name):
+    class Net(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            getattr(F, name)
+            return F.sofmax(x)
+
+    net = Net(prefix="net_")
+    with pytest.raises(UnknownNameError, match="nd has no 'sofmax'"):
+        net(nd.ones((2,)))
+    net.hybridize()
+    with pytest.raises(UnknownNameError, match=f"F has no '{name}'") as caught:
+        net(nd.ones((2,)))
+    first, second, third, *_ = str(caught.value).splitlines()
+    assert ("did you mean softmax" if name == "sofmax" else "nd.waitall is eager only") in first
+    assert __file__ in second and "in Net.hybrid_forward (block net" in second
+    assert "getattr(F, name)" in third
+
+
+def test_asking_for_a_name_that_is_not_there_loads_no_room():
+    code = "import sys, hybrid_lab as mx; hasattr(mx, 'io'); assert 'numpy' not in sys.modules, sorted(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .location import Location
 
 
 class HybridLabError(Exception):
@@ -31,26 +35,56 @@ class UnknownNameError(HybridLabError, AttributeError):
 
     where : what was asked, as users write it: `nd`, `gluon.nn`
     wanted : the name; near ones among `known` are put into the message
-    advice : what to say in place of near names; place: lines that say where in the user's code it was asked
+    advice : what to say in place of near names
+    location, block : where in the user's code it was asked while a graph was traced, else None
     """
 
-    def __init__(self, where: str, wanted: str, known: Iterable[str] = (), advice: str = "", place: str = "") -> None:
+    def __init__(
+        self,
+        where: str,
+        wanted: str,
+        known: Iterable[str] = (),
+        advice: str = "",
+        *,
+        location: Location | None = None,
+        block: str | None = None,
+    ) -> None:
         super().__init__(where, wanted)
-        self.where, self.wanted, self.known, self.advice, self.place = where, wanted, tuple(known), advice, place
+        self.where, self.wanted, self.known, self.advice = where, wanted, tuple(known), advice
+        self.location, self.block = location, block
 
     def __str__(self) -> str:
-        # Only now: hasattr() asks for many names and reads no message.
+        # Made only now: hasattr() asks for many names and reads no message.
+        message = f"{self.where} has no {self.wanted!r}; {self.advice or self._near()}"
+        if self.location is None:
+            return message
+        block = f" (block {self.block})" if self.block else ""
+        return "\n".join([message, f"  {self.location.describe()}{block}", self.location.excerpt("  ")]).rstrip()
+
+    def _near(self) -> str:
         from difflib import get_close_matches
 
-        exact = [name for name in self.known if name.lower() == self.wanted.lower()]
         lower = {name.lower(): name for name in self.known if not name.startswith("_")}
-        near = exact or [lower[name] for name in get_close_matches(self.wanted.lower(), lower, n=3)]
-        hint = self.advice or (f"did you mean {', '.join(near)}?" if near else "")
-        message = f"{self.where} has no {self.wanted!r}" + (f"; {hint}" if hint else "")
-        return f"{message}\n{self.place}" if self.place else message
+        near = get_close_matches(self.wanted.lower(), lower, n=3)
+        if near and near[0] == self.wanted.lower():  # written with other capitals only
+            near = near[:1]
+        found = ", ".join(lower[name] for name in near)
+        return f"did you mean {found}?" if found else "what of MXNet is not here: see Limits in the README"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.where, self.wanted, self.known, self.advice, self.place)
+        return _unknown, (type(self), self.where, self.wanted, self.known, self.advice, self.location, self.block)
+
+
+def _unknown(
+    cls: type[UnknownNameError],
+    where: str,
+    wanted: str,
+    known: tuple[str, ...],
+    advice: str,
+    location: Location | None,
+    block: str | None,
+) -> UnknownNameError:
+    return cls(where, wanted, known, advice, location=location, block=block)
 
 
 class RecordError(HybridLabError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 
 from . import contrib, data, loss, model_zoo, nn, rnn, utils
 from .block import Block
@@ -41,3 +43,7 @@ def load(path: str | PathLike[str], **options: Any) -> Block:
     from hybrid_lab.formats import archive
 
     return archive.load(path, **options)
+
+
+if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
+    __getattr__ = _suggesting(__name__, "gluon")

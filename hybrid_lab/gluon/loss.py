@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 
 from .hybrid import HybridBlock
 from .nn.registry import layer
@@ -397,3 +399,7 @@ class SDMLLoss(Loss):
         spread = F.broadcast_div(others * self.smoothing_parameter, F.sum(others, axis=1, keepdims=True))
         labels = pairs * (1 - self.smoothing_parameter) + spread
         return self.kl_loss(F.log_softmax(-distances, axis=1), labels)
+
+
+if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
+    __getattr__ = _suggesting(__name__, "gluon.loss")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
@@ -71,3 +72,7 @@ def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite:
             np.multiply(array._data, scale, out=array._data, casting="unsafe")
             array._written()
     return total
+
+
+if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
+    __getattr__ = _suggesting(__name__, "gluon.utils")

@@ -1,5 +1,8 @@
 """Metrics: how good predictions are, accumulated over batches."""
 
+from typing import TYPE_CHECKING
+
+from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 from hybrid_lab.metric.base import (
     CompositeEvalMetric,
     CustomMetric,
@@ -47,3 +50,7 @@ __all__ = [
     "np",
     "register",
 ]
+
+
+if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
+    __getattr__ = _suggesting(__name__, "metric")

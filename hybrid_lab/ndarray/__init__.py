@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
 from hybrid_lab.ndarray import composed, control_flow, creation, functions, ndarray, random
 from hybrid_lab.ndarray.composed import histogram, reset_arrays, split_v2
 from hybrid_lab.ndarray.context import Context, cpu, current_context, gpu, num_gpus
@@ -79,7 +80,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     function = functions.find_function(name)
     if function is None:
-        raise AttributeError(f"nd has no operator {name!r}")
+        raise _unknown_name("nd", name, __dir__())
     globals()[name] = function
     return function
 

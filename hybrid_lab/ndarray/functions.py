@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import hybrid_lab.ops  # noqa: F401  (registers all records)
+from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.operator import Operator, find, get, registered_names
@@ -62,7 +63,7 @@ class OperatorNamespace:
                 if function is not None:
                     setattr(self, name, function)
                     return function
-        raise AttributeError(f"nd.{self._title} has no operator {name!r}")
+        raise unknown_name(f"nd.{self._title}", name, () if name.startswith("_") else dir(self))
 
     def __dir__(self) -> list[str]:
         found = set(super().__dir__())

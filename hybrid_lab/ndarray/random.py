@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.functions import find_function
 from hybrid_lab.ndarray.invoke import invoke
@@ -208,9 +209,7 @@ def generalized_negative_binomial(
     return _distribution("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out)
 
 
-def multinomial(
-    data: NDArray, shape: Any = None, get_prob: bool = False, out: Any = None, dtype: Any = "int32"
-) -> Any:
+def multinomial(data: NDArray, shape: Any = None, get_prob: bool = False, out: Any = None, dtype: Any = "int32") -> Any:
     """Class numbers drawn with the probabilities in data, (..., classes): (..., shape) of them for every row.
 
     get_prob : a list with the logarithms of their probabilities too, through which a gradient reaches data
@@ -233,4 +232,4 @@ def __getattr__(name: str) -> Any:
             if function is not None:
                 globals()[name] = function
                 return function
-    raise AttributeError(f"nd.random has no operator {name!r}")
+    raise _unknown_name("nd.random", name, __all__)

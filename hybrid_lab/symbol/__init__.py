@@ -8,6 +8,7 @@ from hybrid_lab.ops.operator import find, registered_names
 from hybrid_lab.ops.surface import make_function
 from hybrid_lab.symbol import control_flow as _control_flow
 from hybrid_lab.symbol import nd_calls as _nd_calls
+from hybrid_lab.symbol import surface as _surface
 from hybrid_lab.symbol.surface import (
     arange,
     array,
@@ -55,7 +56,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     record = find(name)
     if record is None:
-        raise AttributeError(f"module 'hybrid_lab.symbol' has no attribute {name!r}")
+        raise _surface.unknown("sym", name, () if name.startswith("_") else __dir__())
     function = globals()[name] = make_function(record, dispatch, name)
     return function
 

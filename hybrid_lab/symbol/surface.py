@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.location import capture
+from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray import random as draws
 from hybrid_lab.ndarray.composed import split_v2_operator
-from hybrid_lab.ops.operator import Operator, find, get
+from hybrid_lab.ops.operator import Operator, find, get, registered_names
 from hybrid_lab.ops.surface import make_function
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch
 
 
+def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error for a name that `where` does not have; inside a trace it says in which line of which block."""
+    eager = sys.modules["hybrid_lab.ndarray"]
+    advice = f"nd.{name} is eager only" if where == "sym" and hasattr(eager, name) else ""
+    trace = tracing.current()
+    if trace is None or name.startswith("_"):
+        return unknown_name(where, name, known, advice)
+    return unknown_name(where.replace("sym", "F", 1), name, known, advice, capture(), trace.scope)
+
+
 class OperatorNamespace:
     """`sym.random.uniform`, `sym.contrib.x`: operators registered under a prefix."""
 
-    def __init__(self, *prefixes: str):
-        self._prefixes = prefixes
+    def __init__(self, title: str, *prefixes: str):
+        self._title, self._prefixes = title, prefixes
 
     def __getattr__(self, name: str) -> Any:
         for prefix in self._prefixes:
@@ -27,13 +41,19 @@ class OperatorNamespace:
                 function = make_function(record, dispatch, name)
                 setattr(self, name, function)
                 return function
-        raise AttributeError(f"there is no operator {self._prefixes[0]}{name}")
+        raise unknown(f"sym.{self._title}", name, () if name.startswith("_") else dir(self))
+
+    def __dir__(self) -> list[str]:
+        found = set(super().__dir__())
+        for name in registered_names():
+            found.update(name[len(prefix) :] for prefix in self._prefixes if prefix and name.startswith(prefix))
+        return sorted(found)
 
 
-random = OperatorNamespace("random_", "_random_", "_sample_", "_")
-contrib = OperatorNamespace("_contrib_", "contrib_", "")
-linalg = OperatorNamespace("linalg_", "_linalg_")
-image = OperatorNamespace("_image_", "image_")
+random = OperatorNamespace("random", "random_", "_random_", "_sample_", "_")
+contrib = OperatorNamespace("contrib", "_contrib_", "contrib_", "")
+linalg = OperatorNamespace("linalg", "linalg_", "_linalg_")
+image = OperatorNamespace("image", "_image_", "image_")
 
 
 def _apply(op: Operator, inputs: Any) -> Symbol:

@@ -1,5 +1,9 @@
 """Data sets, samplers and the loader that makes batches of them."""
 
+from typing import TYPE_CHECKING
+
+from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+
 from . import vision
 from .batchify import default_batchify_fn, default_mp_batchify_fn
 from .dataloader import DataLoader
@@ -21,3 +25,7 @@ __all__ = [
     "default_mp_batchify_fn",
     "vision",
 ]
+
+
+if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
+    __getattr__ = _suggesting(__name__, "gluon.data")

@@ -1,5 +1,8 @@
 """Layers of neural networks, with MXNet's names and arguments."""
 
+from typing import TYPE_CHECKING
+
+from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.symbol_block import SymbolBlock
@@ -76,3 +79,7 @@ __all__ = [
     "SymbolBlock",
     "registry",
 ]
+
+
+if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
+    __getattr__ = _suggesting(__name__, "gluon.nn")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 from hybrid_lab.ndarray import NDArray
 
 from ...block import Block
@@ -86,3 +87,7 @@ def _host(x: Any) -> np.ndarray:
 
 def _array(x: Any) -> NDArray:
     return x if isinstance(x, NDArray) else nd.array(x, dtype=np.asarray(x).dtype)
+
+
+if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
+    __getattr__ = _suggesting(__name__, "gluon.data.vision.transforms")

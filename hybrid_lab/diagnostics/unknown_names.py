@@ -1,0 +1,88 @@
+"""Names that modules do not have: which near ones they have, and what there is instead of MXNet's that are not here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .errors import UnknownNameError
+from .location import Location
+
+_LIMITS = "see Limits in the README"
+
+#: Module, as users write it -> names of MXNet that are not here -> what to use instead, or "".
+_ABSENT: dict[str, dict[str, str]] = {
+    "mx": {
+        "AttrScope": "",
+        "attribute": "",
+        "callback": "",
+        "contrib": "mx.nd.contrib and gluon.contrib are",
+        "engine": "the engines of this package are mx.engines",
+        "executor": "use a HybridBlock, or gluon.SymbolBlock for a Symbol",
+        "image": "use gluon.data.vision.transforms",
+        "img": "use gluon.data.vision.transforms",
+        "io": "use gluon.data.DataLoader",
+        "kv": "gluon.Trainer needs none",
+        "kvstore": "gluon.Trainer needs none",
+        "mod": "use gluon.Block and gluon.Trainer",
+        "model": "use gluon.Block and gluon.Trainer",
+        "module": "use gluon.Block and gluon.Trainer",
+        "mon": "use mx.explain(net) or forward hooks",
+        "monitor": "use mx.explain(net) or forward hooks",
+        "name": "use Block.name_scope()",
+        "np": "use mx.nd for arrays, numpy for arrays outside of models",
+        "npx": "use mx.nd",
+        "numpy": "use mx.nd for arrays, numpy for arrays outside of models",
+        "numpy_extension": "use mx.nd",
+        "onnx": "",
+        "operator": "use autograd.Function for an operator of your own",
+        "profiler": "use mx.profile(net, x)",
+        "recordio": "use gluon.data.Dataset",
+        "rnn": "use gluon.rnn",
+        "rtc": "",
+        "runtime": "mx.engines has what is usable here",
+        "test_utils": "",
+        "util": "",
+        "visualization": "use mx.viz",
+    },
+    "gluon.contrib": {"estimator": "write the loop with autograd.record() and gluon.Trainer"},
+    "gluon.data": {"RecordFileDataset": "write a gluon.data.Dataset"},
+    "gluon.data.vision": dict.fromkeys(
+        ("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "ImageFolderDataset", "ImageRecordDataset"),
+        "load the images yourself and use gluon.data.ArrayDataset(images, labels)",
+    ),
+    "nd.contrib": dict.fromkeys(("MultiBoxTarget", "MultiBoxDetection", "fft", "ifft"), ""),
+    "sym.contrib": dict.fromkeys(("MultiBoxTarget", "MultiBoxDetection", "fft", "ifft"), ""),
+}
+
+
+def unknown_name(
+    where: str,
+    name: str,
+    known: Iterable[str],
+    advice: str = "",
+    location: Location | None = None,
+    block: str | None = None,
+) -> AttributeError:
+    """The error for `where.name`, which an AttributeError is too, so that hasattr() works.
+
+    known : the names that are there; advice : what to say in place of those that are near
+    location, block : where in the user's code it was asked while a graph was traced
+    """
+    if name.startswith("_"):  # asked by Python and its tools, never by people
+        return AttributeError(f"{where} has no {name!r}")
+    instead = _ABSENT.get(where, {}).get(name)
+    if instead is not None:
+        advice = f"MXNet's is not here, {_LIMITS}" + (f"; {instead}" if instead else "")
+    return UnknownNameError(where, name, known, advice, location=location, block=block)
+
+
+def suggesting(module: str, where: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module that users know as `where`: raises UnknownNameError with the nearest names."""
+
+    def missing(name: str) -> Any:
+        there = sys.modules[module]
+        raise unknown_name(where, name, getattr(there, "__all__", None) or vars(there))
+
+    return missing
