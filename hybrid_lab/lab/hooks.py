@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.location import register_cell
+from hybrid_lab.lab.places import cell_ids, running_cell
 from hybrid_lab.lab.schema import TARGET
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Lab:
 
     def register(self) -> None:
         """Register everything with the shell."""
+        self.name_earlier_cells()
         self.shell.events.register("pre_run_cell", self.before_cell)
         self.shell.events.register("post_run_cell", self.after_cell)
         if self._kernel is not None:
@@ -143,13 +145,26 @@ class Lab:
     def _name(self, info: Any) -> None:
         """Tell locations which cell its file name means. A kernel names files by the cell's text alone."""
         cell = getattr(info, "raw_cell", None)
-        if self._kernel is None or not isinstance(cell, str):
-            return
-        file = self.shell.compile.get_code_name(cell, cell, self.shell.execution_count)
-        register_cell(file, self.shell.execution_count)
-        from hybrid_lab.lab.places import cell_ids
+        if self._kernel is not None and isinstance(cell, str):
+            self._name_file(cell, running_cell(self.shell), getattr(info, "cell_id", None))
 
-        cell_ids[file] = str(getattr(info, "cell_id", None) or "")
+    def _name_file(self, cell: str, number: int, cell_id: str | None) -> None:
+        file = self.shell.compile.get_code_name(cell, cell, number)
+        register_cell(file, number)
+        cell_ids[file] = str(cell_id or "")
+
+    @_quiet
+    def name_earlier_cells(self) -> None:
+        """Name the cells that ran before the hooks were there, and the one that imports this package just now."""
+        if self._kernel is None:
+            return
+        for number, cell in enumerate(self.shell.history_manager.input_hist_raw):
+            if number and cell:
+                self._name_file(cell, number, None)
+        if self._running:
+            parent = self._kernel.get_parent()
+            cell_id = (parent.get("metadata") or {}).get("cellId")
+            self._name_file(parent["content"]["code"], running_cell(self.shell), cell_id)
 
     @_quiet
     def after_cell(self, result: Any) -> None:

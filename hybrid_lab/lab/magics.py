@@ -10,6 +10,8 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
+from hybrid_lab.lab.places import running_cell
+
 _SAVE = "%hybrid_save net [path]"
 _LOAD = "%hybrid_load net [path] [--graphs code|file]"
 _EXPLAIN = "%hybrid_explain net [x ...]"
@@ -122,7 +124,7 @@ class HybridMagics(Magics):
         text = "#\n" * self._lines_above(cell) + cell
         history = [item for item in self.shell.user_ns.get("In", []) if item and "hybrid_lint" not in item]
         context = list(dict.fromkeys(history))[-_CONTEXT:]
-        findings = check(text, target=target, context=context, file=f"cell {self.shell.execution_count}")
+        findings = check(text, target=target, context=context, file=f"cell {running_cell(self.shell)}")
         print("\n".join(map(str, findings)) if findings else "no findings")
         # With the same lines, so that errors name them too; a second cell magic must stay on top.
         if not self.shell.run_cell(cell if cell.lstrip().startswith("%%") else text).success:

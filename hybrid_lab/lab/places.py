@@ -10,6 +10,14 @@ from hybrid_lab.diagnostics.location import Location, cell_number, display_file
 cell_ids: dict[str, str] = {}
 
 
+def running_cell(shell: Any) -> int:
+    """The number of the cell that an IPython shell runs, n of its In[n].
+
+    IPython 9 raises `execution_count` before the cell and earlier ones after it; the number of Out[n] tells for both.
+    """
+    return shell.displayhook.prompt_count
+
+
 def location_data(location: Location | None) -> dict[str, Any] | None:
     """The protocol's Location."""
     if location is None:

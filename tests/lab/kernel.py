@@ -32,6 +32,7 @@ class Kernel:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=PATIENCE)
         self.heard: list[dict[str, Any]] = []
+        self.number = 0  # n of the In[n] of the cell that ended last
 
     def stop(self):
         self.client.stop_channels()
@@ -56,6 +57,7 @@ class Kernel:
             if reply["parent_header"].get("msg_id") == identity:
                 break
         self.listen(lambda: any(_is_idle(message, identity) for message in self.heard))
+        self.number = reply["content"]["execution_count"]
         mine = [message for message in self.heard if _is_stream(message, identity)]
         if reply["content"]["status"] != "ok":
             raise AssertionError("\n".join(reply["content"].get("traceback", [])) or str(reply["content"]))

@@ -43,6 +43,8 @@ def train(steps, pause):
             print("training", flush=True)
     return after"""
 
+MARKED = "class Marked(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return x.asnumpy()"
+
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
@@ -187,14 +189,33 @@ def test_an_interrupt_during_training_leaves_the_lab_alive(kernel, page):
 
 
 def test_locations_name_the_cell(kernel, page):
-    source = "class Marked(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return x.asnumpy()"
-    kernel.finish(kernel.start(source + "\nmarked = Marked()", cell_id="cell-7"))
+    kernel.finish(kernel.start(MARKED + "\nmarked = Marked()", cell_id="cell-7"))
     tree = page.ok("tree", model=model_named(page, "marked")["id"])
     location = tree["root"]["location"]
-    assert location["cell_id"] == "cell-7" and location["cell"] > 0 and location["label"].startswith("cell ")
+    assert location["cell_id"] == "cell-7" and location["cell"] == kernel.number
+    assert location["label"] == f"cell {kernel.number}, line 2"
     findings = page.ok("findings", model=tree["model"]["id"])["findings"]
     assert [(item["line"], item["location"]["cell_id"]) for item in findings] == [(3, "cell-7")]
     kernel.run("del marked")
+
+
+def test_every_cell_has_its_number(tmp_path):
+    """Also those before the hooks were there: an earlier one, and the one that imports hybrid_lab."""
+    place = "print(Location({0}.__code__, 0), '|', Location({0}.__code__, 0).describe())"
+    alone = Kernel(tmp_path)
+    try:
+        alone.run(
+            "def early():\n    pass", "from hybrid_lab.diagnostics.location import Location\ndef first():\n    pass"
+        )
+        assert alone.run(place.format("early")) == "cell 1:1 | cell 1, line 1, in early"
+        assert alone.run(place.format("first")) == "cell 2:2 | cell 2, line 2, in first"
+        alone.run("def later(): pass")
+        assert alone.number == 5 and alone.run(place.format("later")) == "cell 5:1 | cell 5, line 1, in later"
+        linted = alone.run("%%hybrid_lint\nimport hybrid_lab.gluon as gluon\n" + MARKED)
+        assert alone.number == 7 and linted.startswith("cell 7:5:")
+        assert alone.run(place.format("Marked.hybrid_forward")).startswith("cell 7:4 |")
+    finally:
+        alone.stop()
 
 
 def test_a_redefined_class_is_told_to_the_pages(kernel, page):
