@@ -51,11 +51,10 @@ def notebooks_folder() -> Path:
 
 
 def shipped_files(folder: Path) -> Iterator[Path]:
-    """The files to copy, relative to `folder`: no checkpoints, hidden files or bytecode."""
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in relative.parts):
-            yield relative
+    """The notebooks, relative to `folder`: they need no other file, and in a clone what they wrote lies beside them."""
+    for path in sorted(folder.glob("*.ipynb")):
+        if path.is_file() and not path.name.startswith("."):
+            yield path.relative_to(folder)
 
 
 def copy_notebooks(source: Path, target: Path, force: bool = False) -> dict[str, list[Path]]:

@@ -8,10 +8,10 @@ from hybrid_lab.cli import jupyter, main
 @pytest.fixture
 def shipped(tmp_path, monkeypatch):
     folder = tmp_path / "shipped"
-    (folder / "data").mkdir(parents=True)
-    (folder / ".ipynb_checkpoints").mkdir()
+    (folder / ".ipynb_checkpoints").mkdir(parents=True)
     (folder / "01_tutorial.ipynb").write_text("{}")
-    (folder / "data" / "digits.csv").write_text("1,2")
+    for written in ("dispersed.py", "dispersed_check.npz", "net.hlab", "model-0001.params", "model-symbol.json"):
+        (folder / written).write_text("what a run of the notebook leaves in a clone")
     (folder / ".ipynb_checkpoints" / "01_tutorial.ipynb").write_text("old")
     monkeypatch.setattr(jupyter, "notebooks_folder", lambda: folder)
     monkeypatch.chdir(tmp_path)
@@ -29,9 +29,9 @@ def files(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_copies_notebooks_and_data_but_no_checkpoints(shipped, tmp_path, opened):
+def test_copies_the_notebooks_and_nothing_that_lies_beside_them(shipped, tmp_path, opened):
     assert main(["tutorial", "--copy-only"]) == 0
-    assert files(tmp_path / "hybrid-lab-tutorial") == ["01_tutorial.ipynb", "data/digits.csv"]
+    assert files(tmp_path / "hybrid-lab-tutorial") == ["01_tutorial.ipynb"]
     assert opened == []
 
 

@@ -2,9 +2,12 @@
 
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +38,29 @@ def test_extras_are_the_documented_ones():
     assert names(EXTRAS["lab"]) == {"jupyterlab", "ipywidgets", "anywidget"}
     assert names(EXTRAS["cpu"]) == {"onnx", "onnxruntime"}
     assert names(EXTRAS["notebooks"]) == {"scikit-learn", "matplotlib"}
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_the_wheel_takes_the_notebooks_and_nothing_that_lies_beside_them(tmp_path, ignored):
+    """Also where there is no .gitignore, and git does not show what a run of the tutorial wrote."""
+    from hatchling.builders.wheel import WheelBuilder
+
+    notebooks = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+    written = ["dispersed.py", "dispersed_check.npz", "net.hlab", "model-0001.params", "model-symbol.json", "net.onnx"]
+    for name in ("pyproject.toml", ".gitignore")[: 1 + ignored]:
+        shutil.copy(ROOT / name, tmp_path)
+    for folder in ("hybrid_lab", "notebooks/.ipynb_checkpoints", "notebooks/data"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in (*notebooks, *written, ".ipynb_checkpoints/01_tutorial-checkpoint.ipynb", "data/digits.csv"):
+        (tmp_path / "notebooks" / name).write_text("")
+    taken = sorted(file.distribution_path for file in WheelBuilder(str(tmp_path)).recurse_included_files())
+    assert taken == [f"hybrid_lab/notebooks/{name}" for name in notebooks]
+    if ignored:
+        subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+        shown = subprocess.run(
+            ["git", "status", "--short", "-uall", "notebooks"], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
+        assert shown.stdout.split() == [word for name in notebooks for word in ("??", f"notebooks/{name}")]
 
 
 def test_rocm_cannot_be_satisfied_by_what_pypi_has():

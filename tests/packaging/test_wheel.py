@@ -77,6 +77,8 @@ def test_wheel_carries_everything_once(wheel):
     assert any(name.startswith("hybrid_lab/") and name.endswith(".pyi") for name in members)
     strangers = ("hybrid_lab/labextension", "notebooks/", "tests/", "extension/", "benchmarks/")
     assert not any(name.startswith(strangers) for name in members)
+    notebooks = [name for name in members if name.startswith("hybrid_lab/notebooks/")]
+    assert all(name.endswith(".ipynb") for name in notebooks), notebooks
     assert len(members) == len(set(members))
 
 
