@@ -181,28 +181,30 @@ test('a line of a picture that is wider than its node is cut; the title has the 
   });
   mount(pane.element);
   const prototype = (window as unknown as { SVGElement: { prototype: object } }).SVGElement.prototype;
+  let width = 62;
   const layout = {
-    getBBox: () => ({ x: 0, y: 0, width: 62, height: 20 }),
+    getBBox: () => ({ x: 0, y: 0, width, height: 20 }),
     getComputedTextLength(this: Element) {
       return 6 * (this.textContent ?? '').length;
     }
   };
   Object.assign(prototype, layout);
+  const texts = (): (string | null)[] =>
+    [...pane.element.querySelectorAll('svg text')].map(line => line.textContent);
+  const lines = '<text y="8">Convolution</text><text y="18">narrow</text>';
+  const picture = `<svg xmlns="http://www.w3.org/2000/svg"><g class="node" id="n0"><title>n0</title><path d=""/>${lines}</g></svg>`;
   try {
-    const lines = '<text y="8">Convolution</text><text y="18">narrow</text>';
-    pane.showPicture(
-      `<svg xmlns="http://www.w3.org/2000/svg"><g class="node" id="n0"><title>n0</title><path d=""/>${lines}</g></svg>`
-    );
+    pane.showPicture(picture);
+    assert.deepEqual(texts(), ['Convoluti…', 'narrow']);
+    assert.equal(pane.element.querySelector('svg title')?.textContent, 'Convolution\nnarrow');
+    width = 0; // in a tab that is not shown
+    pane.showPicture(picture);
+    assert.deepEqual(texts(), ['Convolution', 'narrow']);
   } finally {
     for (const name of Object.keys(layout)) {
       delete (prototype as Record<string, unknown>)[name];
     }
   }
-  assert.deepEqual(
-    [...pane.element.querySelectorAll('svg text')].map(line => line.textContent),
-    ['Convoluti…', 'narrow']
-  );
-  assert.equal(pane.element.querySelector('svg title')?.textContent, 'Convolution\nnarrow');
 });
 
 test('only the newest graph is drawn', async () => {

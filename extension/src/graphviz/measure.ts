@@ -44,7 +44,8 @@ export function cutToNodes(svg: SVGSVGElement): void {
         return; // a document without a layout
       }
       const room = roomAt(shape, parseFloat(line.getAttribute('y') ?? ''));
-      if (line.getComputedTextLength() > room) {
+      // Where nothing is shown a shape has no width, but a text may have one.
+      if (room > 0 && line.getComputedTextLength() > room) {
         tooWide.push({ node, line, room });
       }
     }
