@@ -457,7 +457,10 @@ class Program:
 
     @property
     def where(self) -> str:
-        """Engine and device: what really runs."""
+        """Engine and device: what really runs, which is NumPy where nothing was worth the engine asked for."""
+        counts = self.forward.report.operators
+        if counts.get("numpy") and not counts.get(self.engine) and not self.forward.where:
+            return "NumPy on the CPU"
         return self.forward.where or self._where
 
     def role(self, index: int) -> str:

@@ -66,6 +66,7 @@ class Paced(Engine):
 @pytest.fixture
 def clock(monkeypatch, tmp_path):
     monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(contests, "PATIENCE", 0.5)
     monkeypatch.setattr(contests, "IMPORTS", {})
     monkeypatch.setattr(contests, "_busy", lambda: False)
     return Clock()
@@ -212,6 +213,7 @@ def test_a_challenger_that_fails_does_not_fail_the_call(clock):
 
 
 def test_a_long_import_waits_until_it_pays(clock, monkeypatch):
+    monkeypatch.setattr(contests, "PATIENCE", 0.5)
     monkeypatch.setattr(contests, "IMPORTS", {"late": "a_package_that_nobody_imports"})
     here, late = Paced("here", clock, 0.1), Paced("late", clock, 0.01)
     made = contest(clock, here, late)
@@ -224,6 +226,7 @@ def test_a_long_import_waits_until_it_pays(clock, monkeypatch):
 
 
 def test_what_is_here_is_compared_before_a_long_import(clock, monkeypatch):
+    monkeypatch.setattr(contests, "PATIENCE", 0.5)
     monkeypatch.setattr(contests, "IMPORTS", {"late": "a_package_that_nobody_imports"})
     rivals = Paced("here", clock, 0.1), Paced("better", clock, 0.08), Paced("late", clock, 0.01)
     made = contest(clock, *rivals)
@@ -237,6 +240,7 @@ def test_what_is_here_is_compared_before_a_long_import(clock, monkeypatch):
 
 def test_what_the_disk_says_takes_over_without_a_comparison(clock, monkeypatch):
     call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
+    monkeypatch.setattr(contests, "PATIENCE", 0.5)
     monkeypatch.setattr(contests, "IMPORTS", {"fast": "a_package_that_nobody_imports"})
     slow, fast = Paced("slow", clock, 0.1), Paced("fast", clock, 0.04)
     made = contest(clock, slow, fast)

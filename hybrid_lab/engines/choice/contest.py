@@ -31,8 +31,9 @@ CALLS = 1
 #: Recorded calls of more operators than this start in NumPy, whose programs are made in an instant.
 MANY = 150
 #: An engine whose package still has to be imported is tried when the calls so far have taken this long (seconds); a
-#: third of it suffices where the disk says that it wins. Waiting for an import pays only for work that goes on.
-PATIENCE = 0.5
+#: third of it suffices where the disk says that it wins. Import and tuning take seconds: that pays
+#: only for work that goes on, and a script that is done in a few seconds never waits for it.
+PATIENCE = 3.0
 #: Where a part takes longer (seconds), calls are compared as they run: one rival at a time runs beside a call, which is
 #: the leader's measurement too, and whoever loses is freed before the next one is built.
 LONG = 0.05
@@ -95,6 +96,9 @@ class Contest:
         self._compile(self.leader)
 
     def _compile(self, name: str) -> None:
+        if not self._ready(name):
+            title, graph = self._titles[name], self.graphs[0].name or "graph"
+            logger.info(f"{graph}: compared with {title}, whose import takes a few seconds, once per process")
         self.built.compile(name, self.engines[name])
 
     @staticmethod
