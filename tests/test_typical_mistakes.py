@@ -8,12 +8,13 @@ import subprocess
 import sys
 from operator import attrgetter
 
+import numpy as np
 import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
-from hybrid_lab.diagnostics import HybridLabError, SettingError, UnknownNameError
-from hybrid_lab.gluon import nn
+from hybrid_lab.diagnostics import DTypeError, HybridLabError, SettingError, ShapeError, UnknownNameError
+from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.graph import dump
 
 
@@ -145,3 +146,58 @@ def test_an_unknown_operator_in_a_trace_is_told_with_line_and_block(name):
 def test_asking_for_a_name_that_is_not_there_loads_no_room():
     code = "import sys, hybrid_lab as mx; hasattr(mx, 'io'); assert 'numpy' not in sys.modules, sorted(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -- inputs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("given", [np.ones((2, 4)), np.float32(3)])
+def test_a_numpy_array_is_no_input(net, active, given):
+    net.hybridize(active)
+    with pytest.raises(DTypeError, match=rf"holds a numpy.{type(given).__name__}; mx.nd.array\(x\) makes an NDArray"):
+        net(given)
+    with pytest.raises(HybridLabError, match="holds a object; a HybridBlock takes NDArrays, numbers"):
+        net(object())
+
+
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("layout", ["TNC", "NTC"])
+@pytest.mark.parametrize("size", [0, 3])
+@pytest.mark.parametrize("inside", [False, True])
+def test_recurrent_layers_say_which_axes_they_need(active, layout, size, inside):
+    net = rnn.LSTM(4, layout=layout, input_size=size)
+    if inside:
+        outer = nn.HybridSequential()
+        outer.add(net)
+        net = outer
+    net.initialize()
+    net.hybridize(active)
+    axes = r"\(time, batch, channels\)" if layout == "TNC" else r"\(batch, time, channels\)"
+    if inside and active:  # in a trace arrays have no shape: the operator says it, of its own input
+        axes = r"\(steps, batch, features\)"
+    with pytest.raises(ShapeError, match=axes):
+        net(nd.ones((2, 3)))
+
+
+# -- arguments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["x", 3, None])
+def test_what_takes_a_block_says_so(wrong, tmp_path):
+    x = nd.ones((2, 3))
+    with pytest.raises(HybridLabError, match=f"profile needs a Block, not {type(wrong).__name__}"):
+        mx.profile(wrong, x)
+    with pytest.raises(HybridLabError, match=f"save_cached_graphs needs a Block, not {type(wrong).__name__}"):
+        mx.save_cached_graphs(wrong)
+    with pytest.raises(HybridLabError, match=f"load_cached_graphs needs a Block, not {type(wrong).__name__}"):
+        mx.load_cached_graphs(wrong, tmp_path / "x.hlab")
+
+
+def test_a_wrong_dtype_lists_the_dtypes(net):
+    message = "'flaot32' is not a dtype; use one of float32, float64, float16"
+    for wrong in (lambda: nd.ones((2,), dtype="flaot32"), lambda: nd.ones((2,)).astype("flaot32")):
+        with pytest.raises(DTypeError, match=message):
+            wrong()
+    with pytest.raises(HybridLabError, match=message):
+        mx.sym.cast(mx.sym.var("x"), dtype="flaot32")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from difflib import get_close_matches
 
 from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
 from hybrid_lab.engines.engine import Engine
@@ -85,6 +86,13 @@ def default() -> Engine:
         return usable[0]
     pinned = os.environ.get("HYBRID_LAB_CPU", "auto")
     if pinned not in ("", "auto"):
+        if pinned not in _CHOICE:
+            near = [name for name in _CHOICE if name.startswith(pinned)] or get_close_matches(pinned, _CHOICE, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise EngineUnavailable(
+                f"HYBRID_LAB_CPU={pinned}: there is no engine {pinned!r} for the CPU; {meant}The variable takes "
+                f"{', '.join(_CHOICE)} or auto"
+            )
         return get(pinned)
     names = tuple(engine.name for engine in usable)
     if names not in _choosing:

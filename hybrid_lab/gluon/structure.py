@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hybrid_lab.diagnostics.errors import HybridLabError
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError
 
 #: A tensor leaf. Other nodes are ("tuple", items), ("list", items), ("dict", ((key, item), ...)) and
 #: ("value", name of the type, value), floats as Exactly. A namedtuple is ("tuple", items, its class).
@@ -64,9 +66,18 @@ def _flatten(item: Any, leaves: list[Any], where: str) -> Spec:
         return ("dict", tuple((key, _flatten(part, leaves, where)) for key, part in item.items()))
     if isinstance(item, _PLAIN):
         return _value(item)
-    raise HybridLabError(
-        f"{where} holds a {type(item).__name__}; a hybridized block takes arrays, numbers, "
-        "strings, None, and tuples, lists or dicts of them"
+    raise _refused(item, where)
+
+
+def _refused(item: Any, where: str) -> HybridLabError:
+    kind = type(item)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(item, (np.ndarray, np.generic)):
+        number = ", or float(x) a number" if isinstance(item, np.generic) else ""
+        return DTypeError(f"{where} holds a {name}; mx.nd.array(x) makes an NDArray of it{number}")
+    return HybridLabError(
+        f"{where} holds a {name}; a HybridBlock takes NDArrays, numbers, strings, None, and tuples, lists or dicts of "
+        "them"
     )
 
 

@@ -21,6 +21,9 @@ from .structure import LEAF
 
 __all__ = ["SymbolBlock"]
 
+_OF_LAYERS = ("_weight", "_bias", "_gamma", "_beta")
+"""How the names of parameters end."""
+
 
 class SymbolBlock(HybridBlock):
     """A block that computes `outputs` from `inputs`; the other variables of the graph become its parameters.
@@ -107,8 +110,14 @@ class SymbolBlock(HybridBlock):
         known = outputs.list_inputs()
         unknown = [name for name in names if name not in known]
         if unknown:
+            saved = [] if param_file is None else [name.removeprefix("arg:") for name in read_arrays(param_file)]
+            states = outputs.list_auxiliary_states()
+            inputs = [
+                name for name in known if name not in saved and name not in states and not name.endswith(_OF_LAYERS)
+            ]
             raise HybridLabError(
-                f"{symbol_file!r} has no input {', '.join(map(repr, unknown))}; its variables are {', '.join(known)}"
+                f"{symbol_file!r} has no input {', '.join(map(repr, unknown))}; its inputs are "
+                f"{', '.join(inputs or known)}"
             )
         block = SymbolBlock(outputs, [_input_named(outputs, name) for name in names])
         if param_file is not None:

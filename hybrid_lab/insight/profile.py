@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.calls import Call, compile_call, outer_calls, run_eager, run_hybrid
@@ -121,9 +122,11 @@ def profile(net: Block, *inputs: Any, train: bool = False, runs: int = 20) -> Pr
     runs : how often each is run; long ones make do with fewer, at least three
 
     The net need not be hybridized, and nothing of it changes: neither parameters, states and gradients nor the random
-    numbers to come. Raises HybridLabError without a HybridBlock or inputs; HybridizeError where the code cannot become
-    a graph.
+    numbers to come. Raises HybridLabError for what is no Block, without a HybridBlock or inputs; HybridizeError where
+    the code cannot become a graph.
     """
+    if not isinstance(net, Block):
+        raise HybridLabError(f"profile needs a Block, not {type(net).__name__}")
     return Profile(net.name, [_profile_call(call, train, runs) for call in outer_calls(net, inputs)])
 
 

@@ -444,7 +444,7 @@ def check_dtype(dtype: Any) -> np.dtype:
             raise TypeError
         found = np.dtype(dtype)
     except TypeError:
-        raise DTypeError(f"{dtype!r} is not a dtype") from None
+        raise DTypeError(f"{dtype!r} is not a dtype; use one of {', '.join(DTYPES)}") from None
     if found.name not in DTYPES:
         raise DTypeError(f"arrays of {found.name} are not supported; use one of {', '.join(DTYPES)}")
     return found

@@ -109,7 +109,7 @@ def parse_dtype(value: Any) -> str:
     try:
         name = np.dtype(value).name
     except TypeError:
-        raise ValueError(f"{value!r} is not a dtype") from None
+        raise ValueError(f"{value!r} is not a dtype; use one of {', '.join(DTYPES)}") from None
     if name not in DTYPES:
         raise ValueError(f"dtype {name} is not supported; use one of {', '.join(DTYPES)}")
     return name

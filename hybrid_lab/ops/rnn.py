@@ -248,6 +248,8 @@ class RNN(_Recurrent, name="RNN"):
             batch = data[1]
             if data[2] is not None:
                 given["parameters"] = filled(given["parameters"], (self.sizes.parameters(data[2]),))
+        elif data is not None:
+            raise ShapeError(f"RNN: data has shape {data}; (steps, batch, features) is needed")
         else:
             batch = state[1] if state is not None and len(state) == 3 else None
         given["data"] = data

@@ -56,7 +56,11 @@ def test_the_environment_pins_an_engine(monkeypatch):
     monkeypatch.setenv("HYBRID_LAB_CPU", "numpy")
     assert engines.default() is engines.get("numpy")
     monkeypatch.setenv("HYBRID_LAB_CPU", "cuda")
-    with pytest.raises(HybridLabError, match="there is no engine 'cuda'"):
+    with pytest.raises(HybridLabError, match="HYBRID_LAB_CPU=cuda: there is no engine 'cuda'"):
+        engines.default()
+    monkeypatch.setenv("HYBRID_LAB_CPU", "onnx")
+    message = r"did you mean onnxruntime\? The variable takes onnxruntime, numpy, torch or auto$"
+    with pytest.raises(HybridLabError, match=message):
         engines.default()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
+from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.step import boundary
@@ -26,7 +27,7 @@ from .report import LoadReport, TrainerStates
 from .traces import passing, trace
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon import Block, Trainer
+    from hybrid_lab.gluon import Trainer
 
 
 def load_cached_graphs(
@@ -63,6 +64,8 @@ def load_cached_graphs(
     """
     if graphs not in ("code", "file"):
         raise HybridLabError(f"graphs is 'code' or 'file', not {graphs!r}")
+    if not isinstance(net, Block):
+        raise HybridLabError(f"load_cached_graphs needs a Block, not {type(net).__name__}")
     archive = Archive(layout.archive_path(path, net.name))
     with boundary.lock:
         return _Loading(archive, net, strict, graphs == "file", map, subtree, trainer).run()

@@ -12,6 +12,8 @@ import numpy as np
 
 from hybrid_lab import _version, autograd
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
+from hybrid_lab.diagnostics.words import count
+from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.step import boundary
@@ -28,7 +30,7 @@ from .examples import Examples
 from .traces import passing, trace_called
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon import Block, Trainer
+    from hybrid_lab.gluon import Trainer
 
 
 def save_cached_graphs(
@@ -52,6 +54,8 @@ def save_cached_graphs(
     """
     if tracing.current() is not None:
         raise HybridLabError("a model cannot be saved from inside its own trace; save it after the call")
+    if not isinstance(net, Block):
+        raise HybridLabError(f"save_cached_graphs needs a Block, not {type(net).__name__}")
     file_name = layout.archive_path(path, net.name)
     with boundary.lock, passing(net) as blocks:
         given = _call(net, inputs, blocks) if inputs is not None else {}
@@ -114,8 +118,11 @@ class _Contents:
         """How many graphs of how many HybridBlocks, and of how many parameters."""
         hybrid = [isinstance(block, HybridBlock) for block in self.tree.live_blocks]
         with_graphs = sum(bool(record.graphs) for record in self.tree.blocks)
-        blocks = f"{sum(hybrid)}" if with_graphs == sum(hybrid) else f"{with_graphs} of {sum(hybrid)}"
-        return f"{len(self.graphs)} graphs of {blocks} HybridBlocks and {len(self.tree.live_parameters)} parameters"
+        graphs, blocks = count(len(self.graphs), "graph"), count(sum(hybrid), "HybridBlock")
+        parameters = count(len(self.tree.live_parameters), "parameter")
+        if with_graphs == sum(hybrid):
+            return f"{graphs} of {blocks} and {parameters}"
+        return f"{graphs} and {parameters} ({with_graphs} of {blocks} {'has' if with_graphs == 1 else 'have'} graphs)"
 
     @property
     def never_called(self) -> list[str]:

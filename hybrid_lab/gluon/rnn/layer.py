@@ -92,7 +92,15 @@ class _Layer(HybridBlock):
     # -- calls -------------------------------------------------------------------------------------------------
 
     def __call__(self, inputs: Any, states: Any = None, sequence_length: Any = None) -> Any:
-        """See the class."""
+        """See the class. Raises ShapeError for inputs that do not have three axes."""
+        if isinstance(inputs, NDArray) and len(inputs.shape) != 3:
+            words = ("time", "batch", "channels") if self._layout == "TNC" else ("batch", "time", "channels")
+            batch = words.index("batch")
+            single = f"; x.expand_dims({batch}) makes a batch of one sequence of it" if len(inputs.shape) == 2 else ""
+            raise ShapeError(
+                f"{self.name}: the input has shape {inputs.shape}; with layout={self._layout!r} it must be "
+                f"({', '.join(words)}){single}"
+            )
         if is_tensor(states):
             states = [states]
         given: tuple[Any, ...] = (inputs, states, sequence_length)
