@@ -146,7 +146,7 @@ def model_data(entry: Entry, findings: int) -> dict[str, Any]:
         programs = [block._graphs.compilations[0].program for block in hybrid if block._graphs.compilations]
         operators = sum(program.num_operators for program in programs)
         seconds = sum(item.seconds for item in compiled)
-        summary = f"{count(len(programs), 'graph')}, {count(operators, 'operator')}, "
+        summary = f"{len(programs)} graph{'s' if len(programs) != 1 else ''}, {operators} operators, "
         summary += f"{compiled[-1].program.where}, {seconds:.1f} s"
     return {
         "id": entry.id,

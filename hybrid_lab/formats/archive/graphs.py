@@ -232,5 +232,5 @@ def first_difference(ours: list[str], theirs: list[str]) -> str | None:
         if mine != other:
             return f"the model has {mine!r}, the file {other!r}"
     if len(ours) != len(theirs):
-        return f"the model has {count(len(ours) - 1, 'operator')}, the file {len(theirs) - 1}"
+        return f"the model has {len(ours) - 1} operators, the file {len(theirs) - 1}"
     return None
