@@ -104,6 +104,52 @@ def test_a_finding_in_the_panel_leads_to_its_line(open_cells):
     assert notebook.page.evaluate(line) == 3
 
 
+NODE_TEXTS = """root => [...root.querySelectorAll('svg.hl-graph g.node:not(.output)')].flatMap(node => {
+  const shape = node.querySelector('polygon, path, ellipse').getBoundingClientRect();
+  return [...node.querySelectorAll('text')].map(text => {
+    const line = text.getBoundingClientRect();
+    return [text.textContent, line.left >= shape.left && line.right <= shape.right];
+  });
+})"""
+
+
+@IN_LAB_ONLY
+def test_what_is_written_fits_its_place(open_cells):
+    net = """net = nn.HybridSequential()
+net.add(nn.Conv2D(6, 5, activation="relu"), nn.MaxPool2D(2, 2), nn.Dense(10))
+net.initialize()
+net.hybridize()
+net(mx.nd.ones((2, 1, 28, 28)))"""
+    notebook = open_cells([MODEL, net, STUBBORN, "mx.view(net)"])
+    panel = notebook.show_panel()
+    notebook.run_all()
+    view = notebook.show_cell(3).locator(".hl-wide")
+    for place in (panel, view):
+        place.get_by_role("button", name="compiled", exact=True).click()
+        expect(place.locator("svg.hl-graph")).to_contain_text("kernel=(5, 5)")
+        found = place.evaluate(NODE_TEXTS)
+        assert found and all(fits for _, fits in found), found
+        assert "num_filter=6" in " ".join(place.locator("svg.hl-graph title").all_text_contents())
+        summary = place.locator(".hl-graph-bar .hl-summary")
+        assert summary.evaluate("it => it.scrollWidth <= it.clientWidth")
+        place.get_by_role("tab", name="Report").click()
+        report = place.locator(".hl-report")
+        expect(report).to_contain_text("FullyConnected")
+        styles = "it => [getComputedStyle(it).whiteSpace, getComputedStyle(it).wordBreak]"
+        assert report.evaluate(styles) == ["pre", "normal"]
+
+    # Drawn again in a tab that is not shown, where nothing can be measured: no line is cut.
+    notebook.kernel("net(mx.nd.ones((3, 1, 28, 28)))")
+    expect(panel.locator("svg.hl-graph")).to_contain_text("f32[3,6,24,24]")
+    panel.get_by_role("tab", name="Graph").click()
+    expect(panel.locator("svg.hl-graph g.node").filter(has_text="Convolution")).to_be_visible()
+
+    # The notebook's other findings are listed, but not counted as the model's.
+    expect(panel.get_by_role("tab", name="Findings")).to_have_text("Findings")
+    panel.get_by_role("tab", name="Findings").click()
+    expect(panel.locator(".hl-others .hl-finding")).to_have_count(2)
+
+
 @IN_LAB_ONLY
 def test_hover_explains_and_repairs(open_cells):
     notebook = open_cells([MODEL, STUBBORN])
