@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..diagnostics.words import count
+
 if TYPE_CHECKING:
     from ..formats.archive.container import Container
     from ..formats.archive.tree import BlockRecord
@@ -75,16 +77,16 @@ def describe(archive: Container, with_tensors: bool = False) -> Iterator[str]:
         seen.add(block.id)
     graphs = [name for name in archive.names if name.startswith("graphs/")]
     yield ""
-    yield f"{len(graphs)} graph{'s' * (len(graphs) != 1)}"
+    yield count(len(graphs), "graph")
     for name in graphs:
         nodes = archive.read_json(name).get("nodes", [])
         operators = sum(node.get("op") != "null" for node in nodes)
-        yield f"  {name.removeprefix('graphs/').removesuffix('.json')}: {operators} operators"
+        yield f"  {name.removeprefix('graphs/').removesuffix('.json')}: {count(operators, 'operator')}"
     for member in archive.names:
         if member.endswith(".safetensors"):
             tensors = archive.tensors(member)
-            values = sum(_count(info.shape) for info in tensors.infos.values())
-            yield f"{member}: {len(tensors)} tensors, {values:,} values"
+            values = sum(_product(info.shape) for info in tensors.infos.values())
+            yield f"{member}: {count(len(tensors), 'tensor')}, {count(values, 'value')}"
             if with_tensors:
                 for name, info in tensors.infos.items():
                     yield f"  {name}  {info.dtype.name}{list(info.shape)}"
@@ -95,15 +97,15 @@ def _block(path: str, block: BlockRecord, shared: bool) -> str:
     notes = [{"plain": "not hybrid", "hybrid": "hybrid", "symbol": "from a graph"}[block.kind]]
     notes += ["hybridized"] if block.active else []
     notes += [f"shared with {block.path or 'the root'}"] if shared else []
-    notes += [f"{len(block.graphs)} graph{'s' * (len(block.graphs) != 1)}"] if block.graphs else []
+    notes += [count(len(block.graphs), "graph")] if block.graphs else []
     return f"{name}: {block.class_name} ({', '.join(notes)})"
 
 
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
+def _product(shape: tuple[int, ...]) -> int:
+    product = 1
     for size in shape:
-        count *= size
-    return count
+        product *= size
+    return product
 
 
 def _bytes(count: float) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from hybrid_lab.diagnostics.words import count
+
 
 @dataclass
 class Fallback:
@@ -39,8 +41,8 @@ class RegionReport:
             f" and {len(self.operators) - 8} more" if len(self.operators) > 8 else ""
         )
         size_in, size_out = format_bytes(self.bytes_in), format_bytes(self.bytes_out)
-        borders = f"{_count(self.inputs, 'input')} of {size_in}, {_count(self.outputs, 'output')} of {size_out}"
-        return f"{self.engine}, {_count(len(self.operators), 'operator')} ({names}); {borders}"
+        borders = f"{count(self.inputs, 'input')} of {size_in}, {count(self.outputs, 'output')} of {size_out}"
+        return f"{self.engine}, {count(len(self.operators), 'operator')} ({names}); {borders}"
 
 
 @dataclass
@@ -119,9 +121,7 @@ class Report:
         """As `str()`, without the choice of the engine or the fallbacks where they are told elsewhere."""
         total = sum(self.operators.values())
         shares = ", ".join(f"{count} on {engine}" for engine, count in self.operators.items() if count)
-        head = f"{self.graph or 'graph'}: {total} operator{'s' if total != 1 else ''}" + (
-            f" ({shares})" if shares else ""
-        )
+        head = f"{self.graph or 'graph'}: {count(total, 'operator')}" + (f" ({shares})" if shares else "")
         memory = (
             f"  arena {format_bytes(self.arena_bytes)}{self._arena()}, "
             f"{format_bytes(self.fresh_bytes)} of outputs, {format_bytes(self.bytes_moved)} moved a call"
@@ -132,7 +132,7 @@ class Report:
             lines.append(f"  choice: {self.choice}{f' ({found})' if found else ''}")
         lines += [f"  left out: {name} computes other numbers here: {how}" for name, how in self.left_out.items()]
         if self.bodies:
-            programs = _count(self.body_programs, "program")
+            programs = count(self.body_programs, "program")
             lines.append(f"  loops and branches: {programs} compiled so far, one per shapes")
         lines += [f"  region {index}: {region}" for index, region in enumerate(self.regions)]
         lines += [f"  fallback: {fallback}" for fallback in self.fallbacks if fallbacks]
@@ -147,7 +147,3 @@ def format_bytes(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError("unreachable")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

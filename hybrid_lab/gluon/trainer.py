@@ -12,6 +12,7 @@ import numpy as np
 
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.tape import Leaf
@@ -101,7 +102,7 @@ class Trainer:
         return optimizers.create(optimizer, param_dict=by_index, **options)
 
     def __repr__(self) -> str:
-        return f"Trainer({len(self._params)} parameters, {self._optimizer!r})"
+        return f"Trainer({count(len(self._params), 'parameter')}, {self._optimizer!r})"
 
     # -- the optimizer -----------------------------------------------------------------------------------------
 
@@ -346,6 +347,8 @@ class Trainer:
         """
         from safetensors import SafetensorError, safe_open
 
+        from hybrid_lab.formats.kinds import kind_of_file
+
         path = fspath(fname)
         try:
             with safe_open(path, framework="numpy") as file:
@@ -354,6 +357,9 @@ class Trainer:
         except FileNotFoundError:
             raise
         except SafetensorError as error:
+            other = kind_of_file(path, "states")
+            if other is not None:
+                raise ArchiveError(f"not a file of Trainer states but {other}", path=path) from None
             raise ArchiveError(f"not a readable file of Trainer states: {error}", path=path) from None
         if text is None:
             raise ArchiveError("a safetensors file, but not of Trainer states", path=path)

@@ -9,6 +9,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines import Fallback
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import Compilation
@@ -127,7 +128,7 @@ class Explanation:
         """
         rows = next((row.programs for row in self.blocks if row.path == path), [])
         if not -len(rows) <= number < len(rows):
-            raise HybridLabError(f"{path or self.name} has {_count(len(rows), 'program')}; call it hybridized first")
+            raise HybridLabError(f"{path or self.name} has {count(len(rows), 'program')}; call it hybridized first")
         return self._recipes[path, number % len(rows)]()
 
     def plan(self, path: str = "", number: int = -1) -> str:
@@ -168,9 +169,9 @@ class Explanation:
             "fallback": sum(program.fallback_count for row in self.blocks for program in row.programs),
             "recompile": sum(row.recompiled for row in self.blocks),
         }
-        text = ", ".join(_count(count, word) for word, count in counts.items())
+        text = ", ".join(count(number, word) for word, number in counts.items())
         failed = sum(row.state == "failed" for row in self.blocks if row.shared_with is None)
-        return f"{self.name}: {text}" + (f", {_count(failed, 'Block')} that cannot be hybridized" if failed else "")
+        return f"{self.name}: {text}" + (f", {count(failed, 'Block')} that cannot be hybridized" if failed else "")
 
     def _repr_html_(self) -> str:
         left = "text-align:left"
@@ -201,12 +202,12 @@ def _details(row: BlockRow) -> list[str]:
     lines = []
     for graph in row.graphs if row.state in ("active", "file") else ():
         guard = f", only for {graph.guard}" if graph.guard else ""
-        lines.append(f"graph {graph.structure}: {_count(graph.operators, 'operator')}, from the {graph.source}{guard}")
+        lines.append(f"graph {graph.structure}: {count(graph.operators, 'operator')}, from the {graph.source}{guard}")
     last, choice = len(row.programs) - 1, ""
     for number, program in enumerate(row.programs):
         if _LISTED <= number < last:
             if number == _LISTED:
-                lines.append(f"... {last - _LISTED} more programs ...")
+                lines.append(f"... {count(last - _LISTED, 'more program')} ...")
             continue
         place = f", called at {_short(program.place)}" if program.place else ""
         head = f"{program.mode} {program.inputs}: {program.where}, {program.seconds:.2f} s ({program.reason}{place})"
@@ -242,12 +243,8 @@ def _together(fallbacks: Sequence[Fallback]) -> list[str]:
     ]
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
-
-
 def _copies(copies: dict[str, int]) -> str:
-    return f"{copies['to_device']} to a device, {copies['to_host']} to the host, {copies['reads']} reads"
+    return f"{copies['to_device']} to a device, {copies['to_host']} to the host, {count(copies['reads'], 'read')}"
 
 
 def _depth(row: BlockRow) -> int:
@@ -350,5 +347,7 @@ def _choice(engine: str, asked: str | None, report: Any) -> str:
         return f"{engine}, as hybridize(engine={asked!r}) asked"
     if report.choice:
         others = "; ".join(f"{name} {note}" for name, note in report.candidates.items())
-        return report.choice + (f" ({others})" if others else "")
+        name, waits, _ = report.choice.partition(", to be compared")
+        choice = f"{name} so far, later calls compare it with other engines" if waits else report.choice
+        return choice + (f" ({others})" if others else "")
     return f"{engine}, the default here"

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from hybrid_lab.diagnostics.words import count as count
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.printer import format_type
 
@@ -148,11 +149,6 @@ def types_text(node: Node) -> str:
 def short_line(line: str) -> str:
     """`net.py:12` of a whole path."""
     return line.replace("\\", "/").rpartition("/")[2]
-
-
-def count(number: int, word: str) -> str:
-    """1 node, 2 nodes."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def milliseconds(seconds: float) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import ArchiveError, LoadMismatchError
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.formats import archive
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.step import boundary
@@ -79,7 +80,7 @@ def reload(entry: Entry, name: str, graphs: str) -> dict[str, Any]:
         "path": os.fspath(path),
         "file": path.name,
         "host": host(),
-        "summary": f"{len(diff)} of {parameters} parameters changed"
+        "summary": f"{len(diff)} of {count(parameters, 'parameter')} changed"
         if diff
         else "no parameter changed: the file holds what the model has",
         "graphs": sum(len(block._graphs.graphs()) for _, block in hybrid_blocks(net)),
@@ -141,10 +142,9 @@ def as_request() -> Iterator[None]:
     try:
         yield
     except LoadMismatchError as error:
-        count = len(error.differences)
         raise RequestError(
             "differs",
-            f"the file and the model differ in {count} place{'s' if count != 1 else ''}; the model is as it was",
+            f"the file and the model differ in {count(len(error.differences), 'place')}; the model is as it was",
             "Repair the code, or load with the file's graphs, or open the file without code.",
             [str(item) for item in error.differences],
         ) from error

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.engine import Executable
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import Program
@@ -50,14 +51,14 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
         groups |= dict.fromkeys(prologue.operators, "prologue") if prologue is not None else {}
         scope, states = root_scope(net, path, graph), state_names(neutral.graph)
         picture = Picture(graph, neutral.num_data, None, path, scope, compiled.engine, groups, prologue, states)
-        several = f"{fused} fused group{'s' if fused != 1 else ''}, " if fused else ""
+        several = f"{count(fused, 'fused group')}, " if fused else ""
         once = f"{len(prologue.operators)} more when parameters change, " if prologue is not None else ""
-        summary = f"{len(graph.operators)} operators, {several}{once}{compiled.where}"
+        summary = f"{count(len(graph.operators), 'operator')}, {several}{once}{compiled.where}"
     else:
         form, neutral = "neutral", graphs[0]
         graph = with_shapes(neutral.graph, compiled)
         picture = Picture(graph, neutral.num_data, block, path, root_scope(net, path, graph), "")
-        summary = f"{len(graph.operators)} operators" + (", from a file" if neutral.source == "file" else "")
+        summary = count(len(graph.operators), "operator") + (", from a file" if neutral.source == "file" else "")
     return reply | {
         "form": form,
         "forms": ["neutral"] + (["compiled"] if compiled is not None else []),

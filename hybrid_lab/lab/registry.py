@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import blocks_below, class_name, hybrid_blocks, walk
@@ -146,7 +147,7 @@ def model_data(entry: Entry, findings: int) -> dict[str, Any]:
         programs = [block._graphs.compilations[0].program for block in hybrid if block._graphs.compilations]
         operators = sum(program.num_operators for program in programs)
         seconds = sum(item.seconds for item in compiled)
-        summary = f"{len(programs)} graph{'s' if len(programs) != 1 else ''}, {operators} operators, "
+        summary = f"{count(len(programs), 'graph')}, {count(operators, 'operator')}, "
         summary += f"{compiled[-1].program.where}, {seconds:.1f} s"
     return {
         "id": entry.id,

@@ -12,6 +12,7 @@ from typing import Any
 
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.lab import actions, archives, files
 from hybrid_lab.lab.diagnostics import failures, findings_by_path, lint_cells, lint_key, lint_model, merged
 from hybrid_lab.lab.errors import RequestError
@@ -163,12 +164,8 @@ class Session:
         entry.file = path.name
         self._changed()
         model = model_data(entry, len(self.findings(entry)))
-        counts = f"{_count(model['blocks'], 'block')}, {_count(model['graphs'], 'graph')}"
+        counts = f"{count(model['blocks'], 'block')}, {count(model['graphs'], 'graph')}"
         return {"model": model, "path": str(path), "summary": f"{counts}, bound to {name}"}
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'s' if number != 1 else ''}"
 
 
 @functools.lru_cache

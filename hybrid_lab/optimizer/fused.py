@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.numpy.blockwise import (
     BLOCK,
     SHARED,
@@ -143,10 +144,11 @@ class FusedUpdate:
         if held is None:
             return f"{name}: no step so far"
         values = sum(weight.size for weight in held.weights)
-        blocks = f"{sum(len(group.blocks) for group in held.groups)} blocks"
+        blocks = count(sum(len(group.blocks) for group in held.groups), "block")
         if held.threads > 1:
             blocks += f" on {held.threads} threads"
-        return f"{name}: {len(held.weights)} weights, {values:,} values, in one pass of {held.op.name}, {blocks}"
+        weights = f"{count(len(held.weights), 'weight')}, {count(values, 'value')}"
+        return f"{name}: {weights}, in one pass of {held.op.name}, {blocks}"
 
     @property
     def programs(self) -> list[Blockwise]:
@@ -226,8 +228,8 @@ class FusedUpdate:
         rows = [(*setting, weight._view.dtype) for setting, weight in zip(settings, held.weights, strict=True)]
         partition = [kinds.setdefault(row, len(kinds)) for row in rows]
         given = []
-        for lr, wd, count, dtype in kinds:
-            numbers = self.optimizer.scaled_numbers(lr, wd, count, dtype)
+        for lr, wd, steps, dtype in kinds:
+            numbers = self.optimizer.scaled_numbers(lr, wd, steps, dtype)
             # Without decay there is nothing to multiply by zero; whether there is one decides about the program.
             given.append({name: number for name, number in numbers.items() if name != "wd" or number})
         names = [tuple(numbers) for numbers in given]

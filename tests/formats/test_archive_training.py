@@ -67,7 +67,7 @@ def test_a_trainer_that_does_not_fit_is_a_difference(tmp_path):
     before = net.weight.data().asnumpy() + 1
     net.weight.set_data(before)
     other = gluon.Trainer([net.weight], "sgd")
-    with pytest.raises(LoadMismatchError, match="trainer: 1 parameters in this Trainer, 2 in the file"):
+    with pytest.raises(LoadMismatchError, match="trainer: 1 parameter in this Trainer, 2 in the file"):
         mx.load_cached_graphs(net, tmp_path / "m", trainer=other)
     with pytest.raises(LoadMismatchError, match="trainer: optimizer: SGD here, Adam in the file"):
         mx.load_cached_graphs(net, tmp_path / "m", trainer=gluon.Trainer(net.collect_params(), "sgd"))

@@ -253,7 +253,7 @@ class Contest:
         if name == "numpy" and seconds > HEAVY and not self._recorded:
             return "not tried: too much work"
         if name == "numpy" and not any(found.report.regions for found in self.built.compiled[self.leader]):
-            return "runs already: no part is worth more"
+            return f"not tried: {self.leader} leaves every operator to it"
         return ""
 
     def _decide(self) -> None:

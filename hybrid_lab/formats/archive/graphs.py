@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon.neutral import Guard, NeutralGraph
 from hybrid_lab.gluon.structure import Spec, count_leaves, from_json, plain, to_json
 from hybrid_lab.graph.graph import Graph
@@ -232,5 +233,5 @@ def first_difference(ours: list[str], theirs: list[str]) -> str | None:
         if mine != other:
             return f"the model has {mine!r}, the file {other!r}"
     if len(ours) != len(theirs):
-        return f"the model has {len(ours) - 1} operators, the file {len(theirs) - 1}"
+        return f"the model has {count(len(ours) - 1, 'operator')}, the file {len(theirs) - 1}"
     return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.ndarray.random_state import RandomState
 from hybrid_lab.ndarray.random_state import state as random_state
 
@@ -32,9 +33,9 @@ class TrainerStates:
 
     def __repr__(self) -> str:
         """`<trainer states: Adam after 100 updates of 4 parameters>`."""
-        count = len(self.settings.get("parameters") or ())
-        updates = self.settings.get("num_update")
-        return f"<trainer states: {self.settings.get('optimizer')} after {updates} updates of {count} parameters>"
+        parameters = count(len(self.settings.get("parameters") or ()), "parameter")
+        updates = count(self.settings.get("num_update") or 0, "update")
+        return f"<trainer states: {self.settings.get('optimizer')} after {updates} of {parameters}>"
 
     def differences(self, trainer: Trainer) -> list[str]:
         """What keeps `trainer` from continuing with these states, one line each."""
@@ -72,7 +73,7 @@ class TrainerStates:
             strangers = [p.name for p, number in zip(trainer._params, order, strict=True) if number is None]
             lines = [f"{name} has no states in the file" for name in strangers]
             if len(order) != len(entries):
-                lines.append(f"{len(order)} parameters in this Trainer, {len(entries)} in the file")
+                lines.append(f"{count(len(order), 'parameter')} in this Trainer, {len(entries)} in the file")
             raise LoadMismatchError("the file's states belong to another Trainer", lines, path=self.path)
         place = {str(number): str(index) for index, number in enumerate(order)}
         arrays = {}
@@ -106,7 +107,8 @@ class LoadReport:
 
     def __str__(self) -> str:
         lines = [
-            f"loaded {self.parameters} parameters and {self.graphs} graphs of {self.blocks} blocks from {self.path}"
+            f"loaded {count(self.parameters, 'parameter')} and {count(self.graphs, 'graph')} of "
+            f"{count(self.blocks, 'block')} from {self.path}"
         ]
         lines += [f"  difference: {text}" for text in self.differences]
         lines += [f"  note: {text}" for text in self.notes]

@@ -12,6 +12,7 @@ import numpy as np
 
 from hybrid_lab import _version, autograd
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
@@ -117,8 +118,11 @@ class _Contents:
         """How many graphs of how many HybridBlocks, and of how many parameters."""
         hybrid = [isinstance(block, HybridBlock) for block in self.tree.live_blocks]
         with_graphs = sum(bool(record.graphs) for record in self.tree.blocks)
-        blocks = f"{sum(hybrid)}" if with_graphs == sum(hybrid) else f"{with_graphs} of {sum(hybrid)}"
-        return f"{len(self.graphs)} graphs of {blocks} HybridBlocks and {len(self.tree.live_parameters)} parameters"
+        graphs, blocks = count(len(self.graphs), "graph"), count(sum(hybrid), "HybridBlock")
+        parameters = count(len(self.tree.live_parameters), "parameter")
+        if with_graphs == sum(hybrid):
+            return f"{graphs} of {blocks} and {parameters}"
+        return f"{graphs} and {parameters} ({with_graphs} of {blocks} {'has' if with_graphs == 1 else 'have'} graphs)"
 
     @property
     def never_called(self) -> list[str]:

@@ -1,0 +1,101 @@
+"""Messages count in words a person would write: one operator, two operators."""
+
+import logging
+
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, gluon
+from hybrid_lab.gluon import nn
+from hybrid_lab.insight.explain import Explanation, _choice
+
+
+class Twice(gluon.HybridBlock):
+    """One operator, no parameters."""
+
+    def hybrid_forward(self, F, x):
+        return F.exp(x)
+
+
+class Scaled(gluon.HybridBlock):
+    """One parameter."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = self.params.get("scale", shape=(3,), init="ones")
+
+    def hybrid_forward(self, F, x, scale):
+        return x * scale
+
+
+@pytest.fixture
+def scaled():
+    net = Scaled(prefix="scaled_")
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(mx.nd.ones((2, 3)))
+    return net
+
+
+def saved(net, path, caplog):
+    """What saving said it saved."""
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "hybrid_lab"):
+        net.save(path)
+    (line,) = (record.message for record in caplog.records if ": saved " in record.message)
+    return line.partition(": saved ")[2].partition(" to ")[0]
+
+
+def test_saving_counts_graphs_blocks_and_parameters(scaled, tmp_path, caplog):
+    assert saved(scaled, tmp_path / "one", caplog) == "1 graph of 1 HybridBlock and 1 parameter"
+    net = nn.Sequential()
+    net.add(scaled, Twice())
+    assert saved(net, tmp_path / "some", caplog) == "1 graph and 1 parameter (1 of 2 HybridBlocks has graphs)"
+    net.add(scaled, Twice())
+    net[1].hybridize(engine="numpy")
+    net[1](mx.nd.ones((2, 3)))
+    expected = "2 graphs and 1 parameter (2 of 3 HybridBlocks have graphs)"
+    assert saved(net, tmp_path / "more", caplog) == expected
+
+
+def test_loading_counts_too(scaled, tmp_path):
+    path = scaled.save(tmp_path / "one")
+    first = str(scaled.load(path)).splitlines()[0]
+    assert first.startswith("loaded 1 parameter and 1 graph of 1 block from ")
+
+
+def test_a_trainer_of_one_parameter(scaled):
+    trainer = gluon.Trainer(scaled.collect_params(), "sgd")
+    assert repr(trainer).startswith("Trainer(1 parameter, ")
+    with autograd.record():
+        loss = scaled(mx.nd.ones((2, 3))).sum()
+    loss.backward()
+    trainer.step(1)
+    assert repr(trainer._updaters[0].fused).startswith("SGD: 1 weight, 3 values, in one pass of ")
+    states, arrays = trainer.get_states()
+    report = mx.formats.archive.report.TrainerStates(states, arrays, None, {})
+    assert repr(report) == "<trainer states: SGD after 1 update of 1 parameter>"
+
+
+def test_the_panel_counts_operators(scaled):
+    from hybrid_lab.lab.session import Session
+
+    session = Session(lambda: {"net": scaled})
+    (model,) = session.models()["models"]
+    assert model["summary"].startswith("1 graph, 1 operator, ")
+
+
+def test_explain_counts_reads():
+    text = str(Explanation("net", [], {"to_device": 0, "to_host": 0, "reads": 1}))
+    assert text.endswith("copies so far: 0 to a device, 0 to the host, 1 read")
+
+
+def test_explain_tells_an_open_choice_in_a_plain_sentence():
+    from hybrid_lab.engines import Report
+
+    report = Report("torch", choice="torch, to be compared", candidates={"numpy": "not tried: too much work"})
+    assert _choice("torch", None, report) == (
+        "torch so far, later calls compare it with other engines (numpy not tried: too much work)"
+    )
+    report = Report("torch", choice="torch, measured", candidates={"numpy": "2 ms"})
+    assert _choice("torch", None, report) == "torch, measured (numpy 2 ms)"
