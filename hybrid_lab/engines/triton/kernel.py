@@ -81,7 +81,14 @@ def _signed(number: int) -> int:
 
 
 def tile_sizes(source: KernelSource) -> dict[str, int]:
-    """The blocks for the interpreter: as few programs as tiles of INTERPRETER_TILE elements allow."""
+    """The blocks for the interpreter: as few programs as tiles of INTERPRETER_TILE elements allow.
+
+    A product has three tiles, each of two of its blocks.
+    """
+    if source.kind == "product":
+        rows, inner = (power_of_two(source.tiled[name], 16, 512) for name in ("ROWS", "INNER"))
+        columns = max(power_of_two(INTERPRETER_TILE * 4 // max(rows, inner)), 16)
+        return {"ROWS": rows, "COLUMNS": power_of_two(source.tiled["COLUMNS"], 16, columns), "INNER": inner}
     blocks = dict(source.blocks)
     for name, useful in source.tiled.items():
         others = prod(size for other, size in blocks.items() if other != name)
