@@ -13,7 +13,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
-from hybrid_lab.diagnostics import DTypeError, HybridLabError, SettingError, ShapeError, UnknownNameError
+from hybrid_lab.diagnostics import ArchiveError, DTypeError, HybridLabError, SettingError, ShapeError, UnknownNameError
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.graph import dump
 
@@ -201,3 +201,51 @@ def test_a_wrong_dtype_lists_the_dtypes(net):
             wrong()
     with pytest.raises(HybridLabError, match=message):
         mx.sym.cast(mx.sym.var("x"), dtype="flaot32")
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+_READERS = {
+    "net.hlab": r"as .hlab archives are; gluon.load\(file\) or mx.load_cached_graphs",
+    "net.params": r"a .params file; net.load_parameters\(file\)",
+    "net.states": r"a file of Trainer states; trainer.load_states\(file\)",
+    "net-symbol.json": "a JSON text; gluon.SymbolBlock.imports",
+}
+
+
+@pytest.mark.parametrize("name", _READERS)
+def test_a_file_of_another_kind_is_named_with_what_reads_it(net, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    net.hybridize(engine="numpy")
+    net(nd.ones((2, 4)))
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    mx.save_cached_graphs(net, "net.hlab")
+    net.save_parameters("net.params")
+    trainer.save_states("net.states")
+    net.export("net")
+    inspected = [sys.executable, "-m", "hybrid_lab", "inspect", name]
+    read = {
+        "net.hlab": [lambda: gluon.load(name), lambda: mx.load_cached_graphs(net, name)],
+        "net.params": [lambda: net.load_parameters(name), lambda: nd.load(name)],
+        "net.states": [lambda: trainer.load_states(name)],
+        "net-symbol.json": [lambda: gluon.SymbolBlock.imports(name, ["data"]), lambda: mx.sym.load(name)],
+    }
+    for kind, calls in read.items():
+        for call in calls:
+            if kind == name:
+                call()
+            else:
+                with pytest.raises(ArchiveError, match=f"^not a .* but .*{_READERS[name]}.*{name}"):
+                    call()
+    if name == "net.params":
+        told = subprocess.run(inspected, capture_output=True, text=True)
+        assert told.returncode != 0 and "not a .hlab archive but a .params file" in told.stderr
+
+
+def test_a_damaged_file_is_still_called_damaged(net, tmp_path):
+    file = tmp_path / "net.hlab"
+    net(nd.ones((2, 4)))
+    mx.save_cached_graphs(net, file)
+    file.write_bytes(file.read_bytes()[:-10])
+    with pytest.raises(ArchiveError, match="damaged archive: its end record is missing"):
+        gluon.load(file)

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...diagnostics import ArchiveError
 from .. import strict_json
+from ..kinds import other_kind
 from ..safetensors import SafetensorsFile, encode
 from .zip_layout import Entry, LayoutError, check_name, layout, local_header, read_layout
 
@@ -127,6 +128,9 @@ class Container:
         try:
             entries, comment = read_layout(self._data, _COMMENT_SIZE)
         except LayoutError as error:
+            other = other_kind(self._data, ".hlab")
+            if other is not None:
+                raise self.error(f"not a .hlab archive but {other}") from None
             raise self.error(f"damaged archive: {error}", error.member) from None
         self._entries = {entry.name: entry for entry in entries}
         self.manifest = self._read_manifest(comment)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...diagnostics import ArchiveError
 from ..atomic import atomic_write
+from ..kinds import other_kind
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -200,6 +201,9 @@ def _csr_problem(shape: tuple[int, ...], values: np.ndarray, pointers: np.ndarra
 
 def _parse(data: memoryview, path: str | None, dense_limit: int | None) -> Arrays:
     cursor = _Cursor(data, path)
+    other = other_kind(data, ".params")
+    if other is not None:
+        raise ArchiveError(f"not a .params file but {other}", path=path)
     if cursor.u64("the file's magic number") != LIST_MAGIC:
         raise cursor.error("it does not start with 0x112", 0)
     if cursor.u64("the reserved field") != 0:

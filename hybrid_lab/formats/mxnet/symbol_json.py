@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.graph.graph import Graph
 
 from .. import strict_json
 from ..atomic import atomic_write
+from ..kinds import other_kind
 from .graph_reader import read_graph
 from .graph_writer import GraphWriter
 
@@ -67,4 +69,8 @@ def save(path: str | PathLike[str], graph: Graph) -> None:
 def load(path: str | PathLike[str]) -> Graph:
     """The graph in a `-symbol.json` file. Raises ArchiveError, OSError."""
     with open(path, "rb") as file:
-        return loads(file.read(), path=fspath(path))
+        text = file.read()
+    other = other_kind(text, "JSON")
+    if other is not None:
+        raise ArchiveError(f"not a -symbol.json file but {other}", path=path)
+    return loads(text, path=fspath(path))

@@ -1,0 +1,42 @@
+"""Which of the files of this package some bytes are, and what reads them: for errors about swapped files."""
+
+from __future__ import annotations
+
+_PARAMS = (0x112).to_bytes(8, "little")
+_LOOKED_AT = 1 << 16
+"""Bytes from the start that are looked at."""
+
+
+def other_kind(data: bytes | memoryview, wanted: str) -> str | None:
+    """`"a .params file; net.load_parameters(file) reads it"`, or None where the bytes are of no known kind, or wanted.
+
+    data : the file's bytes, or the first of them
+    wanted : the kind that was expected, as it is named here: ".hlab", ".params", "states" or "JSON"
+    """
+    found = _kind(bytes(data[:_LOOKED_AT]))
+    return None if found is None or found == wanted else _READERS[found]
+
+
+def kind_of_file(path: str, wanted: str) -> str | None:
+    """As `other_kind`, of a file."""
+    with open(path, "rb") as file:
+        return other_kind(file.read(_LOOKED_AT), wanted)
+
+
+_READERS = {
+    ".hlab": "a zip file, as .hlab archives are; gluon.load(file) or mx.load_cached_graphs(net, file) reads those",
+    ".params": "a .params file; net.load_parameters(file) or nd.load(file) reads it",
+    "states": "a file of Trainer states; trainer.load_states(file) reads it",
+    "safetensors": "a safetensors file; safetensors.numpy.load_file(file) reads it",
+    "JSON": "a JSON text; gluon.SymbolBlock.imports(file, inputs, params) reads it if it is a -symbol.json",
+}
+
+
+def _kind(head: bytes) -> str | None:
+    if head.startswith(b"PK\3\4"):
+        return ".hlab"
+    if head.startswith(_PARAMS):
+        return ".params"
+    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 27:
+        return "states" if b'"hybrid_lab.trainer"' in head else "safetensors"
+    return "JSON" if head.lstrip()[:1] == b"{" else None
