@@ -75,6 +75,8 @@ def test_a_trainer_of_one_parameter(scaled):
     states, arrays = trainer.get_states()
     report = mx.formats.archive.report.TrainerStates(states, arrays, None, {})
     assert repr(report) == "<trainer states: SGD after 1 update of 1 parameter>"
+    report.settings["num_update"] = "damaged"
+    assert "after damaged updates" in repr(report)
 
 
 def test_the_panel_counts_operators(scaled):

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.frames import hide_own_frames
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.gluon.code import Reads, code_of
@@ -262,6 +263,7 @@ class GraphCache:
             found = trace_block(self._block, spec, [(leaf.shape, leaf._data.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
+            hide_own_frames(error)
             raise
         self.failure = None
         watch.warn()

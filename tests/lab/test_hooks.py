@@ -88,6 +88,16 @@ def test_a_failing_hook_does_not_reach_the_cell(shell, run, capsys, monkeypatch)
     assert not lab.is_busy()
 
 
+def test_an_error_while_hybridizing_shows_the_user_s_frames(run, shell, capsys):
+    """Of this package's only the last one, which IPython always shows."""
+    run(IMPORTS, CLASS.replace("self.fc(x)", "x if x.asnumpy().sum() else self.fc(x)"))
+    shell.run_cell(MAKE.replace("Net()", "nn.HybridSequential(); net.add(Net())"))
+    shown = capsys.readouterr().out
+    assert "HybridizeNotImplementedError" in shown and "skipping hidden" in shown
+    files = [line for line in shown.splitlines() if line.startswith(("File ", "Cell "))]
+    assert len(files) == 3 and [line.startswith("Cell ") for line in files] == [True, True, False]
+
+
 def test_broken_user_objects_do_not_break_cells(run, shell, capsys):
     run(IMPORTS, CLASS, MAKE)
     run(

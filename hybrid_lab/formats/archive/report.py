@@ -34,8 +34,9 @@ class TrainerStates:
     def __repr__(self) -> str:
         """`<trainer states: Adam after 100 updates of 4 parameters>`."""
         parameters = count(len(self.settings.get("parameters") or ()), "parameter")
-        updates = count(self.settings.get("num_update") or 0, "update")
-        return f"<trainer states: {self.settings.get('optimizer')} after {updates} of {parameters}>"
+        updates = self.settings.get("num_update")  # as the file has it, which may be damaged
+        after = f"{updates} update{'' if updates == 1 else 's'}"
+        return f"<trainer states: {self.settings.get('optimizer')} after {after} of {parameters}>"
 
     def differences(self, trainer: Trainer) -> list[str]:
         """What keeps `trainer` from continuing with these states, one line each."""
