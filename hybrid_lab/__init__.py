@@ -23,7 +23,6 @@ _openblas.choose_kernels()
 _ROOMS: dict[str, str | tuple[str, str]] = {
     "autograd": "hybrid_lab.autograd",
     "base": "hybrid_lab.base",
-    "compat": "hybrid_lab.compat",
     "context": "hybrid_lab.context",
     "diagnostics": "hybrid_lab.diagnostics",
     "engines": "hybrid_lab.engines",
