@@ -73,7 +73,7 @@ def sources(net: gluon.HybridBlock, *shapes: tuple[int, ...], train: bool = Fals
 
 
 def convolution() -> gluon.HybridBlock:
-    net = nn.HybridSequential()
+    net = nn.HybridSequential(prefix="layers_")
     net.add(nn.Conv2D(64, 3, strides=2, padding=1, in_channels=32, activation="relu"))
     return net
 
@@ -82,9 +82,9 @@ def examples() -> list[tuple[str, str, list[KernelSource]]]:
     """(title, what it is, kernels)."""
     forward, backward = sources(convolution(), (8, 32, 56, 56), train=True)
     bias = [source for source in backward if "part" in source.kind]
-    norm, words = sources(nn.LayerNorm(), (64, 512))[0], sources(Words(), (512, 50000))[0]
-    scores = sources(Scores(), (8, 128, 192))[0]
-    residual = sources(Residual(), (64, 512), (64, 512), train=True)[0]
+    norm, words = sources(nn.LayerNorm(prefix="norm_"), (64, 512))[0], sources(Words(prefix="words_"), (512, 50000))[0]
+    scores = sources(Scores(prefix="scores_"), (8, 128, 192))[0]
+    residual = sources(Residual(prefix="residual_"), (64, 512), (64, 512), train=True)[0]
     return [
         ("Pointwise", "`x + dropout(gelu(y))` in training.", residual),
         ("Rows in one tile", "LayerNorm: both reductions and what is made of them.", norm),

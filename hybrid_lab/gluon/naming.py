@@ -25,6 +25,7 @@ class NameScope:
 
     def __init__(self, block: Block) -> None:
         self._block = block
+        self._before: list[tuple[int, int]] = []
 
     def next_prefix(self, hint: str) -> str:
         """`dense0_`, then `dense1_` ..."""
@@ -34,23 +35,26 @@ class NameScope:
         return f"{hint}{count}_"
 
     def __enter__(self) -> NameScope:
+        self._before.append((len(_local.scopes), names.depth()))
         if not self._block._empty_prefix:
-            _local.scopes.append(self)
-            prefix = names.Prefix(self._block.prefix)
-            _local.symbol_scopes.append(prefix)
-            prefix.__enter__()
+            try:
+                _local.scopes.append(self)
+                names.Prefix(self._block.prefix).__enter__()
+            except BaseException:  # Ctrl-C, or Python's recursion limit: nobody will leave this scope
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        if not self._block._empty_prefix:
-            _local.scopes.pop()
-            _local.symbol_scopes.pop().__exit__(*exception)
+        # Cut to what was there: a scope inside that was broken off half-way goes with this one.
+        depth, symbols = self._before.pop()
+        del _local.scopes[depth:]
+        names.cut(symbols)
 
 
 class _Local(threading.local):
     def __init__(self) -> None:
         self.scopes: list[NameScope] = []
-        self.symbol_scopes: list[names.Prefix] = []
 
 
 _local = _Local()

@@ -171,14 +171,15 @@ def _single(node: Node) -> Value | None:
 def _single_elements(node: Node) -> Value | None:
     """A reduction over axes of size 1 has nothing to reduce; sums start at 0, which makes 0 of -0.0.
 
-    Not the mean of whole numbers, which goes through float64.
+    Not the mean of whole numbers, which goes through float64; not over the first axis, so that a batch of 1 has the
+    graph, and the sessions, of any other.
     """
     data, op = node.inputs[0], node.op
     assert isinstance(op, Reduction)
     if not isinstance(data, Value) or (op.name == "mean" and data.dtype.kind != "f"):
         return None
     axes = op.axes(len(data.shape))
-    if any(data.shape[axis] != 1 for axis in axes):
+    if 0 in axes or any(data.shape[axis] != 1 for axis in axes):
         return None
     from_zero = op.name in ("sum", "mean") and data.dtype.kind == "f"
     negated = _under(data, "negative") if from_zero else None

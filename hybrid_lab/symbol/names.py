@@ -51,6 +51,16 @@ def _stack() -> list[NameManager]:
     return _local.stack
 
 
+def depth() -> int:
+    """How many managers are current, one inside the other."""
+    return len(_local.stack)
+
+
+def cut(depth: int) -> None:
+    """Leave all managers inside of the first `depth`."""
+    del _local.stack[depth:]
+
+
 def current() -> NameManager:
     """The innermost name manager of this thread."""
     return _local.stack[-1]

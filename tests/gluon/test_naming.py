@@ -2,6 +2,7 @@
 
 import pytest
 
+import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.symbol import names
@@ -65,3 +66,13 @@ def test_a_parameter_made_by_hand_takes_the_blocks_prefix():
             return x * self.factor.data()
 
     assert list(Scale(prefix="scale_").collect_params()) == ["scale_factor"]
+
+
+def test_a_scope_that_was_broken_off_inside_goes_with_the_one_around_it():
+    """As Ctrl-C and the recursion limit do: __exit__ of the inner one never ran."""
+    outer, inner = nn.HybridSequential(prefix="outer_"), nn.HybridSequential(prefix="inner_")
+    with outer.name_scope():
+        inner.name_scope().__enter__()
+        assert nn.Dense(2).prefix == "inner_dense0_"
+    assert not nn.Dense(2).prefix.startswith(("outer_", "inner_"))
+    assert not mx.sym.relu(mx.sym.Variable("x")).name.startswith(("outer_", "inner_"))
