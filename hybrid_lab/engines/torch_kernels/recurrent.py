@@ -85,13 +85,9 @@ def _lstm_grad(torch: Any, node: RuleNode) -> Kernel:
 
     def kernel(x: Any, vector: Any, state: Any, cell: Any, y: Any, gates: Any, cells: Any, *rest: Any) -> Any:
         lower, given = (rest[0], rest[1:]) if op.num_layers > 1 else ((), rest)
-        heads = iter(given)
-        dy, dstate, dcell = ([next(heads) if there else None for there in op.heads] + [None, None])[:3]
         weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
         dweights = split_weights(op, dvector, width)
-        dfirst = torch.zeros_like(state) if dstate is None else dstate.clone()
-        dcells = torch.zeros_like(cell) if dcell is None else dcell.clone()
-        dabove = torch.zeros_like(y) if dy is None else dy
+        dabove, dfirst, dcells = from_above(torch, op, y, state, cell, given)
         for layer in range(op.num_layers - 1, -1, -1):
             below, output = (x if layer == 0 else lower[layer - 1]), (y if layer == op.num_layers - 1 else lower[layer])
             dbelow = None
@@ -115,6 +111,20 @@ def _lstm_grad(torch: Any, node: RuleNode) -> Kernel:
         return dabove, dvector, dfirst, dcells
 
     return kernel
+
+
+def from_above(torch: Any, op: Any, y: Any, state: Any, cell: Any, given: Any) -> tuple[Any, Any, Any]:
+    """What a backward starts with: the gradients of the output, and of the final states in memory that it may change.
+
+    given : the output gradients that there are, those that `op.heads` names
+    """
+    heads = iter(given)
+    dy, dstate, dcell = ([next(heads) if there else None for there in op.heads] + [None, None])[:3]
+    return (
+        torch.zeros_like(y) if dy is None else dy,
+        torch.zeros_like(state) if dstate is None else dstate.clone(),
+        torch.zeros_like(cell) if dcell is None else dcell.clone(),
+    )
 
 
 def _shifted(torch: Any, values: Any, first: Any, direction: int) -> Any:

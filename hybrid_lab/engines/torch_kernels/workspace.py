@@ -14,7 +14,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.engine import Kept, Training
-from hybrid_lab.engines.torch_kernels.recurrent import lstm_only, split_weights
+from hybrid_lab.engines.torch_kernels.recurrent import from_above, lstm_only, split_weights
 from hybrid_lab.engines.torch_kernels.rules import Kernel, OwnKernel, RuleNode, shape_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
@@ -103,13 +103,9 @@ class WorkspaceGradient(_Layers):
         def kernel(x: Any, vector: Any, state: Any, cell: Any, y: Any, cells: Any, *rest: Any) -> Any:
             lower, given = (rest[0], rest[1:-places]) if op.num_layers > 1 else ((), rest[:-places])
             spaces = rest[-places:]
-            heads = iter(given)
-            dy, dstate, dcell = ([next(heads) if there else None for there in op.heads] + [None, None])[:3]
             weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
             dweights = split_weights(op, dvector, width)
-            dfirst = torch.zeros_like(state) if dstate is None else dstate.clone()
-            dcells = torch.zeros_like(cell) if dcell is None else dcell.clone()
-            dabove = torch.zeros_like(y) if dy is None else dy
+            dabove, dfirst, dcells = from_above(torch, op, y, state, cell, given)
             for layer in range(op.num_layers - 1, -1, -1):
                 below = (x if layer == 0 else lower[layer - 1]).contiguous()
                 output = y if layer == op.num_layers - 1 else lower[layer]
