@@ -95,7 +95,17 @@ class CompiledEntry(tape.Entry):
             if dout is None:
                 dout = np.zeros(*program.output_types[index])
             heads.append(np.asarray(dout, order="C"))
-        return self._with_heads(heads, last, out)
+        apart = self.apart(tuple([dout is not None for dout in douts]))
+        if not apart:
+            return self._with_heads(heads, last, out)
+        # What leads to none of the outputs that have a gradient keeps the one it had, as in eager mode.
+        if out is not None:
+            out = [None if index in apart else place for index, place in zip(program.special.wrt, out, strict=True)]
+        found = self._with_heads(heads, last, out)
+        return [None if index in apart else gradient for index, gradient in enumerate(found)]
+
+    def apart(self, given: tuple[bool, ...]) -> frozenset[int]:
+        return frozenset() if all(given) else self.program.apart_from(given)
 
     def finish_alone(self) -> Sequence[Any] | None:
         heads = self.program.ones
@@ -149,8 +159,9 @@ class CompiledEntry(tape.Entry):
         self._check_inputs([index for index in compiled.reads(program._effects) if index < len(inputs)], inputs)
         gradients: list[Any] = [None] * len(needed)
         found = compiled([*inputs, *heads], self.rng)
+        apart = self.apart(tuple([dout is not None for dout in douts]))
         for index, gradient in zip(program.special.wrt, found, strict=True):
-            gradients[index] = gradient
+            gradients[index] = None if index in apart else gradient
         return gradients
 
     def _replayed(self, inputs: list[NDArray], douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:

@@ -21,6 +21,7 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.graph.differentiate import depends_on
 from hybrid_lab.graph.equal import equal
+from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import FEW
@@ -207,6 +208,7 @@ class Program:
         self.num_inputs = num_data + len(self._arrays)
         self.wrt_all = special.wrt == tuple(range(self.num_inputs))
         self.run_backward: Any = None if self.backward is None else self.backward.run
+        self._apart: dict[tuple[bool, ...], frozenset[int]] = {}
         # Outputs that have a history: those that something recorded leads to, by whatever operators.
         found = depends_on(graph, [graph.inputs[index] for index in special.wrt])
         self._recorded = [index for index, value in enumerate(graph.outputs) if value in found]
@@ -349,6 +351,15 @@ class Program:
         node = tape.Node(CompiledEntry(self, leaves, values, buffers, kept, rng, before), links, len(outputs))
         for index in self._recorded:
             outputs[index]._tape = tape.Output(node, index)
+
+    def apart_from(self, given: tuple[bool, ...]) -> frozenset[int]:
+        """The numbers of the inputs and parameters that lead to none of these outputs, by whatever operators."""
+        if given not in self._apart:
+            graph = self.neutral.graph
+            near = reachable([value for value, here in zip(graph.outputs, given, strict=True) if here])
+            leading = {value for node in near for value in node.outputs}
+            self._apart[given] = frozenset([i for i, value in enumerate(graph.inputs) if value not in leading])
+        return self._apart[given]
 
     def _record_one(self, leaf: NDArray) -> NDArray:
         """`__call__` with a single array that is on the tape, where it is all that the one output is computed from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -71,7 +71,9 @@ def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[Sequence[Node
     """All nodes and leaves behind the links, but nothing behind `stop`; nodes in the order of recording."""
     first = links[0]
     if len(links) == 1 and type(first) is Output and not stop and Output not in map(type, first.node.links):
-        return (first.node,), dict.fromkeys([held for held in first.node.links if type(held) is Leaf])
+        apart = _apart(first.node, [first.index])
+        found = [held for number, held in enumerate(first.node.links) if type(held) is Leaf and number not in apart]
+        return (first.node,), dict.fromkeys(found)
     seen: set[Node] = set()
     leaves: dict[Leaf, None] = {}
     stack: list[Any] = list(links)
@@ -89,7 +91,39 @@ def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[Sequence[Node
             seen.add(node)
             if node not in stop:
                 stack.extend(node.links)
-    return sorted(seen, key=_ORDER), leaves
+    nodes = sorted(seen, key=_ORDER)
+    return _reached(nodes, links, stop) if any(node.outputs > 1 for node in nodes) else (nodes, leaves)
+
+
+def _apart(node: Node, indices: Iterable[int]) -> frozenset[int]:
+    """The inputs of a step, by number, that lead to none of these of its outputs."""
+    if node.outputs == 1:
+        return frozenset()
+    assert node.entry is not None
+    wanted = set(indices)
+    return node.entry.apart(tuple([index in wanted for index in range(node.outputs)]))
+
+
+def _reached(nodes: Sequence[Node], links: Sequence[Link], stop: Sequence[Node]) -> tuple[list[Node], dict[Leaf, None]]:
+    """Those of the nodes, and the leaves, that lead to the very outputs that are read: a compiled call has several."""
+    read: dict[Node, set[int]] = {}
+    leaves: dict[Leaf, None] = {}
+
+    def mark(held: Link) -> None:
+        if type(held) is Leaf:
+            leaves[held] = None
+        elif type(held) is Output:
+            read.setdefault(held.node, set()).add(held.index)
+
+    for held in links:
+        mark(held)
+    for node in reversed(nodes):
+        if node in read and node not in stop:
+            apart = _apart(node, read[node])
+            for number, held in enumerate(node.links):
+                if number not in apart:
+                    mark(held)
+    return [node for node in nodes if node in read], leaves
 
 
 def _head_links(heads: Sequence[NDArray]) -> list[Any]:
@@ -311,8 +345,9 @@ def _through_one_step(head: Output, dout: Any, retain_graph: bool, in_place: boo
         results = entry.finish(douts, needed, _untouched(links, {}))
     else:
         results = entry.finish(douts, needed)
-    for held, result in zip(links, results, strict=True):
-        if type(held) is Leaf:
+    apart = _apart(node, [head.index])
+    for number, (held, result) in enumerate(zip(links, results, strict=True)):
+        if type(held) is Leaf and number not in apart:
             present = arrived.get(held)
             arrived[held] = result if present is None else present if result is None else present + result
     if not retain_graph:

@@ -111,6 +111,10 @@ class Entry:
         """
         return self.backward(douts, needed)
 
+    def apart(self, given: tuple[bool, ...]) -> frozenset[int]:
+        """The inputs, by number, that lead to none of the outputs where `given` is true; a single operator has none."""
+        return frozenset()
+
     def finish_alone(self) -> Sequence[Any] | None:
         """`finish` for ones as the gradient of the only output; None where the entry has no shorter way to do it."""
         return None

@@ -399,3 +399,38 @@ def test_an_output_that_nothing_recorded_leads_to_has_no_history(make, tracked):
 
     eager, hybrid = both(run)
     assert hybrid == eager and "no history" in hybrid
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_backward_from_one_head_leaves_the_gradients_of_the_other(large, behind):
+    """As eager mode does: heads may be trained in turn. behind : an eager layer before each of the heads' inputs"""
+
+    class Heads(HybridBlock):
+        def __init__(self, width):
+            super().__init__()
+            with self.name_scope():
+                self.body, self.one, self.other = nn.Dense(width), nn.Dense(3), nn.Dense(2)
+
+        def hybrid_forward(self, F, x, z):
+            return self.one(self.body(x)), self.other(z)
+
+    def gradients(hybrid):
+        random.seed(1)
+        net, first, second = Heads(40000 if large else 4), nn.Dense(3), nn.Dense(3)
+        for block in (net, first, second):
+            block.initialize()
+        if hybrid:
+            net.hybridize(engine="numpy")
+        found = []
+        for head in (0, 1, 0):
+            with autograd.record():
+                x = nd.ones((2, 3))
+                loss = (net(*((first(x), second(x)) if behind else (x, x)))[head] ** 2).sum()
+            loss.backward()
+            parameters = [p for block in (net, first, second) for p in block._collect_params_with_prefix().values()]
+            found += [p.grad().asnumpy() for p in parameters if p._data is not None]
+        return found
+
+    for one, other in zip(gradients(True), gradients(False), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
