@@ -31,7 +31,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-graphs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-cpu wheel build clean distclean
+.PHONY: help lab install test test-python test-graphs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-cpu bench-gpu test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -45,6 +45,8 @@ help:
 	@echo 'make wheel       wheel and sdist in dist/'
 	@echo 'make bench       measurements beside the peers'
 	@echo 'make bench-cpu   eleven workloads beside MXNet, torch, torch.compile and onnxruntime'
+	@echo 'make bench-gpu   workloads, single operators and products on a GPU beside torch and torch.compile'
+	@echo 'make test-gpu    the tests of the Triton engine on this machine'"'"'s GPU'
 	@echo 'make oracle      $(ORACLE) with the real MXNet; make golden writes the golden data with it'
 	@echo 'make clean       build results and stamps; make distclean also the environments'
 
@@ -101,6 +103,11 @@ bench: install
 bench-cpu: install
 	$(PY) benchmarks/cpu/run.py $(ARGS)
 
+# On a machine with a GPU that torch reaches; PY=python takes an environment that is there already.
+bench-gpu:
+	$(PY) benchmarks/gpu/bandwidth.py
+	$(PY) benchmarks/gpu/run.py $(ARGS)
+
 wheel: $(STAMPS)/wheel
 
 $(STAMPS)/wheel: $(PACKAGE) pyproject.toml README.md LICENSE $(STAMPS)/build
@@ -122,6 +129,11 @@ test-python: install
 # All random graphs; `make test` runs the first 400 of them.
 test-graphs: install
 	HYBRID_LAB_GRAPHS=$(GRAPHS) $(PY) -m pytest tests/engines/test_random_graphs.py -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
+
+# The kernels on a real GPU instead of Triton's interpreter; PY=python takes an environment that is there already.
+test-gpu:
+	HYBRID_LAB_TEST_GPU=1 $(PY) -m pytest tests/engines tests/gluon/rnn tests/gluon/test_control_flow.py tests/test_tutorial.py \
+	  -k "triton or device" --timeout 600 $(ARGS)
 
 test-browser: install $(STAMPS)/chromium
 	@if sh scripts/find-chromium.sh; then $(PY) -m pytest tests/browser --timeout 600 $(ARGS); \

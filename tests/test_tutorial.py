@@ -11,6 +11,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.registry import find
+from tests.triton_device import use_triton
 from tests.tutorial_nets import Net, Net2, TrainingNet
 
 GOLDEN = Path(__file__).parent / "golden" / "tutorial"
@@ -22,8 +23,7 @@ ENGINES = ["numpy", "onnxruntime", "triton"]
 @pytest.fixture
 def engine(request, monkeypatch):
     if request.param == "triton":
-        pytest.importorskip("torch")
-        monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+        use_triton(monkeypatch)
     missing = find(request.param).missing()
     if missing:
         pytest.skip(missing)

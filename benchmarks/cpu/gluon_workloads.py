@@ -18,12 +18,16 @@ WORKLOADS = {
 }
 
 
-def build(mx, name):
-    """(network, input, target or None for a squared error, loss) for a workload; initialized, not hybridized."""
+def build(mx, name, batch=None, ctx=None):
+    """(network, input, target or None for a squared error, loss) for a workload; initialized, not hybridized.
+
+    batch : images or numbers per step, where not those of WORKLOADS; ctx : where arrays and parameters live
+    """
     random = np.random.RandomState(0)
     gluon, nn = mx.gluon, mx.gluon.nn
     layers = blocks(mx)
-    batch = WORKLOADS[name][0]
+    batch = batch or WORKLOADS[name][0]
+    ctx = ctx or mx.cpu()
     if name.startswith(("resnet", "mobilenet")):
         model = {"resnet18": "resnet18_v1", "resnet50": "resnet50_v1"}.get(name.split()[0], name.split()[0])
         net, shape, classes = gluon.model_zoo.vision.get_model(model), (batch, 3, 224, 224), 1000
@@ -40,11 +44,11 @@ def build(mx, name):
     else:
         net, shape, classes = nn.HybridSequential(), (1024, 4096), None
         net.add(nn.GELU(), nn.LayerNorm(), layers["Softmax"]())
-    net.initialize(mx.init.Xavier())
-    x = mx.nd.array(random.uniform(-1, 1, shape).astype("float32"))
+    net.initialize(mx.init.Xavier(), ctx=ctx)
+    x = mx.nd.array(random.uniform(-1, 1, shape).astype("float32"), ctx=ctx)
     if classes:
-        return net, x, mx.nd.array(random.randint(0, classes, batch)), gluon.loss.SoftmaxCrossEntropyLoss()
-    target = mx.nd.array(random.uniform(-1, 1, shape).astype("float32"))
+        return net, x, mx.nd.array(random.randint(0, classes, batch), ctx=ctx), gluon.loss.SoftmaxCrossEntropyLoss()
+    target = mx.nd.array(random.uniform(-1, 1, shape).astype("float32"), ctx=ctx)
     return net, x, target, gluon.loss.L2Loss()
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 
-def build(name, batch):
+def build(name, batch, device="cpu"):
     """(network, input, target, loss function) as gluon_workloads.build gives them."""
     random = np.random.RandomState(0)
     classes = None
@@ -25,11 +25,12 @@ def build(name, batch):
         layers = (EncoderBlock(256, 4, 1024) for _ in range(6 if "6" in name else 1))
         net, shape = nn.Sequential(*layers), (batch, 128, 256)
     else:
-        net, shape = nn.Sequential(nn.GELU(), nn.LayerNorm(4096), nn.Softmax(-1)), (1024, 4096)
-    x = torch.from_numpy(random.uniform(-1, 1, shape).astype("float32"))
+        net, shape = nn.Sequential(nn.GELU(), nn.LayerNorm(4096), nn.Softmax(-1)), (batch, 4096)
+    net, x = net.to(device), torch.from_numpy(random.uniform(-1, 1, shape).astype("float32")).to(device)
     if classes:
-        return net, x, torch.from_numpy(random.randint(0, classes, batch)), functional.cross_entropy
-    return net, x, torch.from_numpy(random.uniform(-1, 1, shape).astype("float32")), functional.mse_loss
+        return net, x, torch.from_numpy(random.randint(0, classes, batch)).to(device), functional.cross_entropy
+    target = torch.from_numpy(random.uniform(-1, 1, shape).astype("float32")).to(device)
+    return net, x, target, functional.mse_loss
 
 
 def lenet():

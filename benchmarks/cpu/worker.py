@@ -1,19 +1,15 @@
-"""One runtime with one workload, in a process of its own: answers JSON requests on standard input.
+"""One runtime with one workload, in a process of its own that answers requests (see serve.py).
 
-python worker.py <runtime> <workload>;  requests: {"do": "first" | "time", "mode": "infer" | "train", "seconds": s},
-{"do": "memory"}; answers: seconds of the first call; [median ms, runs]; the process's peak memory in MiB.
+python worker.py <runtime> <workload>
 """
 
-import json
-import re
-import statistics
 import sys
-import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
+
+from serve import serve  # noqa: E402
 
 
 def gluon_calls(runtime, workload):
@@ -129,26 +125,7 @@ def main():
         calls = onnxruntime_calls(workload)
     else:
         calls = gluon_calls(runtime, workload)
-    calls = dict(zip(("infer", "train"), calls))
-    answers, sys.stdout = sys.stdout, sys.stderr
-    for line in sys.stdin:
-        request = json.loads(line)
-        if request["do"] == "memory":
-            # Not getrusage: its maximum includes the process that started this one.
-            answer = int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
-        else:
-            call = calls[request["mode"]]
-            start = time.perf_counter()
-            call()
-            answer = time.perf_counter() - start
-            if request["do"] == "time":
-                times, end = [], start + request["seconds"]
-                while not times or (time.perf_counter() < end and len(times) < 1000):
-                    start = time.perf_counter()
-                    call()
-                    times.append((time.perf_counter() - start) * 1e3)
-                answer = [statistics.median(times), len(times)]
-        print(json.dumps(answer), file=answers, flush=True)
+    serve(dict(zip(("infer", "train"), calls)))
 
 
 if __name__ == "__main__":

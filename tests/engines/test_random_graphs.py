@@ -23,6 +23,7 @@ from hybrid_lab.ops.operator import get
 from tests.engines.graph_cases import RNG, Case, gradients_eagerly, run_eagerly, shrink
 from tests.engines.random_graphs import random_case
 from tests.engines.steadiness import members, sorted_out
+from tests.triton_device import use_triton
 
 COUNT, CHUNK = int(os.environ.get("HYBRID_LAB_GRAPHS", "400")), 25
 FORWARD, GRADIENT = 1e-5, 1e-4
@@ -187,7 +188,7 @@ def complain(seed: int, name: str, mode: str, found: list[str], case: Case) -> s
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
 def test_every_engine_follows_eager(name, first, monkeypatch):
     if name == "triton":
-        monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+        use_triton(monkeypatch)
     engine = engine_named(name)
     for seed in range(first, min(first + CHUNK, COUNT)):
         case = random_case(seed)

@@ -25,12 +25,13 @@ from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.operator import get
 from hybrid_lab.ops.run import run_kernel
 from tests.ops.cases import CASES, RNG, close
+from tests.triton_device import use_triton
 from tests.tutorial_nets import Net, TrainingNet
 
 
 @pytest.fixture(autouse=True)
 def interpreter(monkeypatch):
-    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    use_triton(monkeypatch)
 
 
 def one_node(case):

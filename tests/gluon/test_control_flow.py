@@ -15,6 +15,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import HybridizeError
 from hybrid_lab.diagnostics.errors import ArchiveError, ShapeError, Unmappable
 from hybrid_lab.gluon import nn, rnn
+from tests.triton_device import use_triton
 
 ROOT = pathlib.Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "control_flow"
@@ -24,8 +25,7 @@ ORACLE = ROOT / ".oracle" / "bin" / "python"
 @pytest.fixture
 def engine(request, monkeypatch):
     if request.param == "triton":
-        pytest.importorskip("triton")
-        monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+        use_triton(monkeypatch)
     elif importlib.util.find_spec(request.param if request.param != "numpy" else "numpy") is None:
         pytest.skip(f"{request.param} is not installed")
     return request.param

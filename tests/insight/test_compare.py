@@ -19,6 +19,7 @@ from hybrid_lab.lab.lifecycle import drop_stale
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.operator import get
 from tests.insight import resnet as resnet18
+from tests.triton_device import use_triton
 
 
 class Net(gluon.HybridBlock):
@@ -216,7 +217,7 @@ def spoil_torch(monkeypatch):
 
 def spoil_triton(monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    use_triton(monkeypatch)
     engine_or_skip("triton")
     monkeypatch.setattr(get("tanh"), "triton", "tl.exp({0})")
 

@@ -9,6 +9,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import AttributeSpecError, HybridizeError, HybridLabError, ShapeError
 from hybrid_lab.gluon import contrib, nn, rnn
+from tests.triton_device import use_triton
 
 ENGINES = ["numpy", "onnxruntime", "triton"]
 
@@ -16,8 +17,7 @@ ENGINES = ["numpy", "onnxruntime", "triton"]
 @pytest.fixture
 def engine(request, monkeypatch):
     if request.param == "triton":
-        pytest.importorskip("triton")
-        monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+        use_triton(monkeypatch)
     elif request.param == "onnxruntime":
         pytest.importorskip("onnxruntime")
     return request.param

@@ -1,0 +1,185 @@
+"""`make bench-gpu`: workloads on the GPU beside torch eager and torch.compile -> results/gpu-*-<GPU>.md.
+
+Each runtime has a process of its own per workload. They take turns, several rounds; medians of rounds are compared.
+ARGS="--only lenet" measures workloads whose name contains a text, ARGS="--runtimes hybrid,'torch eager'" a part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
+from harness import Peer, write_table  # noqa: E402
+
+#: name -> batch. Sizes that notebooks have, and some that fill a GPU.
+WORKLOADS = {
+    "lenet": 64,
+    "lenet, large": 1024,
+    "mlp": 256,
+    "resnet18": 32,
+    "resnet50": 32,
+    "mobilenet1.0": 32,
+    "lstm 2x200": 32,
+    "encoder 6 layers": 32,
+    "gelu, layernorm, softmax": 4096,
+}
+RUNTIMES = ("eager", "hybrid", "hybrid captured", "torch eager", "torch.compile", "torch.compile max-autotune")
+
+
+class Worker(Peer):
+    """A runtime with a workload (see worker.py). Dead ones answer None."""
+
+    def __init__(self, runtime: str, workload: str, cache: str) -> None:
+        environment = os.environ | {
+            "HYBRID_LAB_CACHE": f"{cache}/hybrid_lab",
+            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+            "TRITON_CACHE_DIR": f"{cache}/triton",
+        }
+        command = [sys.executable, str(HERE / "worker.py"), runtime, workload, str(WORKLOADS[workload])]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+
+    def ask(self, **request: Any) -> Any:
+        try:
+            return super().ask(**request)
+        except (RuntimeError, BrokenPipeError):
+            return None
+
+    def end(self) -> str:
+        """Close it; the last line of its complaints, where it died."""
+        with contextlib.suppress(BrokenPipeError):
+            _, errors = self.process.communicate()
+            if self.process.returncode:
+                return next((line for line in reversed(errors.splitlines()) if line.strip()), "it died")
+        return ""
+
+
+def measure(
+    workload: str, mode: str, runtimes: list[str], seconds: float, rounds: int
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """(runtime -> {ms, first, warm, kernels, memory}, runtime -> why it has no figure) for one workload.
+
+    first : seconds of the first call in a fresh process; warm : in a second one, with the disk caches filled
+    """
+    found: dict[str, dict[str, Any]] = {}
+    failed: dict[str, str] = {}
+    workers: dict[str, Worker] = {}
+    folder = tempfile.mkdtemp(prefix="bench")
+    try:
+        for runtime in runtimes:
+            cache = f"{folder}/{re.sub('[^a-z]', '-', runtime)}"
+            cold = Worker(runtime, workload, cache)
+            first = cold.ask(do="first", mode=mode)
+            if first is None:
+                failed[runtime] = cold.end()
+                continue
+            cold.end()
+            workers[runtime] = Worker(runtime, workload, cache)
+            found[runtime] = {"first": first, "warm": workers[runtime].ask(do="first", mode=mode)}
+        times: dict[str, list[float]] = {runtime: [] for runtime in workers}
+        for _ in range(rounds):
+            for runtime, worker in workers.items():
+                answer = worker.ask(do="time", mode=mode, seconds=seconds)
+                if answer is not None:
+                    times[runtime].append(answer[0])
+        for runtime, worker in workers.items():
+            found[runtime]["ms"] = statistics.median(times[runtime]) if times[runtime] else None
+            found[runtime]["kernels"] = worker.ask(do="kernels") if mode == "train" else None
+            found[runtime]["memory"] = worker.ask(do="device memory")
+    finally:
+        for runtime, worker in workers.items():
+            if why := worker.end():
+                failed[runtime] = why
+        shutil.rmtree(folder, ignore_errors=True)
+    return found, failed
+
+
+def row(workload: str, found: dict[str, dict[str, Any]], runtimes: list[str]) -> list[str]:
+    """Times, and the best of ours beside torch.compile with max-autotune and beside torch eager."""
+    cells = [f"{workload} b{WORKLOADS[workload]}"]
+    times = {name: found.get(name, {}).get("ms") for name in runtimes}
+    cells += ["" if times[name] is None else f"{times[name]:.3g}" for name in runtimes]
+    ours = min((times[name] for name in runtimes if name.startswith("hybrid") and times[name]), default=None)
+    for rival in ("torch.compile max-autotune", "torch eager"):
+        cells.append(f"{times[rival] / ours:.2f}" if ours and times.get(rival) else "")
+    return cells
+
+
+def details(workload: str, found: dict[str, dict[str, Any]], runtimes: list[str]) -> list[str]:
+    cells = [f"{workload} b{WORKLOADS[workload]}"]
+    for runtime in runtimes:
+        each = found.get(runtime)
+        if each is None or each["warm"] is None:
+            cells.append("")
+            continue
+        parts = [f"{each['first']:.2f} / {each['warm']:.2f} s"]
+        parts += [f"{each['kernels']} kernels"] if each.get("kernels") is not None else []
+        parts += [f"{each['memory']:.0f} MiB"] if each.get("memory") is not None else []
+        cells.append(", ".join(parts))
+    return cells
+
+
+def mean(rows: list[list[str]], column: int) -> str:
+    values = [float(cells[column]) for cells in rows if cells[column]]
+    return f"{statistics.geometric_mean(values):.2f}" if values else ""
+
+
+def gpu() -> str:
+    """The GPU's name, or why there is none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit("bench-gpu needs a GPU that torch reaches; `hybrid-lab env` says what is missing here")
+    return torch.cuda.get_device_name(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="workloads whose name contains this")
+    parser.add_argument("--mode", choices=("infer", "train"), help="only forward, or only training steps")
+    parser.add_argument("--runtimes", default=",".join(RUNTIMES), help="comma-separated")
+    parser.add_argument("--seconds", type=float, default=0.3, help="per runtime and round")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    runtimes = options.runtimes.split(",")
+    name = gpu()
+    label = re.sub(r"\W+", "-", name).strip("-").lower()
+    part = "-part" if options.only or runtimes != list(RUNTIMES) else ""
+    for mode in (options.mode,) if options.mode else ("infer", "train"):
+        rows, firsts, notes = [], [], []
+        for workload in WORKLOADS:
+            if options.only not in workload:
+                continue
+            found, failed = measure(workload, mode, runtimes, options.seconds, options.rounds)
+            notes += [f"{workload}, {runtime}: {why}" for runtime, why in failed.items()]
+            rows.append(row(workload, found, runtimes))
+            firsts.append(details(workload, found, runtimes))
+            # Written after every workload: what was measured stays, whatever happens to the rest.
+            head = ["workload", *runtimes, "max-autotune / ours", "torch eager / ours"]
+            means = ["geometric mean", *[""] * len(runtimes), mean(rows, -2), mean(rows, -1)]
+            what = "Prediction" if mode == "infer" else "Training step (SGD with momentum)"
+            told = f"{name}. Medians of {options.rounds} interleaved rounds; above 1 ours is faster."
+            told += "".join(f"\nNo figure: {note}" for note in notes)
+            write_table(f"gpu-{mode}-{label}{part}", f"{what} on {name}, ms", head, [*rows, means], told)
+            write_table(
+                f"gpu-first-call-{mode}-{label}{part}", f"First calls, kernels and memory on {name}",
+                ["workload", *runtimes], firsts,
+                "First call in a fresh process / in a second one with the disk caches filled; kernels of one step; "
+                "memory of the device.",
+            )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
