@@ -28,17 +28,81 @@ def interpret() -> None:
 
 def compile_source(
     function: Any, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[int],
-    target: tuple[str, Any, int],
+    target: tuple[str, Any, int], options: Mapping[str, Any] | None = None,
 ) -> Any:  # fmt: skip
     """Compile for a target, (backend, architecture, threads per warp), whether or not such a GPU is here.
 
     signature : argument -> "*fp32", "i32", "constexpr" ...; constants : the latter's values
     divisible : numbers of the arguments that are multiples of 16, addresses in bytes
+    options : num_warps, num_stages, enable_fp_fusion ...
+    Triton keeps what it makes in its own cache, $TRITON_CACHE_DIR.
     """
     import triton
     from triton.backends.compiler import GPUTarget
+
+    source = _ast_source(function, signature, constants, divisible, target)
+    return triton.compile(source, target=GPUTarget(*target), options=dict(options or {}))
+
+
+def load_binary(
+    function: Any, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[int],
+    target: tuple[str, Any, int], files: Mapping[str, str], key: str,
+) -> Any:  # fmt: skip
+    """Triton's CompiledKernel of files that `compile_source` made elsewhere; nothing is compiled.
+
+    files : file name -> path, one `.json` of metadata among them; key : what tells this kernel from every other
+    """
+    from triton.compiler import CompiledKernel
+
+    source = _ast_source(function, signature, constants, divisible, target)
+    return CompiledKernel(source, dict(files), key)
+
+
+def _ast_source(
+    function: Any, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[int],
+    target: tuple[str, Any, int],
+) -> Any:  # fmt: skip
     from triton.compiler import ASTSource
 
-    attributes = {(index,): [["tt.divisibility", 16]] for index in divisible}
-    source = ASTSource(function, signature=dict(signature), constexprs=dict(constants), attrs=attributes)
-    return triton.compile(source, target=GPUTarget(*target))
+    attributes: dict[tuple[int, ...], list[list[Any]]] = {
+        (index,): [["tt.divisibility", 16]] for index in sorted(divisible)
+    }
+    if target[0] == "hip":
+        # No array is larger than 2 GiB (support.py): AMD's buffer instructions, with offsets of 32 bits, reach it all.
+        for index, kind in enumerate(signature.values()):
+            if kind.startswith("*"):
+                attributes.setdefault((index,), []).append(["tt.pointer_range", 32])
+    return ASTSource(function, signature=dict(signature), constexprs=dict(constants), attrs=attributes)
+
+
+def forget_own_cache() -> None:
+    """Spare this process Triton's digest over its whole installation (half a second): it has a folder for one kernel.
+
+    For compile processes only, where $TRITON_CACHE_DIR is a new folder for every kernel.
+    """
+    import triton.compiler.compiler as compiler
+    import triton.runtime.cache as cache
+
+    for module in (cache, compiler):
+        if hasattr(module, "triton_key"):
+            module.triton_key = lambda: "not kept"  # type: ignore[attr-defined]
+
+
+def use_cache_folder(folder: str) -> None:
+    """Let Triton keep what this process compiles from now on in `folder`."""
+    os.environ["TRITON_CACHE_DIR"] = folder
+
+
+def version() -> str:
+    """Triton's version. Imports Triton."""
+    import triton
+
+    return str(triton.__version__)
+
+
+def target_here() -> tuple[str, Any, int]:
+    """(backend, architecture, threads per warp) of this machine's first GPU."""
+    from triton.runtime.driver import driver
+
+    found = driver.active.get_current_target()
+    return found.backend, found.arch, found.warp_size

@@ -1,0 +1,71 @@
+"""The GPUs that kernels are compiled for, and what the data sheets of well-known chips promise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import EngineError
+
+#: The targets of every table here; others that `target_of` knows compile as well.
+TARGETS = ("gfx90a", "gfx942", "gfx1100", "sm80", "sm90")
+#: AMD architectures that Triton's compiler knows, by threads per warp; compute capabilities of NVIDIA's.
+_AMD = {
+    64: ("gfx908", "gfx90a", "gfx942", "gfx950"),
+    32: ("gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1151", "gfx1200", "gfx1201"),
+}
+_NVIDIA = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
+
+
+def target_of(name: str) -> tuple[str, Any, int]:
+    """Triton's (backend, architecture, threads per warp) of "gfx942" or "sm90". Raises EngineError for others."""
+    for threads, names in _AMD.items():
+        if name in names:
+            return "hip", name, threads
+    match = re.fullmatch(r"sm_?(\d{2,3})", name)
+    if match is not None and int(match[1]) in _NVIDIA:
+        return "cuda", int(match[1]), 32
+    others = [each for names in _AMD.values() for each in names] + [f"sm{each}" for each in _NVIDIA]
+    known = ", ".join((*TARGETS, *(each for each in others if each not in TARGETS)))
+    raise EngineError(f"there is no target {name!r}; the targets are {known}")
+
+
+def name_of(target: tuple[str, Any, int]) -> str:
+    """ "gfx942" or "sm90" of Triton's target."""
+    return f"sm{target[1]}" if target[0] == "cuda" else str(target[1]).split(":")[0]
+
+
+def supported(name: str) -> bool:
+    """Whether Triton compiles for a GPU of this name."""
+    try:
+        target_of(name)
+    except EngineError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Chip:
+    """bandwidth : of its memory, GB/s; peak : dtype -> TFLOP/s of matrix products with dense operands, as float32
+    products are done here (not rounded to tf32)
+    """
+
+    name: str
+    bandwidth: float
+    peak: Mapping[str, float]
+
+    def seconds(self, moved: float, flops: float, dtype: str) -> float:
+        """The least time in which it moves so many bytes and does so many operations at once."""
+        return max(moved / (self.bandwidth * 1e9), flops / (self.peak.get(dtype, self.peak["float32"]) * 1e12))
+
+
+#: target -> a chip of that architecture, by the vendors' public data sheets. Of an MI250 a process sees one die.
+CHIPS = {
+    "gfx90a": Chip("MI210 or one die of an MI250", 1638, {"float16": 181, "float32": 45.3, "float64": 45.3}),
+    "gfx942": Chip("MI300X", 5300, {"float16": 1307.4, "float32": 163.4, "float64": 163.4}),
+    "gfx1100": Chip("RX 7900 XTX", 960, {"float16": 122.8, "float32": 61.4, "float64": 1.9}),
+    "sm80": Chip("A100 80 GB SXM", 2039, {"float16": 312, "float32": 19.5, "float64": 19.5}),
+    "sm90": Chip("H100 SXM", 3350, {"float16": 989.4, "float32": 67, "float64": 67}),
+}
