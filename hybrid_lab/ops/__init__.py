@@ -9,6 +9,7 @@ from hybrid_lab.ops import (
     cast,
     comparison,
     conv,
+    coordinates,
     creation,
     ctc,
     deconv,

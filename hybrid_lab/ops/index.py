@@ -1,4 +1,4 @@
-"""Reading and writing by index: Embedding, take, pick, one_hot, gather_nd, scatter_nd."""
+"""Reading by index, and the gradients of it: Embedding, take, pick, one_hot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError, Unmappable
-from hybrid_lab.ops.attributes import DType, Shape
+from hybrid_lab.ops.attributes import DType
+from hybrid_lab.ops.collect import Collect
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import ints, sample
@@ -122,6 +123,16 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
         add_rows(out, rows, dy.reshape(len(rows), weight.shape[1]))
         return out
 
+    def collect(self, dy: Any, data: tuple[int, ...], weight: tuple[int, ...]) -> Collect:
+        return Collect(
+            weight[:1],
+            weight[1:],
+            data,
+            lambda K, i: K.number(1, i, weight[0]),
+            lambda K, i, column: K.read(0, (*i, *column)),
+            lambda row, column: (*row, *column),
+        )
+
     def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
         return F.take(d, data), None, None
 
@@ -210,6 +221,19 @@ class TakeGrad(Operator, name="_take_grad"):
         add_rows(total, rows, spread.reshape(len(rows), width))
         np.copyto(np.moveaxis(out, axis, 0), total.reshape(np.moveaxis(out, axis, 0).shape))
         return out
+
+    def collect(self, dy: Any, like: tuple[int, ...], indices: tuple[int, ...]) -> Collect:
+        if self.mode == "raise":
+            raise Unmappable("take with mode='raise'")
+        axis = self.axis % len(like)
+        return Collect(
+            like[axis : axis + 1],
+            (*like[:axis], *like[axis + 1 :]),
+            indices,
+            lambda K, i: K.number(2, i, like[axis], self.mode),
+            lambda K, i, column: K.read(0, (*column[:axis], *i, *column[axis:])),
+            lambda row, column: (*column[:axis], *row, *column[axis:]),
+        )
 
     def grad(self, F: Any, dy: Any, like: Any, indices: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
         return F.take(d, indices, axis=self.axis, mode=self.mode), None, None
@@ -395,92 +419,3 @@ class OneHot(Operator, name="one_hot"):
         column = g.Unsqueeze(g.cast(indices, "int64"), g.const([-1], "int64"))
         hit = g.Equal(column, g.const(np.arange(self.depth), "int64"))
         return g.Where(hit, g.const(self.on_value, self.dtype), g.const(self.off_value, self.dtype))
-
-
-class GatherND(Operator, name="gather_nd"):
-    """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...].
-
-    data : any; indices : (m, ...) for the first m axes of data; returns : indices' shape without m + data's shape
-    without those axes
-    """
-
-    samples = [sample((3, 4), ints((2, 5), 0, 3)), sample((3, 4, 2), ints((1, 2), 0, 3))]
-
-    def infer_shape(self, data: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
-        if not indices or indices[0] > len(data):
-            raise ShapeError(f"gather_nd: indices {indices} name more axes than data {data} has")
-        return (*indices[1:], *data[indices[0] :])
-
-    def infer_type(self, *dtypes: Any) -> Any:
-        return dtypes[0]
-
-    def numpy(self, data: Any, indices: Any, out: Any = None) -> Any:
-        return into(data[tuple(indices.astype(np.int64))], out)
-
-    def grad(self, F: Any, data: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
-        return F._gather_nd_grad(dy, indices, data), F.zeros_like(indices)
-
-    def onnx(self, g: Any, data: Any, indices: Any) -> Any:
-        rank = len(g.shape(indices))
-        return g.GatherND(data, g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0]))
-
-
-class GatherNDGrad(Operator, name="_gather_nd_grad"):
-    """The gradient of gather_nd: dy added up at the coordinates.
-
-    like : gather_nd's data, read for its shape; returns : that shape.
-    """
-
-    mxnet = None
-    shape_only = ("like",)
-    samples = [sample((5,), ints((2, 5), 0, 3), (3, 4))]
-
-    def infer_shape(self, dy: tuple[int, ...], indices: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
-        return like
-
-    def infer_type(self, *dtypes: Any) -> Any:
-        return dtypes[0]
-
-    def numpy(self, dy: Any, indices: Any, like: Any, out: Any = None) -> Any:
-        out = np.empty(like.shape, dy.dtype) if out is None else out
-        out.fill(0)
-        np.add.at(out, tuple(indices.astype(np.int64)), dy)
-        return out
-
-    def grad(self, F: Any, dy: Any, indices: Any, like: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
-        return F.gather_nd(d, indices), None, None
-
-    def onnx(self, g: Any, dy: Any, indices: Any, like: Any) -> Any:
-        rank = len(g.shape(indices))
-        places = g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0])
-        zeros = g.Expand(g.const(0, g.dtype(dy)), g.const(list(g.shape(like)), "int64"))
-        return g.ScatterND(zeros, places, dy, reduction="add")
-
-
-class ScatterND(Operator, name="scatter_nd"):
-    """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
-
-    shape: Shape
-    samples = [sample((3,), np.array([[0, 1, 2], [2, 0, 1]], "int32"), shape=(3, 4))]
-
-    def infer_shape(self, data: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
-        if data != (*indices[1:], *self.shape[indices[0] :]):
-            raise ShapeError(f"scatter_nd: data {data} does not fit indices {indices} and shape={self.shape}")
-        return self.shape
-
-    def infer_type(self, *dtypes: Any) -> Any:
-        return dtypes[0]
-
-    def numpy(self, data: Any, indices: Any, out: Any = None) -> Any:
-        out = np.empty(self.shape, data.dtype) if out is None else out
-        out.fill(0)
-        out[tuple(indices.astype(np.int64))] = data
-        return out
-
-    def grad(self, F: Any, data: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
-        return F.gather_nd(dy, indices), F.zeros_like(indices)
-
-    def onnx(self, g: Any, data: Any, indices: Any) -> Any:
-        rank = len(g.shape(indices))
-        places = g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0])
-        return g.ScatterND(g.Expand(g.const(0, g.dtype(data)), g.const(list(self.shape), "int64")), places, data)

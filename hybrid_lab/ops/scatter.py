@@ -1,5 +1,5 @@
-"""Writing by index and numbers of places: index_copy, _scatter_set_nd, fill_element_0index, batch_take, index_array,
-ravel_multi_index, unravel_index.
+"""Writing by index and numbers of places: index_copy, fill_element_0index, batch_take, index_array, ravel_multi_index,
+unravel_index.
 """
 
 from __future__ import annotations
@@ -100,46 +100,6 @@ class IndexCopy(Operator, name="_contrib_index_copy", aliases=("contrib_index_co
 
     def grad(self, F: Any, old: Any, index: Any, new: Any, y: Any, dy: Any) -> tuple[Any, Any, Any]:
         return F._contrib_index_copy(dy, index, F.zeros_like(new)), None, F.take(dy, index)
-
-
-class ScatterSetND(Operator, name="_scatter_set_nd"):
-    """lhs with rhs written at coordinates: y[indices[0, i], indices[1, i], ...] = rhs[i].
-
-    lhs : of `shape`; rhs : indices' shape without its first axis + the axes of lhs that indices do not name;
-    returns : as lhs
-    """
-
-    shape: Shape
-    samples = [
-        sample((3, 4), (3,), np.array([[0, 1, 2], [2, 0, 1]], "int32"), shape=(3, 4), gradient=False),
-        sample((3, 4), (2, 4), np.array([[2, 0]], "int32"), shape=(3, 4), gradient=False),
-    ]
-
-    def targets(self) -> tuple[int, ...]:
-        """The input that the output replaces: MXNet only writes in place."""
-        return (0,)
-
-    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
-        if lhs != self.shape or rhs != (*indices[1:], *lhs[indices[0] :]):
-            raise ShapeError(
-                f"_scatter_set_nd: lhs {lhs}, rhs {rhs} and indices {indices} do not fit shape={self.shape}"
-            )
-        return lhs
-
-    def infer_type(self, *dtypes: Any) -> Any:
-        return super().infer_type(*dtypes[:2])
-
-    def numpy(self, lhs: Any, rhs: Any, indices: Any, out: Any = None) -> Any:
-        y = lhs.copy()
-        y[tuple(indices.astype(np.int64))] = rhs
-        return into(y, out)
-
-    def grad(self, F: Any, lhs: Any, rhs: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any, Any]:
-        return F._scatter_set_nd(dy, F.zeros_like(rhs), indices, shape=self.shape), F.gather_nd(dy, indices), None
-
-    def onnx(self, g: Any, lhs: Any, rhs: Any, indices: Any) -> Any:
-        rank = len(g.shape(indices))
-        return g.ScatterND(lhs, g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0]), rhs)
 
 
 class IndexArray(Operator, name="_contrib_index_array", aliases=("contrib_index_array",)):

@@ -1,0 +1,32 @@
+"""Collect: an operator that adds up or overwrites rows by number, for kernels that look for the entries of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+#: One index per axis; an index can be added to and multiplied by whole numbers.
+Place = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Collect:
+    """out[row, column] = the sum over all entries i with number[i] == row of entry[i, column]; no such entry gives 0.
+
+    rows, columns, entries : the sizes of the axes that row, column and i stand for; () for one alone
+    number : (K, i) -> the row that an entry belongs to, an index over all rows; it lies inside
+    entry : (K, i, column) -> an element, as a record's `element` writes it
+    place : (row, column) -> where in the output
+    last : the entry that comes last counts, not the sum
+    start : (K, row, column) -> what stands there where no entry is, instead of 0; with `last` only
+    """
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    entries: tuple[int, ...]
+    number: Callable[[Any, Place], Any]
+    entry: Callable[[Any, Place, Place], Any]
+    place: Callable[[Place, Place], Place]
+    last: bool = False
+    start: Callable[[Any, Place, Place], Any] | None = None
