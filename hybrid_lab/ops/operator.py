@@ -298,8 +298,8 @@ class Operator:
         """
         raise NotImplementedError(f"{self.name} has no element")
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
-        """The operator as sums of products, for kernels. shapes : of the inputs."""
+    def product(self, *shapes: tuple[int, ...]) -> Product | None:
+        """The operator as sums of products, for kernels; None where it is none for these shapes. shapes : of inputs."""
         raise NotImplementedError(f"{self.name} is no product")
 
     # `onnx` is a method `onnx(self, g, *inputs)` or the ONNX operator's name as a string.

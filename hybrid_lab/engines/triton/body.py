@@ -19,9 +19,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.index import ZERO, Index, Variable, linear, strided, unravel
+from hybrid_lab.engines.triton.kinds import is_product
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_type
-from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
 
 #: dtype name -> its type in a kernel
@@ -126,7 +126,7 @@ class Body:
         """The name of an element. guard : a condition without which it must not be loaded."""
         variables = [variable.name for index in place for variable in index.variables]
         scope = self._scope_of([*variables, *re.findall(r"\w+", guard)])
-        key = (value, place, guard)
+        key = (value, place, guard, self.widens)
         if key not in scope.memo:
             scope.memo[key] = self._written(value, place, guard, scope)
         return scope.memo[key]
@@ -145,7 +145,7 @@ class Body:
     def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
         """One operator: its record's expression over its operands' elements."""
         node = value.node
-        if node.op.combine is not None or type(node.op).product is not Operator.product:
+        if node.op.combine is not None or is_product(node):
             return self.anchored(value, place)
         if node.op.triton is None:
             if self._heavy.get(value, (place, guard)) != (place, guard):
@@ -232,6 +232,10 @@ class Body:
             scope.memo[expression] = self.fresh(wanted)
             scope.lines.append((f"{scope.memo[expression]} = {expression}", ""))
         return scope.memo[expression]
+
+    def named_if_long(self, expression: str, wanted: str) -> str:
+        """The expression, or the name of a line of the innermost scope with it."""
+        return self._line_for(expression, wanted, self.scopes[-1]) if len(expression) > _LONG else expression
 
     def pointer(self, value: Value) -> str:
         """The argument that a value is loaded from."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hybrid_lab.engines.triton.body import Refused
-from hybrid_lab.engines.triton.product import is_product
+from hybrid_lab.engines.triton.kinds import is_product
 from hybrid_lab.engines.triton.reduction import Rows, is_split
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.graph.graph import Graph

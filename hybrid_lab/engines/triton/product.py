@@ -1,51 +1,69 @@
-"""Product kernels: tiles of matrix products, with what is made of the result before it is stored.
+"""Product kernels: tiles of matrix products, with what is made of the factors before and of the result after.
 
 Matrix products, batches of them, and convolutions with their gradients are one kind: a record's `product` says what
 rows, columns and the summed axes are, and where the factors' elements lie. A convolution's factor is read at the pixels
-that its window covers; nothing is gathered beforehand.
+that its window covers; nothing is gathered beforehand. Where the output has too few tiles to keep a GPU busy and the
+summed axis is long, many programs share a tile: each leaves a part, and a second kernel adds the parts up, always in
+the same order.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
+from hybrid_lab.engines.triton import tiles
 from hybrid_lab.engines.triton.body import TYPES, Body, Elements, Place, Refused, comment, short, wide
+from hybrid_lab.engines.triton.factors import Factors
 from hybrid_lab.engines.triton.index import ZERO, Variable, linear, unravel
+from hybrid_lab.engines.triton.kinds import product_of
 from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
-from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.product import Product
 
-#: Tiles of the output and of the summed axis; tensor cores want at least 16 of each.
-ROWS, COLUMNS, INNER, LEAST = 64, 64, 32, 16
-#: A launch has at most so many programs along its third axis.
-MOST_BATCHES = 65535
-
-_HEAD = """\
-row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
-row_inside = row < rows
-column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-column_inside = column < columns"""
-
-
-def is_product(node: Node) -> bool:
-    return type(node.op).product is not Operator.product
+#: A launch has at most so many programs along its second and its third axis.
+MOST_PROGRAMS = 65535
+#: Fewer tiles than FEW_TILES with a summed axis of SPLIT or more are shared by programs: about BUSY of them, at most
+#: MOST_PARTS a tile, each with PART or more to sum.
+FEW_TILES, SPLIT, BUSY, MOST_PARTS, PART = 128, 1024, 256, 64, 256
+#: With more tiles than NEAR along both axes, programs go through NEAR columns of tiles together: what they read stays
+#: in the cache.
+NEAR = 8
+#: The tile of the kernel that adds parts up.
+TOTAL_ROWS, TOTAL_COLUMNS = 16, 64
 
 
-def product_of(node: Node) -> Product:
-    """What the record says for the node's shapes."""
-    return node.op.product(*(item.shape for item in node.values_in))
+@dataclass(frozen=True)
+class Sizes:
+    """Of a product, in elements."""
+
+    rows: int
+    columns: int
+    inner: int
+    batches: int
+
+    @staticmethod
+    def of(product: Product) -> Sizes:
+        return Sizes(prod(product.rows), prod(product.columns), prod(product.inner), prod(product.batch))
+
+    def __str__(self) -> str:
+        kind = f"{self.batches:,} products" if self.batches > 1 else "A product"
+        return f"{kind} of {self.rows:,} x {self.inner:,} and {self.inner:,} x {self.columns:,}"
 
 
 class ProductBody(Body):
-    """A body over `row` and `column` of one batch's product; `total` is its sum, once the loop has run."""
+    """A body over `row` and `column` of one batch's product; `total` is its sum, once the loop has run.
 
-    def __init__(self, group: Region, anchor: Node):
+    precision : how float32 factors are multiplied, "ieee" or "tf32"
+    """
+
+    def __init__(self, group: Region, anchor: Node, precision: str = "ieee"):
         super().__init__(group.nodes)
-        self.anchor, self.product = anchor, product_of(anchor)
-        product = self.product
-        for name in ("rows", "columns", "inner", "batches", "ROWS", "COLUMNS", "INNER", "start"):
+        product = product_of(anchor)
+        assert product is not None
+        self.anchor, self.product, self.precision = anchor, product, precision
+        for name in ("rows", "columns", "inner", "batches", "ROWS", "COLUMNS", "INNER", "start", "part", "per_part"):
             self.fresh(name)
         self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
         self.batch = self.declare(Variable("batch", prod(product.batch)))
@@ -59,73 +77,177 @@ class ProductBody(Body):
     def anchored(self, value: Value, place: Place) -> str:
         if value.node is not self.anchor:
             raise Refused("a second product or reduction")
+        if not self.total:
+            raise Refused("a product that reads its own result")
         if linear(place, value.shape) != linear(self.place, value.shape):
             raise Refused(f"{value.node.op.name} is read at other places than the kernel's own")
         return self.total
 
-    def sum(self) -> None:
-        """The loop over the summed axes, and the bias."""
+    def sum(self, first: str = "0", end: str = "inner") -> None:
+        """The loop over the summed axes, from `first` to `end`."""
         node, product = self.anchor, self.product
-        dtype = wide(node.outputs[0].dtype)
-        self.total = self.fresh(short(node.op.name))
-        elements = Elements(self, node, "")
+        total = self.fresh(short(node.op.name))
         batch, rows, columns = self.space
-        self.line(f"{self.total} = tl.zeros([ROWS, COLUMNS], {TYPES[dtype]})", comment(node))
+        self.line(f"{total} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(node.outputs[0].dtype)]})", comment(node))
         self.open()
         across = self.declare(Variable("across", prod(product.inner)), "across_inside")
         down = self.declare(Variable("down", prod(product.inner)), "down_inside")
         self.line("across = start + tl.arange(0, INNER)[None, :]")
-        self.line("across_inside = across < inner")
+        self.line(f"across_inside = across < {end}")
         self.line("down = start + tl.arange(0, INNER)[:, None]")
-        self.line("down_inside = down < inner")
-        self.widens = False
-        left = product.left(elements, batch, rows, across.digits(product.inner))
-        right = product.right(elements, batch, down.digits(product.inner), columns)
-        self.widens = True
-        if across.length == 1:  # no load depends on it: beyond the only element there is nothing
-            left, right = f"tl.where(across_inside, {left}, 0.0)", f"tl.where(down_inside, {right}, 0.0)"
-        if 1 in (self.row.length, across.length):
-            left = f"tl.broadcast_to({left}, [ROWS, INNER])"
-        if 1 in (self.column.length, down.length):
-            right = f"tl.broadcast_to({right}, [INNER, COLUMNS])"
-        self.line(f'{self.total} = tl.dot({left}, {right}, {self.total}, input_precision="ieee")')
-        self.close("for start in range(0, inner, INNER):")
+        self.line(f"down_inside = down < {end}")
+        left = Factors(self, node, self.row, across, "[ROWS, INNER]")
+        right = Factors(self, node, self.column, down, "[INNER, COLUMNS]")
+        a = product.left(left, batch, rows, across.digits(product.inner))
+        b = product.right(right, batch, down.digits(product.inner), columns)
+        self.line(f'{total} = tl.dot({a}, {b}, {total}, input_precision="{self.precision}")')
+        self.close(f"for start in range({first}, {end}, INNER):")
+        self.total = total
+
+    def sum_parts(self, parts: Value) -> None:
+        """The sum of what the programs of a tile have left."""
+        self.total = self.fresh(short(self.anchor.op.name))
+        self.line(f"{self.total} = tl.zeros([ROWS, COLUMNS], {TYPES[parts.dtype.name]})", comment(self.anchor))
+        many = prod(self.product.batch) > 1
+        plane = "(part * batches + batch)" if many else "part"
+        self.line("for part in range(0, parts):")
+        where = f"({plane} * rows + row) * columns + column"
+        load = f"tl.load({self.pointer(parts)} + {where}, mask=row_inside & column_inside, other=0)"
+        self.line(f"    {self.total} += {load}")
+
+    def finish(self) -> None:
+        """Scale and bias, and what is made of the result, stored."""
+        product, elements = self.product, Elements(self, self.anchor, "")
         if product.scale != 1:
             self.line(f"{self.total} *= {elements.literal(product.scale)}")
         if product.bias is not None:
-            self.line(f"{self.total} += {product.bias(elements, batch, rows, columns)}")
+            self.line(f"{self.total} += {product.bias(elements, *self.space)}")
+        shape = self.anchor.outputs[0].shape
+        where = linear(self.place, shape)
+        for value, pointer in self.pointers.items():
+            place = unravel(where, value.shape)
+            if prod(value.shape) != prod(shape) or place is None:
+                raise Refused("an output that has not one element for each of the product")
+            missing = [name for name in ("row", "column") if name not in {item.name for item in where.variables}]
+            address = " + ".join([pointer, *([str(where)] if where.terms else []), *missing])
+            self.line(f"tl.store({address}, {self.value(value, place)}, mask=row_inside & column_inside)")
 
 
-def write_product(group: Region, anchor: Node) -> KernelSource:
-    """The kernel of a product and of the pointwise operators that read it."""
-    body = ProductBody(group, anchor)
-    product = body.product
-    sizes = {"rows": prod(product.rows), "columns": prod(product.columns), "inner": prod(product.inner)}
-    batches = prod(product.batch)
-    if batches > MOST_BATCHES:
-        raise Refused(f"more than {MOST_BATCHES} products")
+def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple[KernelSource, ...]:
+    """The kernels of a product and of the pointwise operators around it: one, or two where programs share a tile."""
+    product = product_of(anchor)
+    assert product is not None
+    sizes = Sizes.of(product)
+    exact = product_dtype(anchor) != "float16" and (precision == "ieee" or product_dtype(anchor) == "float64")
+    chosen = tiles.for_product(sizes.rows, sizes.columns, sizes.inner, sizes.batches, exact)
+    parts = count_parts(sizes, chosen)
+    if sizes.batches * parts > MOST_PROGRAMS:
+        raise Refused(f"more than {MOST_PROGRAMS} products")
+    if parts == 1:
+        return (_whole(group, anchor, sizes, chosen, precision),)
+    shape = (parts, sizes.batches, sizes.rows, sizes.columns)
+    left = input_node(f"{short(anchor.op.name)}_parts", shape=shape, dtype=wide(anchor.outputs[0].dtype))
+    return _parts(group, anchor, sizes, chosen, precision, left), _total(group, anchor, sizes, left)
+
+
+def product_dtype(node: Node) -> str:
+    """The name of the dtype that its factors have."""
+    return str(node.outputs[0].dtype.name)
+
+
+def count_parts(sizes: Sizes, chosen: tiles.Configuration) -> int:
+    """How many programs share a tile."""
+    count = -(-sizes.rows // chosen.blocks["ROWS"]) * -(-sizes.columns // chosen.blocks["COLUMNS"]) * sizes.batches
+    if count >= FEW_TILES or sizes.inner < SPLIT:
+        return 1
+    return min(-(-BUSY // count), sizes.inner // PART, MOST_PARTS)
+
+
+def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuration, precision: str) -> KernelSource:
+    body = ProductBody(group, anchor, precision)
     body.sum()
-    where = linear(body.place, anchor.outputs[0].shape)
-    for value in group.outputs:
-        place = unravel(where, value.shape)
-        if prod(value.shape) != prod(anchor.outputs[0].shape) or place is None:
-            raise Refused("an output that has not one element for each of the product")
-        missing = [name for name in ("row", "column") if name not in {item.name for item in where.variables}]
-        address = " + ".join([body.pointers[value], *([str(where)] if where.terms else []), *missing])
-        body.line(f"tl.store({address}, {body.value(value, place)}, mask=row_inside & column_inside)")
-    name = kernel_name(group.nodes)
-    kind = f"{batches:,} products of" if batches > 1 else "A product of"
-    summary = f"{kind} {sizes['rows']:,} x {sizes['inner']:,} and {sizes['inner']:,} x {sizes['columns']:,}"
-    summary += f", and {len(group.nodes) - 1} more operators." if len(group.nodes) > 1 else "."
-    head = [*_HEAD.splitlines(), *(["batch = tl.program_id(2)"] if batches > 1 else [])]
-    blocks = {
-        "ROWS": power_of_two(sizes["rows"], LEAST, ROWS),
-        "COLUMNS": power_of_two(sizes["columns"], LEAST, COLUMNS),
-        "INNER": power_of_two(sizes["inner"], LEAST, INNER),
-    }
-    text = function(name, body, list(body.pointers.values()), head, [*sizes, "batches"], list(blocks), summary)
-    return KernelSource(
-        name, text, "product", tuple(body.inputs), group.outputs, tuple(body.draws), {**sizes, "batches": batches},
-        blocks, {key: sizes[key.lower()] for key in blocks},
-        (("rows", "ROWS"), ("columns", "COLUMNS"), ("batches", "")),
+    body.finish()
+    more = f", and {len(group.nodes) - 1} more operators" if len(group.nodes) > 1 else ""
+    return _source(body, group, kernel_name(group.nodes), f"{sizes}{more}.", "product", sizes, chosen)
+
+
+def _parts(
+    group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuration, precision: str, left: Value
+) -> KernelSource:
+    """The kernel that leaves a part for each program of a tile."""
+    body = ProductBody(Region(group.nodes, group.inputs, (left,)), anchor, precision)
+    parts = left.shape[0]
+    body.line("first = part * per_part")
+    body.line("end = tl.minimum(first + per_part, inner)")
+    body.sum("first", "end")
+    plane = "(part * batches + batch)" if sizes.batches > 1 else "part"
+    where = f"{body.pointers[left]} + ({plane} * rows + row) * columns + column"
+    body.line(f"tl.store({where}, {body.total}, mask=row_inside & column_inside)")
+    step = chosen.blocks["INNER"]
+    per_part = -(-sizes.inner // (parts * step)) * step
+    return _source(
+        body, Region(group.nodes, group.inputs, (left,)), f"{kernel_name([anchor])}_parts",
+        f"{parts} parts. {sizes}.", "parts of a product", sizes, chosen, {"parts": parts, "per_part": per_part},
     )  # fmt: skip
+
+
+def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSource:
+    """The kernel that adds the parts up, and computes what is made of the result."""
+    body = ProductBody(group, anchor)
+    body.sum_parts(left)
+    body.finish()
+    blocks = {
+        "ROWS": power_of_two(sizes.rows, 1, TOTAL_ROWS),
+        "COLUMNS": power_of_two(sizes.columns, 1, TOTAL_COLUMNS),
+    }
+    summary = f"The sum of {left.shape[0]} parts of {sizes.rows:,} x {sizes.columns:,}"
+    summary += f", and {len(group.nodes) - 1} more operators." if len(group.nodes) > 1 else "."
+    return _source(
+        body, group, kernel_name(group.nodes), summary, "product of parts", sizes, tiles.Configuration(blocks),
+        {"parts": left.shape[0]},
+    )  # fmt: skip
+
+
+def _source(
+    body: ProductBody, region: Region, name: str, summary: str, kind: str, sizes: Sizes, chosen: tiles.Configuration,
+    more: dict[str, int] | None = None,
+) -> KernelSource:  # fmt: skip
+    """The text of a kernel over tiles of rows and columns, and how it is launched."""
+    more = more or {}
+    grid, head = _programs(sizes, chosen, "per_part" in more)
+    numbers = {"rows": sizes.rows, "columns": sizes.columns, "inner": sizes.inner, "batches": sizes.batches, **more}
+    if "per_part" in more:
+        numbers["planes"] = sizes.batches * more["parts"]
+    outputs = list(body.pointers.values())
+    text = function(name, body, outputs, head, list(numbers), list(chosen.blocks), summary)
+    return KernelSource(
+        name, text, kind, tuple(body.inputs), region.outputs, tuple(body.draws), numbers, chosen.blocks,
+        {key: numbers[key.lower()] for key in chosen.blocks}, grid, chosen.warps, chosen.stages,
+    )  # fmt: skip
+
+
+def _programs(sizes: Sizes, chosen: tiles.Configuration, parts: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """The launch's grid, and the lines that say which tile is a program's."""
+    axes = (("rows", "ROWS"), ("columns", "COLUMNS"))
+    if sizes.columns > MOST_PROGRAMS * tiles.LEAST:  # only the first axis of a launch has room for them
+        axes = axes[::-1]
+    number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(axes)}
+    head = []
+    if all(getattr(sizes, size) > NEAR * chosen.blocks[block] for size, block in axes):
+        names = [f"{size.removesuffix('s')}_tile" for size, _ in axes]
+        head = [f"{names[1]}, {names[0]} = tl.swizzle2d(", "    tl.program_id(1), tl.program_id(0), "
+                f"tl.num_programs(1), tl.num_programs(0), {NEAR}", ")"]  # fmt: skip
+        number = {size: name for (size, _), name in zip(axes, names, strict=True)}
+    head += [
+        f"row = {number['rows']} * ROWS + tl.arange(0, ROWS)[:, None]",
+        "row_inside = row < rows",
+        f"column = {number['columns']} * COLUMNS + tl.arange(0, COLUMNS)[None, :]",
+        "column_inside = column < columns",
+    ]
+    if parts and sizes.batches > 1:
+        head += ["batch = tl.program_id(2) % batches", "part = tl.program_id(2) // batches"]
+    elif parts:
+        head += ["part = tl.program_id(2)"]
+    elif sizes.batches > 1:
+        head += ["batch = tl.program_id(2)"]
+    return (*axes, ("planes" if parts else "batches", "")), head

@@ -54,6 +54,7 @@ class KernelSource:
     blocks : name -> power of two, elements of a tile along one axis
     tiled : names of the blocks that may be another power of two, with the most that is useful
     grid : pairs (size, block): so many programs along each axis of the launch as blocks cover the size; a block "" is 1
+    warps : of a program on a GPU; stages : of its pipelined loops, None for what Triton's backend takes by itself
     """
 
     name: str
@@ -66,6 +67,8 @@ class KernelSource:
     blocks: Mapping[str, int]
     tiled: Mapping[str, int] = field(default_factory=dict)
     grid: tuple[tuple[str, str], ...] = ()
+    warps: int = 4
+    stages: int | None = None
 
     @property
     def code(self) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 from hybrid_lab.engines.triton.body import TYPES, Refused
-from hybrid_lab.engines.triton.product import is_product
+from hybrid_lab.engines.triton.kinds import has_element, is_product
 from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.operator import Operator
 
 #: Functions of Triton that take floating numbers only.
 _FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float|Propagate)")
@@ -48,8 +47,3 @@ def refusal(node: Node) -> str | None:
         except Refused as reason:
             return str(reason)
     return None
-
-
-def has_element(op: Operator) -> bool:
-    """Whether the record says how an element of its output follows from elements of its inputs."""
-    return type(op).element is not Operator.element

@@ -5,23 +5,25 @@ from __future__ import annotations
 from math import prod
 
 from hybrid_lab.engines.triton.body import Refused
+from hybrid_lab.engines.triton.kinds import is_product
 from hybrid_lab.engines.triton.pointwise import write_pointwise
-from hybrid_lab.engines.triton.product import is_product, write_product
+from hybrid_lab.engines.triton.product import write_product
 from hybrid_lab.engines.triton.reduction import Rows, is_split, reductions, write_rows, write_split
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.graph.partition import Region
 
 
-def write_kernels(group: Region) -> tuple[KernelSource, ...]:
-    """The sources of one group, to run one after the other: two where rows are split, else one.
+def write_kernels(group: Region, precision: str = "ieee") -> tuple[KernelSource, ...]:
+    """The sources of one group, to run one after the other: two where rows or a product's sums are split, else one.
 
+    precision : how float32 factors are multiplied, "ieee" or "tf32"
     Raises Refused where its operators do not fit into one kernel.
     """
     products = [node for node in group.nodes if is_product(node)]
     if len(products) > 1:
         raise Refused("several products")
     if products:
-        return (write_product(group, products[0]),)
+        return write_product(group, products[0], precision)
     if found := reductions(group.nodes):
         return write_split(group) if is_split(Rows.of(found[0])) else (write_rows(group),)
     if len({prod(value.shape) for value in group.outputs}) != 1:
