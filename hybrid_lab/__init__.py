@@ -13,7 +13,7 @@ from hybrid_lab._version import __version__
 if TYPE_CHECKING:
     import hybrid_lab.ndarray as nd
     import hybrid_lab.symbol as sym
-    from hybrid_lab import autograd, gluon
+    from hybrid_lab import autograd, contrib, gluon
     from hybrid_lab.insight import compare, explain, profile
 
 _log.install()
@@ -24,6 +24,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "autograd": "hybrid_lab.autograd",
     "base": "hybrid_lab.base",
     "context": "hybrid_lab.context",
+    "contrib": "hybrid_lab.contrib",
     "diagnostics": "hybrid_lab.diagnostics",
     "engines": "hybrid_lab.engines",
     "formats": "hybrid_lab.formats",

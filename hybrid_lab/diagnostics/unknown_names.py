@@ -17,7 +17,6 @@ _ABSENT: dict[str, dict[str, str]] = {
         "AttrScope": "",
         "attribute": "",
         "callback": "",
-        "contrib": "mx.nd.contrib and gluon.contrib are",
         "engine": "the engines of this package are mx.engines",
         "executor": "use a HybridBlock, or gluon.SymbolBlock for a Symbol",
         "image": "use gluon.data.vision.transforms",
@@ -46,6 +45,15 @@ _ABSENT: dict[str, dict[str, str]] = {
         "util": "",
         "visualization": "use mx.viz",
     },
+    "contrib": {
+        "ndarray": "use mx.nd.contrib",
+        "onnx": "",
+        "quantization": "",
+        "symbol": "use mx.sym.contrib",
+        "tensorboard": "",
+        "text": "",
+    },
+    "contrib.amp": {"convert_bucketing_module": "use amp.convert_hybrid_block"},
     "gluon.contrib": {"estimator": "write the loop with autograd.record() and gluon.Trainer"},
     "gluon.data": {"RecordFileDataset": "write a gluon.data.Dataset"},
     "gluon.data.vision": dict.fromkeys(

@@ -45,6 +45,17 @@ _uses = itertools.count(1)
 
 #: Every cache that ever got a graph and is alive: the lab looks here for graphs of code that has changed.
 traced: weakref.WeakSet[GraphCache] = weakref.WeakSet()
+#: Every cache that ever compiled a program and is alive.
+_compiled: weakref.WeakSet[GraphCache] = weakref.WeakSet()
+
+
+def forget_all_programs() -> None:
+    """Drop every compiled program, so that each call is compiled for things as they are now (see `contrib.amp`).
+
+    Traces stay, but for those of code that asked for dtypes.
+    """
+    for cache in (*_compiled, *traced):
+        cache.forget_programs(and_dtypes=True)
 
 
 def _below(block: Block) -> Iterator[Block]:
@@ -123,9 +134,13 @@ class GraphCache:
             self._reported = False
             self.forget_programs()
 
-    def forget_programs(self) -> None:
-        """Drop compiled programs, keep the traces."""
+    def forget_programs(self, and_dtypes: bool = False) -> None:
+        """Drop compiled programs, keep the traces. and_dtypes : but not those of code that read a dtype"""
         with self._lock:
+            if and_dtypes:
+                self._reported = False
+                for spec, found in list(self.variants.items()):
+                    self.variants[spec] = [item for item in found if not item.guard.observed("dtype")]
             self._latest = None
             self.programs.clear()
             self._current.clear()
@@ -405,6 +420,7 @@ class GraphCache:
                 self._retire(other)
         self.programs[key] = self._latest = program
         self._current[short] = key
+        _compiled.add(self)
         self.programs.move_to_end(key)
         if len(self.programs) > MAX_PROGRAMS:
             self._retire(next(iter(self.programs)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import replay
 from hybrid_lab.ndarray.buffer import Buffer
@@ -170,9 +171,14 @@ class CompiledEntry(tape.Entry):
 
         program = self.program
 
+        graph, precision = program.neutral.graph, program.precision
+        if precision is not None and not program.neutral.bound:
+            dtypes = [value.dtype for value in program.special.inputs]
+            graph = mixed_precision(graph, dict(zip(graph.inputs, dtypes, strict=True)), precision)
+
         def run(inputs: list[Any]) -> Sequence[NDArray]:
             with tape.Mode(True, program.training):
-                return interpret(program.neutral.graph, inputs, self.rng, update=False)
+                return interpret(graph, inputs, self.rng, update=False, cast=False)
 
         return replay(run, inputs, douts, needed)
 

@@ -11,19 +11,28 @@ from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.mixed_precision import mixed_precision
+from hybrid_lab.ops.precision import Precision
 
 
 def gradient_graph(
-    neutral: NeutralGraph, shapes: Sequence[Any], dtypes: Sequence[Any], training: bool, wrt: Sequence[int]
+    neutral: NeutralGraph,
+    shapes: Sequence[Any],
+    dtypes: Sequence[Any],
+    training: bool,
+    wrt: Sequence[int],
+    precision: Precision | None = None,
 ) -> NeutralGraph:
     """The graph that computes the gradients with respect to the inputs numbered in `wrt`.
 
-    shapes, dtypes : of the inputs, parameters included
+    shapes, dtypes : of the inputs, parameters included; precision : the mixed precision of the call
     Its arguments are all these inputs and then one gradient per output; it has no parameters, updates no states, and
     draws the numbers of the forward where it is run with the forward's rng. Raises AutogradError where an operator has
     no gradient of its gradient.
     """
     graph = neutral.graph
+    if precision is not None and not neutral.bound:
+        graph = mixed_precision(graph, dict(zip(graph.inputs, dtypes, strict=True)), precision)
     inferred = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
     bound = inferred if neutral.bound else bind_mode(inferred, training)
     joint = differentiate(bound, [bound.inputs[index] for index in wrt])

@@ -45,6 +45,10 @@ class Guard:
         mode = {True: " in training", False: " in prediction", None: ""}[self.training]
         return shapes + mode + {True: ", recorded", False: ", not recorded", None: ""}[self.recording]
 
+    def observed(self, what: str) -> bool:
+        """Whether the code asked for this: "shape", "dtype", "mode" or "recording"."""
+        return any(kind == what for kind, _ in self.places)
+
     def holds(self, types: tuple[Any, ...], training: bool, recording: bool) -> bool:
         if self.types is not None and self.types != types:
             return False

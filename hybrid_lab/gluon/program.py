@@ -23,6 +23,7 @@ from hybrid_lab.graph.differentiate import depends_on
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.specialize import Specialized, specialize
+from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import FEW
 from hybrid_lab.ndarray.buffer import Buffer, changes
@@ -102,6 +103,7 @@ class Shared:
 class Program:
     """One compiled call: the forward executable, and the backward one where the call is recorded.
 
+    precision : the mixed precision it computes in, or None
     together : forward and backward of a recorded call, where something is kept from one to the other
     shape, dtype, context, tracked : of a single input array, by which the next call finds its program at once
     short : a function for the call with a single array, where nothing but the forward is to be done
@@ -122,6 +124,7 @@ class Program:
         self.block_name, self._flags = name, flags
         self.entry_name = f"the hybridized block {name}"
         self.training, self.recording = training, recording
+        self.precision = invoking.precision
         self.context = leaves[0].context if leaves else CPU
         self.tracked = recording and bool(leaves) and tape.link(leaves[0]) is not None
         one = leaves[0]._view if neutral.in_spec == ONE_TENSOR else None
@@ -143,8 +146,10 @@ class Program:
             wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
             wrt += [len(leaves) + index for index, (_, wanted) in enumerate(self.requests) if wanted]
         shapes, dtypes = [array.shape for array in inputs], [array._view.dtype for array in inputs]
-        bound = self.neutral.bound
-        return specialize(self.neutral.graph, shapes, dtypes, self.training, wrt, len(leaves), bound=bound)
+        bound, precision = self.neutral.bound, self.precision
+        return specialize(
+            self.neutral.graph, shapes, dtypes, self.training, wrt, len(leaves), bound=bound, precision=precision
+        )
 
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
         engine = engines.get(flags.get("engine"))
@@ -399,7 +404,9 @@ class Program:
             shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
             start = time.perf_counter()
             try:
-                graph = gradient_graph(self.neutral, shapes, dtypes, self.training, self.special.wrt)
+                graph = gradient_graph(
+                    self.neutral, shapes, dtypes, self.training, self.special.wrt, self.precision
+                )
                 name = f"{self.block_name} (gradient)"
                 made = Program(name, self._flags, graph, inputs, self.training, True, self._shared)
             except AutogradError:
@@ -492,4 +499,6 @@ class Program:
     def headline(self, seconds: float) -> str:
         """The one line that the first hybrid call says."""
         count = self.num_operators
-        return f"{self.block_name}: 1 graph, {count} operator{'s' if count != 1 else ''}, {self.where}, {seconds:.1f} s"
+        operators = f"{count} operator{'s' if count != 1 else ''}"
+        mixed = "" if self.precision is None else f" in {self.precision.target.name} and float32"
+        return f"{self.block_name}: 1 graph, {operators}{mixed}, {self.where}, {seconds:.1f} s"

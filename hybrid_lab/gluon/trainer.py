@@ -75,6 +75,9 @@ class Trainer:
         self._contexts = self._common_contexts()
         self._optimizer = self._make_optimizer(optimizer, optimizer_params or {})
         self._scale = self._optimizer.rescale_grad
+        # Of `contrib.amp`: what skips a step whose gradients overflowed, and `_scale` where the loss is not scaled.
+        self._amp_loss_scaler: Any = None
+        self._amp_original_scale = self._scale
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
         self._held: dict[int, tuple[int, _Step]] = {}
         self._kvstore = kvstore
@@ -123,9 +126,10 @@ class Trainer:
     @property
     def updates(self) -> list[str]:
         """How the last step updated the parameters, in words: by one program, or one by one and why; one entry for each
-        context.
+        context. In mixed precision also the scale of the loss and the steps that were skipped.
         """
-        return [repr(updater.fused) for updater in self._updaters]
+        found = [repr(updater.fused) for updater in self._updaters]
+        return found if self._amp_loss_scaler is None else [*found, repr(self._amp_loss_scaler)]
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -189,11 +193,16 @@ class Trainer:
                 each._written()
 
     def _update(self, ignore_stale_grad: bool) -> None:
-        for place, updater in enumerate(self._updaters):
-            indices, gradients, weights = self._arrays(place, ignore_stale_grad)
+        steps = [self._arrays(place, ignore_stale_grad) for place in range(len(self._updaters))]
+        scaler = self._amp_loss_scaler
+        skip = scaler is not None and scaler.overflowed([each for step in steps for each in step[1]])
+        for (indices, gradients, weights), updater in zip(steps, self._updaters, strict=True):
             for weight in weights:
                 weight._fresh_grad = False
-            updater(indices, gradients, weights)
+            if not skip:
+                updater(indices, gradients, weights)
+        if scaler is not None:
+            self._scale = self._amp_original_scale  # until the next loss is scaled
 
     def _arrays(self, place: int, fresh_only: bool) -> _Step:
         """What a step on context number `place` updates. The same tuples as long as the same arrays are meant."""

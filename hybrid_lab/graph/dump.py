@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 PASSES = (
     "neutral",
+    "mixed_precision",
     "infer",
     "bind_mode",
     "differentiate",

@@ -14,10 +14,12 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.hoist import STEADY_ROLES, hoist
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.layout import layout
+from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.split import split
 from hybrid_lab.graph.stages import Stage, Stages
+from hybrid_lab.ops.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ def specialize(
     num_data: int | None = None,
     keep: bool = False,
     bound: bool = False,
+    precision: Precision | None = None,
 ) -> Specialized:
     """Run the passes for inputs of these shapes and dtypes (in the order of graph.inputs).
 
@@ -64,14 +67,19 @@ def specialize(
     num_data : inputs from this one on are parameters, whatever their roles say (graphs from files do not know); None:
         the roles tell
     keep : remember every pass in `stages`
-    bound : the graph was bound to its mode before; its operators update no states
+    bound : the graph was bound to its mode before, and converted to its precision; its operators update no states
+    precision : which operators compute in a low precision; None leaves all in what their inputs are
     """
     stages = Stages(keep)
     if num_data is not None:
         graph = _with_parameters(graph, num_data)
+    dump("neutral", graph)
+    if precision is not None and not bound:
+        types = dict(zip(graph.inputs, dtypes, strict=True))
+        graph = stages.run("mixed_precision", mixed_precision, graph, types, precision)
     given_shapes = dict(zip(graph.inputs, shapes, strict=True))
     given_dtypes = dict(zip(graph.inputs, dtypes, strict=True))
-    inferred = stages.run("infer", infer, dump("neutral", graph), given_shapes, given_dtypes)
+    inferred = stages.run("infer", infer, graph, given_shapes, given_dtypes)
     start = inferred if bound else stages.run("bind_mode", bind_mode, inferred, train)
     straight = tuple(("input", index) for index in range(len(start.inputs)))
     if wrt:

@@ -227,7 +227,8 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     arrays = [array._data for array in (*call.leaves, *parameters)]
     shapes, dtypes = [array.shape for array in arrays], [array.dtype for array in arrays]
     wrt, count = program.special.wrt, program.neutral.num_data
-    special = specialize(program.neutral.graph, shapes, dtypes, training, wrt, num_data=count, keep=True)
+    graph, precision = program.neutral.graph, program.precision
+    special = specialize(graph, shapes, dtypes, training, wrt, num_data=count, keep=True, precision=precision)
     # The passes again, for their stages; the graphs are those that the program was made of.
     special = replace(program.special, stages=special.stages)
     return Compiled(call, training, recording, cache, program, special, arrays)

@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
+from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.creation import zeros
 from hybrid_lab.ndarray.invoke import N
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ops.precision import SINGLE
 
 symbolic: Any = None
 """The same three functions on Symbols; registered by symbol/."""
@@ -117,6 +121,7 @@ def cond(
     with random_state.substream(draw):
         result = then_func() if _is_true(pred, "cond") else else_func()
     leaves, form = flatten(result, "cond: the result of a branch")
+    leaves = [_in_dtype(leaf, SINGLE) for leaf in leaves]
     return regroup(iter(leaves), form)
 
 
@@ -151,6 +156,7 @@ def _entries(item: NDArray) -> list[Any]:
 def _checked(what: str, kind: str, before: Sequence[Any], after: list[Any]) -> list[Any]:
     if len(before) != len(after):
         raise ShapeError(f"{what}: there are {len(before)} {kind}s, and a step returned {len(after)}")
+    after = [_in_dtype(new, np.dtype(old.dtype)) for old, new in zip(before, after, strict=True)]
     for index, (one, other) in enumerate(zip(before, after, strict=True)):
         for word, a, b, error in (
             ("shape", one.shape, other.shape, ShapeError),
@@ -159,6 +165,15 @@ def _checked(what: str, kind: str, before: Sequence[Any], after: list[Any]) -> l
             if a != b:
                 raise error(f"{what}: {kind} {index} has {word} {a} before a step and {b} after it; they must be equal")
     return after
+
+
+def _in_dtype(array: Any, dtype: Any) -> Any:
+    """In mixed precision the array in float16 or float32, as in a graph: a state keeps the dtype it began with, and both
+    branches of a cond return float32.
+    """
+    precision = invoking.precision
+    ours = () if precision is None else (precision.target, SINGLE)
+    return array.astype(dtype) if dtype in ours and array.dtype != dtype and np.dtype(array.dtype) in ours else array
 
 
 def _stacked(columns: list[list[Any]], form: Any, length: int | None = None) -> Any:

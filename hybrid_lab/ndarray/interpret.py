@@ -18,13 +18,18 @@ from hybrid_lab.ndarray.random_state import state
 
 
 def interpret(
-    graph: Graph, arrays: Sequence[NDArray], rng: tuple[int, int] | None = None, update: bool = True
+    graph: Graph,
+    arrays: Sequence[NDArray],
+    rng: tuple[int, int] | None = None,
+    update: bool = True,
+    cast: bool = True,
 ) -> list[NDArray]:
     """The outputs of a neutral graph; auxiliary states among `arrays` are updated in place in a training-mode run.
 
     arrays : one per graph input
     rng : (seed, base) of an earlier run whose random numbers are to come again; None reserves new draws
     update : False leaves the auxiliary states alone
+    cast : whether mixed precision, where it is on, converts inputs of operators as in any eager call
     """
     graph = closed(graph, {value: array.shape for value, array in zip(graph.inputs, arrays, strict=True)})
     values: dict[Value, Any] = dict(zip(graph.inputs, arrays, strict=True))
@@ -42,26 +47,28 @@ def interpret(
             inputs = [item.copy() if names[index] in node.op.aux_names else item for index, item in enumerate(inputs)]
         draw = (rng[0], rng[1] + node.draw) if rng is not None and node.draw is not None else None
         if node.op.subgraphs:
-            values.update(zip(node.outputs, _run_control_flow(node.op, inputs, draw, update), strict=False))
+            values.update(zip(node.outputs, _run_control_flow(node.op, inputs, draw, update, cast), strict=False))
             continue
-        result = invoke(node.op, inputs, rng=draw)
+        result = invoke(node.op, inputs, rng=draw, cast=cast)
         outputs = result if isinstance(result, (list, tuple)) else (result,)
         values.update(zip(node.outputs, outputs, strict=False))
     return [values[value] for value in graph.outputs]
 
 
-def _run_control_flow(op: Any, inputs: list[NDArray], draw: tuple[int, int] | None, update: bool) -> list[NDArray]:
+def _run_control_flow(
+    op: Any, inputs: list[NDArray], draw: tuple[int, int] | None, update: bool, cast: bool
+) -> list[NDArray]:
     """The visible outputs of a loop or branch: its graphs, interpreted step by step."""
     graphs = [graph for _, graph in op.subgraphs]
     if isinstance(op, Cond):
         number, captures = inputs[0], inputs[1:]
-        then, other = (lambda graph=graph: interpret(graph, captures, update=update) for graph in graphs)
+        then, other = (lambda graph=graph: interpret(graph, captures, update=update, cast=cast) for graph in graphs)
         return control_flow.cond(number, then, other, draw=draw)
     first, last = op.num_data, op.num_data + op.num_states
     captures = inputs[last:]
 
     def step(given: list[NDArray]) -> tuple[list[NDArray], list[NDArray]]:
-        made = interpret(graphs[-1], [*given, *captures], update=update)
+        made = interpret(graphs[-1], [*given, *captures], update=update, cast=cast)
         return made[: op.num_out], made[op.num_out :]
 
     if isinstance(op, Foreach):
@@ -70,7 +77,7 @@ def _run_control_flow(op: Any, inputs: list[NDArray], draw: tuple[int, int] | No
         )
     else:
         outputs, states = control_flow.while_loop(
-            lambda *states: interpret(graphs[0], [*states, *captures], update=update)[0],
+            lambda *states: interpret(graphs[0], [*states, *captures], update=update, cast=cast)[0],
             lambda *states: step(list(states)),
             inputs[:last],
             op.max_iterations,

@@ -15,15 +15,20 @@ from hybrid_lab.ndarray.context import current_context
 from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_program, stand_in
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ops.cast import Cast
 from hybrid_lab.ops.contract import read_outputs
 from hybrid_lab.ops.namespace import F, Namespace
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.precision import Precision
 from hybrid_lab.ops.run import infer, run_kernel
 from hybrid_lab.ops.surface import MISSING
 
 symbol_dispatch: Callable[[Operator, Sequence[Any], str | None], Any] | None = None
 """Called as symbol_dispatch(op, inputs, name) where an input is a traced value (`_is_symbol`), or where a 2.x-style
 trace (`tape.state.trace`) meets an operator without inputs. Registered by symbol/."""
+
+precision: Precision | None = None
+"""The mixed precision of this process, or None; set by `contrib.amp`. Graphs are compiled for what it is then."""
 
 # What a kernel may take besides its inputs without this module having to give it.
 _PLAIN = frozenset({"out", "scratch"})
@@ -33,18 +38,26 @@ state = tape.state
 
 
 def invoke(
-    op: Operator, inputs: Sequence[Any], out: Any = None, name: str | None = None, rng: tuple[int, int] | None = None
+    op: Operator,
+    inputs: Sequence[Any],
+    out: Any = None,
+    name: str | None = None,
+    rng: tuple[int, int] | None = None,
+    cast: bool = True,
 ) -> Any:
     """Run `op` on NDArrays and Python scalars (immediates).
 
     out : None, an NDArray, or a list with one per visible output, to be written in place
     name : of the node, if a trace is in progress
     rng : (seed, draw) where a graph has numbered this draw already; None takes the next one
+    cast : whether mixed precision, where it is on, converts the inputs; gradients follow what their forward did
     Returns an NDArray, or a list of them where there are several visible outputs.
 
     Raises ShapeError, DTypeError, AttributeSpecError in the terms of the operator; AutogradError for a write to a
     recorded array.
     """
+    if precision is not None and cast:
+        inputs = _converted(op, inputs, precision)
     raw: list[Any] = []
     shapes: list[Any] = []
     dtypes: list[Any] = []
@@ -103,7 +116,7 @@ def invoke(
 
 def invoke_pair(op: Operator, lhs: Any, rhs: Any) -> Any:
     """`invoke(op, (lhs, rhs))` for operators without modes, views, hidden outputs; short where nothing is recorded."""
-    if type(lhs) is NDArray and type(rhs) is NDArray:
+    if type(lhs) is NDArray and type(rhs) is NDArray and precision is None:
         left, a, b = lhs._buffer, lhs._view, rhs._view
         if (
             ((a.shape, b.shape), (a.dtype, b.dtype)) in op.inferred
@@ -115,6 +128,19 @@ def invoke_pair(op: Operator, lhs: Any, rhs: Any) -> Any:
                 result = np.array(result, order="C")
             return _wrap(result, left.context)
     return invoke(op, (lhs, rhs))
+
+
+def _converted(op: Operator, inputs: Sequence[Any], precision: Precision) -> Sequence[Any]:
+    """The inputs in the dtypes that mixed precision asks for; conversions are recorded like any call."""
+    if any(getattr(item, "_is_symbol", False) for item in inputs):
+        return inputs  # becomes part of a graph, which is converted as a whole
+    wanted = precision.wanted(op, tuple([item._view.dtype if type(item) is NDArray else None for item in inputs]))
+    if wanted is None:
+        return inputs
+    return [
+        item if dtype is None else invoke(Cast.bind(dtype=dtype.name), (item,))
+        for item, dtype in zip(inputs, wanted, strict=True)
+    ]
 
 
 def _wrapped(op: Operator, result: Any, view: bool, context: Any) -> NDArray:
@@ -370,12 +396,12 @@ def _raw_value(value: Any) -> Any:
 
 def apply_nd(op: Operator, inputs: Sequence[Any]) -> list[NDArray]:
     """The visible outputs on NDArrays, recorded if the tape records."""
-    result = invoke(op, inputs)
+    result = invoke(op, inputs, cast=False)
     return result if isinstance(result, list) else [result]
 
 
-N = Namespace(lambda op, inputs: invoke(op, inputs))
-"""F over NDArrays: `N.softmax(x, axis=1)`, hidden operators included."""
+N = Namespace(lambda op, inputs: invoke(op, inputs, cast=False))
+"""F over NDArrays: `N.softmax(x, axis=1)`, hidden operators included; no input is converted."""
 
 
 def note_operator(op: Operator, inputs: Sequence[Any], outputs: Sequence[NDArray]) -> None:

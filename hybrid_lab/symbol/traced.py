@@ -9,8 +9,11 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.diagnostics.location import capture
+from hybrid_lab.graph.control_flow import ControlFlow
 from hybrid_lab.graph.infer import is_complete, is_open, located
+from hybrid_lab.graph.mixed_precision import inside
 from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ops.run import infer
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol
@@ -114,7 +117,11 @@ def note_types(trace: tracing.Trace, node: Node) -> None:
                     trace.types[item] = (tuple(shape), dtype)
         else:
             shapes = tuple(pair[0] for pair in pairs if pair)
-        out_shapes, out_dtypes = infer(node.op, shapes, dtypes)
+        op, precision = node.op, invoking.precision
+        if precision is not None:
+            op = inside(op, dtypes, precision) if isinstance(op, ControlFlow) else op
+            dtypes = precision.of(op, dtypes)
+        out_shapes, out_dtypes = infer(op, shapes, dtypes)
     except (ShapeError, DTypeError) as error:
         raise located(error, node) from None
     for value, shape, dtype in zip(node.outputs, out_shapes, out_dtypes, strict=True):

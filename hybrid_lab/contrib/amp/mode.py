@@ -1,0 +1,67 @@
+"""Mixed precision on and off, for the whole process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.gluon.cached_graph import forget_all_programs
+from hybrid_lab.gluon.trainer import trainers
+from hybrid_lab.log import logger
+from hybrid_lab.ndarray import invoke as invoking
+from hybrid_lab.ops.precision import Precision
+
+
+def init(
+    target_dtype: Any = "float16",
+    target_precision_ops: Iterable[str] | None = None,
+    conditional_fp32_ops: Iterable[Sequence[Any]] | None = None,
+    fp32_ops: Iterable[str] | None = None,
+) -> None:
+    """Compute in mixed precision from now on, eagerly and hybridized. Compiled calls are compiled anew.
+
+    target_dtype : 'float16'
+    target_precision_ops : names of the operators that compute in it, instead of `list_lp16_ops()`
+    conditional_fp32_ops : (operator, attribute, values) for those that compute in float32 where an attribute has one of
+        the values, instead of `list_conditional_fp32_ops()`
+    fp32_ops : names of the operators that compute in float32, instead of `list_fp32_ops()`
+
+    All others compute in what their inputs are, in float32 where these are of both kinds. Raises SettingError for an
+    unknown operator or dtype, and where mixed precision is on with other settings. `disable()` ends it.
+    """
+    wanted = Precision(low_dtype(target_dtype, "amp.init"), target_precision_ops, fp32_ops, conditional_fp32_ops)
+    now = invoking.precision
+    if now is not None:
+        if now != wanted:
+            raise SettingError(f"amp.init: {now} is on with other settings; call amp.disable() first")
+        return
+    invoking.precision = wanted
+    forget_all_programs()
+    logger.info(f"{wanted} is on")
+
+
+def disable() -> None:
+    """End mixed precision: compiled calls are compiled anew, Trainers skip no steps any more."""
+    if invoking.precision is None:
+        return
+    invoking.precision = None
+    forget_all_programs()
+    for trainer in tuple(trainers):
+        if trainer._amp_loss_scaler is not None:
+            trainer._amp_loss_scaler, trainer._scale = None, trainer._amp_original_scale
+
+
+def low_dtype(dtype: Any, what: str) -> np.dtype:
+    """The low dtype that is asked for. Raises SettingError."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", str(dtype))
+    if name == "float16":
+        return np.dtype(name)
+    if "bfloat16" in str(name):
+        raise SettingError(
+            f"{what}: there is no bfloat16 here, because arrays are NumPy's, which has none; use "
+            "target_dtype='float16' with amp.init_trainer and amp.scale_loss, which keep small gradients in its range"
+        )
+    raise SettingError(f"{what}: target_dtype is 'float16', not {dtype!r}")
