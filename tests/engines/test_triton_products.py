@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
-from hybrid_lab.engines.triton import kernel
+from hybrid_lab.engines.triton import kernel, product
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
@@ -23,7 +23,7 @@ def small_tiles(monkeypatch):
     usual = kernel.tile_sizes
 
     def tile_sizes(source):
-        return dict.fromkeys(source.blocks, 16) if source.kind == "product" else usual(source)
+        return dict.fromkeys(source.blocks, 16) if "product" in source.kind else usual(source)
 
     monkeypatch.setattr(kernel, "tile_sizes", tile_sizes)
 
@@ -88,3 +88,96 @@ def test_an_axis_of_one():
         x, w = inputs(x=(rows, inner), w=(inner, columns))
         graph = Graph([x, w], [op("dot", x, w)])
         agree(graph, x=data((rows, inner)), w=data((inner, columns), 1))
+
+
+def split(monkeypatch):
+    """Long sums begin at 32."""
+    monkeypatch.setattr(product, "SPLIT", 32)
+    monkeypatch.setattr(product, "PART", 16)
+    monkeypatch.setattr(product, "BUSY", 12)
+
+
+def test_long_sums_are_shared_by_programs_and_added_up(monkeypatch):
+    """What is made of the factors goes into the first kernel, what is made of the sum into the second."""
+    split(monkeypatch)
+    x, w, b = inputs(x=(19, 75), w=(18, 75), b=(18,))
+    y = op("FullyConnected", op("broadcast_add", x, 1.0), w, b, num_hidden=18)
+    graph = Graph([x, w, b], [op("sigmoid", y), y])
+    parts, total = kernels_of(graph)[2]
+    assert (parts.name, total.name) == ("add_fullyconnected_parts", "fullyconnected_sigmoid")
+    assert (parts.kind, total.kind) == ("parts of a product", "product of parts") and total.sizes["parts"] == 4
+    agree(graph, x=data((19, 75)), w=data((18, 75), 1), b=data((18,), 2))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_weight_gradient_in_parts(groups, monkeypatch):
+    split(monkeypatch)
+    attributes = {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1), "num_filter": 4, "num_group": groups}
+    x, w, dy = inputs(x=(3, 4, 9, 11), w=(4, 4 // groups, 3, 3), dy=(3, 4, 5, 6))
+    graph = Graph([x, w, dy], [op("broadcast_mul", op("_conv_weight_grad", dy, x, w, **attributes), 0.5)])
+    assert [source.kind for source in kernels_of(graph)[2]] == ["parts of a product", "product of parts"]
+    agree(graph, x=data((3, 4, 9, 11)), w=data((4, 4 // groups, 3, 3), 1), dy=data((3, 4, 5, 6), 2))
+
+
+def test_many_tiles_are_taken_in_an_order_that_reads_the_same_things_soon(monkeypatch):
+    monkeypatch.setattr(product, "NEAR", 2)
+    monkeypatch.setattr(product.tiles, "_LADDER", ((16, 16, 4),))
+    x, w = inputs(x=(75, 17), w=(17, 53))
+    graph = Graph([x, w], [op("dot", x, w)])
+    assert "tl.swizzle2d(" in kernels_of(graph)[2][0].text
+    agree(graph, x=data((75, 17)), w=data((17, 53), 1))
+
+
+def test_cheap_operators_before_a_convolution_are_computed_as_its_tiles_are_loaded():
+    """The padding stays 0, whatever the operators make of 0."""
+    x, w, b = inputs(x=(2, 3, 9, 7), w=(17, 3, 3, 3), b=(3, 1, 1))
+    before = op("relu", op("broadcast_add", op("broadcast_mul", x, 0.5), b))
+    graph = Graph([x, w, b], [op("Convolution", before, w, kernel=(3, 3), pad=(1, 1), num_filter=17, no_bias=True)])
+    assert [source.name for source in kernels_of(graph)[2]] == ["mul_add_relu_convolution"]
+    agree(graph, x=data((2, 3, 9, 7)), w=data((17, 3, 3, 3), 1), b=data((3, 1, 1), 2))
+
+
+def test_what_is_not_finite_beyond_the_last_element_does_not_count():
+    """The square of what stands in for a missing element is infinite; the other factor is 0 there."""
+    x, w = inputs(x=(17, 19), w=(19, 18))
+    graph = Graph([x, w], [op("dot", op("square", op("broadcast_sub", x, 2e19)), w)])
+    assert len(kernels_of(graph)[2]) == 1
+    agree(graph, x=(2e19 + 1e16 * data((17, 19))).astype("float32"), w=data((19, 18), 1))
+
+
+def test_a_factor_that_others_read_or_that_is_dear_is_computed_once():
+    x, w = inputs(x=(20, 20), w=(20, 20))
+    factor = op("relu", x)
+    shared = Graph([x, w], [op("dot", factor, w), factor])
+    dear = Graph([x, w], [op("dot", op("tanh", x), w)])
+    for graph in (shared, dear):
+        assert sorted(source.kind for source in kernels_of(graph)[2]) == ["pointwise", "product"]
+
+
+def test_float16_factors_are_computed_in_float32_and_rounded():
+    x, w = (input_node(name, shape=(20, 20), dtype="float16") for name in ("x", "w"))
+    graph = Graph([x, w], [op("dot", op("relu", op("broadcast_mul", x, 0.3)), op("transpose", w))])
+    (source,) = kernels_of(graph)[2]
+    assert ".to(tl.float16)\n" in source.text and "w, dot, input" in source.text
+    agree(graph, x=data((20, 20)).astype("float16"), w=data((20, 20), 1).astype("float16"))
+
+
+def test_a_factor_with_a_broadcast_axis():
+    x, w = inputs(x=(1, 18), w=(18, 17))
+    wide = op("broadcast_to", x, shape=(19, 18))
+    graph = Graph([x, w], [op("dot", wide, w), op("dot", op("broadcast_to", w, shape=(18, 17)), op("transpose", w))])
+    agree(graph, x=data((1, 18)), w=data((18, 17), 1))
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_convolutions_of_other_ranks(rank):
+    sizes, kernel_size = (9, 5, 4)[:rank], (3, 2, 2)[:rank]
+    attributes = {"kernel": kernel_size, "stride": (2, 1, 1)[:rank], "pad": (1,) * rank, "num_filter": 3}
+    x, w, b = inputs(x=(2, 3, *sizes), w=(3, 3, *kernel_size), b=(3,))
+    y = op("Convolution", x, w, b, **attributes)
+    dy = input_node("dy", shape=y.shape, dtype="float32")
+    dx, dw = (op(name, dy, x, w, **attributes) for name in ("_conv_data_grad", "_conv_weight_grad"))
+    agree(
+        Graph([x, w, b, dy], [y, dx, dw]),
+        x=data(x.shape), w=data(w.shape, 1), b=data((3,), 2), dy=data(y.shape, 3),
+    )  # fmt: skip

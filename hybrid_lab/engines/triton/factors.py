@@ -1,4 +1,4 @@
-"""The factors of a product, read where they lie or computed while their tile is loaded (the prologue)."""
+"""The factors of a product, read where they lie or computed while their tile is loaded."""
 
 from __future__ import annotations
 
@@ -8,16 +8,6 @@ from typing import Any
 from hybrid_lab.engines.triton.body import Body, Elements, Place, moved_place, tensor
 from hybrid_lab.engines.triton.index import Variable, linear
 from hybrid_lab.graph.node import Node, Value
-
-#: Operators that are worth computing again for each tile that reads them: a load from memory costs more.
-CHEAP = frozenset((
-    "broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_maximum", "broadcast_minimum", "negative", "abs",
-    "square", "relu", "clip", "where", "Cast", "_cast_like", "_masked_scale", "_relu_grad", "identity",
-    "broadcast_equal", "broadcast_not_equal", "broadcast_greater", "broadcast_greater_equal", "broadcast_lesser",
-    "broadcast_lesser_equal",
-))  # fmt: skip
-#: A prologue has at most so many of them.
-MOST = 6
 
 
 class Factors(Elements):

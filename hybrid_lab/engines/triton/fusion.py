@@ -15,6 +15,7 @@ from math import prod
 
 from hybrid_lab.engines.triton.body import Refused
 from hybrid_lab.engines.triton.kinds import is_product
+from hybrid_lab.engines.triton.prologue import no_prologue
 from hybrid_lab.engines.triton.reduction import Rows, is_split
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.graph.graph import Graph
@@ -150,8 +151,11 @@ class _Sweep:
                 return "the kernel has a reduction or a product already"
             if size != space:
                 return "the kernel has not one element for each of the product"
-        elif group.product is not None and (node.op.combine is not None or self.is_factor(node, group)):
-            return "factors of a product are read from memory"
+        elif group.product is not None and node.op.combine is not None:
+            return "a product's kernel has no reduction"
+        elif group.product is not None and self.feeds(node, group):
+            if why := no_prologue(node, group.nodes, group.product, stored):
+                return why
         if node.op.combine is not None:
             rows = Rows.of(node)
             if is_split(rows) and space != rows.counts[0]:
@@ -167,11 +171,11 @@ class _Sweep:
             return "what else reads it comes before the kernel"
         return ""
 
-    def is_factor(self, node: Node, group: _Group) -> bool:
-        """Whether the group's product reads the operator, itself or through views."""
+    def feeds(self, node: Node, group: _Group) -> bool:
+        """Whether a factor of the group's product is made of the operator."""
         readers = [reader for value in node.outputs for reader in self.users.get(value, ())]
         inside = [reader for reader in readers if self.group.get(reader) is group]
-        return any(reader is group.product or (reader.op.view and self.is_factor(reader, group)) for reader in inside)
+        return any(reader is group.product or self.feeds(reader, group) for reader in inside)
 
     def space(self, group: _Group) -> int:
         """How many elements a kernel goes through."""

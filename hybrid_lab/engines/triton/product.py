@@ -9,7 +9,7 @@ the same order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import prod
 
 from hybrid_lab.engines.triton import tiles
@@ -17,10 +17,11 @@ from hybrid_lab.engines.triton.body import TYPES, Body, Elements, Place, Refused
 from hybrid_lab.engines.triton.factors import Factors
 from hybrid_lab.engines.triton.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.kinds import product_of
+from hybrid_lab.engines.triton.prologue import before
+from hybrid_lab.engines.triton.sizes import Sizes
 from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.product import Product
 
 #: A launch has at most so many programs along its second and its third axis.
 MOST_PROGRAMS = 65535
@@ -32,24 +33,6 @@ FEW_TILES, SPLIT, BUSY, MOST_PARTS, PART = 128, 1024, 256, 64, 256
 NEAR = 8
 #: The tile of the kernel that adds parts up.
 TOTAL_ROWS, TOTAL_COLUMNS = 16, 64
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Of a product, in elements."""
-
-    rows: int
-    columns: int
-    inner: int
-    batches: int
-
-    @staticmethod
-    def of(product: Product) -> Sizes:
-        return Sizes(prod(product.rows), prod(product.columns), prod(product.inner), prod(product.batch))
-
-    def __str__(self) -> str:
-        kind = f"{self.batches:,} products" if self.batches > 1 else "A product"
-        return f"{kind} of {self.rows:,} x {self.inner:,} and {self.inner:,} x {self.columns:,}"
 
 
 class ProductBody(Body):
@@ -167,8 +150,7 @@ def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuratio
     body = ProductBody(group, anchor, precision)
     body.sum()
     body.finish()
-    more = f", and {len(group.nodes) - 1} more operators" if len(group.nodes) > 1 else ""
-    return _source(body, group, kernel_name(group.nodes), f"{sizes}{more}.", "product", sizes, chosen)
+    return _source(body, group, kernel_name(group.nodes), f"{sizes}{_more(group.nodes)}.", "product", sizes, chosen)
 
 
 def _parts(
@@ -185,9 +167,12 @@ def _parts(
     body.line(f"tl.store({where}, {body.total}, mask=row_inside & column_inside)")
     step = chosen.blocks["INNER"]
     per_part = -(-sizes.inner // (parts * step)) * step
+    first = before(anchor, group.nodes)
+    made = [node for node in group.nodes if node in first or node is anchor]
     return _source(
-        body, Region(group.nodes, group.inputs, (left,)), f"{kernel_name([anchor])}_parts",
-        f"{parts} parts. {sizes}.", "parts of a product", sizes, chosen, {"parts": parts, "per_part": per_part},
+        body, Region(group.nodes, group.inputs, (left,)), f"{kernel_name(made)}_parts",
+        f"{sizes}{_more(made)}, in {parts} parts.", "parts of a product", sizes, chosen,
+        {"parts": parts, "per_part": per_part},
     )  # fmt: skip
 
 
@@ -200,12 +185,17 @@ def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSour
         "ROWS": power_of_two(sizes.rows, 1, TOTAL_ROWS),
         "COLUMNS": power_of_two(sizes.columns, 1, TOTAL_COLUMNS),
     }
-    summary = f"The sum of {left.shape[0]} parts of {sizes.rows:,} x {sizes.columns:,}"
-    summary += f", and {len(group.nodes) - 1} more operators." if len(group.nodes) > 1 else "."
+    first = before(anchor, group.nodes)
+    made = [node for node in group.nodes if node not in first]
+    summary = f"The sum of {left.shape[0]} parts of {sizes.rows:,} x {sizes.columns:,}{_more(made)}."
     return _source(
-        body, group, kernel_name(group.nodes), summary, "product of parts", sizes, tiles.Configuration(blocks),
+        body, group, kernel_name(made), summary, "product of parts", sizes, tiles.Configuration(blocks),
         {"parts": left.shape[0]},
     )  # fmt: skip
+
+
+def _more(nodes: Sequence[Node]) -> str:
+    return f", and {len(nodes) - 1} more operators" if len(nodes) > 1 else ""
 
 
 def _source(
@@ -218,8 +208,8 @@ def _source(
     numbers = {"rows": sizes.rows, "columns": sizes.columns, "inner": sizes.inner, "batches": sizes.batches, **more}
     if "per_part" in more:
         numbers["planes"] = sizes.batches * more["parts"]
-    outputs = list(body.pointers.values())
-    text = function(name, body, outputs, head, list(numbers), list(chosen.blocks), summary)
+    pointers = list(body.pointers.values())
+    text = function(name, body, pointers, head, list(numbers), list(chosen.blocks), summary)
     return KernelSource(
         name, text, kind, tuple(body.inputs), region.outputs, tuple(body.draws), numbers, chosen.blocks,
         {key: numbers[key.lower()] for key in chosen.blocks}, grid, chosen.warps, chosen.stages,
