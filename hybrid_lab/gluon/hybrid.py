@@ -377,6 +377,16 @@ class HybridBlock(Block):
                 "give them when creating the parameters"
             )
 
+    # -- looking at kernels ----------------------------------------------------------------------------------
+
+    def compile_for(self, *targets: str, inputs: Any = None, train: bool = False) -> Any:
+        """The Triton kernels of a call, compiled for GPUs that need not be in the machine: `net.compile_for('gfx942',
+        inputs=(8, 3, 224, 224))`. As `insight.compiled.compile_for`.
+        """
+        from hybrid_lab.insight.compiled import compile_for
+
+        return compile_for(self, *targets, inputs=inputs, train=train)
+
     # -- saving --------------------------------------------------------------------------------------------------
     # ------------
 

@@ -35,15 +35,17 @@ if TYPE_CHECKING:
     from .optimizer import Optimizer
 
 
-def update_graph(kind: type[Optimizer], op: Operator, dtype: Any, numbers: tuple[str, ...]) -> Graph:
+def update_graph(
+    kind: type[Optimizer], op: Operator, dtype: Any, numbers: tuple[str, ...], size: int = BLOCK
+) -> Graph:
     """The graph of one step of one block: inputs weight, grad, states and the named numbers; effects on all but grad.
 
-    Decay and rescaling that are not among `numbers` are left out.
+    size : of the block, in values. Decay and rescaling that are not among `numbers` are left out.
     """
     builder = Builder()
 
     def array(name: str) -> Expr:
-        return Expr(builder, input_node(name, "param", shape=(BLOCK,), dtype=dtype))
+        return Expr(builder, input_node(name, "param", shape=(size,), dtype=dtype))
 
     weight, grad, *states = [array(name) for name in ("weight", "grad", *op.aux_names)]
     given = {name: Expr(builder, input_node(name, "number", shape=(1,), dtype=dtype)) for name in numbers}

@@ -41,7 +41,8 @@ _OPTIONS = {"num_warps": "warps", "num_stages": "stages"}
 def divisible(source: KernelSource) -> tuple[int, ...]:
     """The numbers of the arguments that are multiples of 16: addresses, and the sizes that are.
 
-    With them loads are of 128 bits. That is all that a binary knows of a size: another batch runs the same one.
+    With them loads are of 128 bits. That is all that a binary knows of a size: another batch runs the same one, but a
+    binary for multiples of 16 must not run with other sizes.
     """
     signature = source.signature
     return tuple(
@@ -164,7 +165,7 @@ class _Process:
 
     def __init__(self, folder: str):
         self.request: dict[str, Any] | None = None
-        self.since = 0.0
+        self.since, self._heard = 0.0, 0
         self.errors: IO[bytes] = tempfile.TemporaryFile()
         self.pipe = subprocess.Popen(
             [sys.executable, "-P", str(_SCRIPT), folder],
@@ -190,13 +191,21 @@ class _Process:
         except ValueError:
             return None
 
+    def said(self) -> str:
+        """What it has printed since this was asked last."""
+        self.errors.seek(self._heard)
+        text = self.errors.read()
+        self._heard += len(text)
+        return text.decode(errors="replace")
+
     def epitaph(self) -> str:
         """How it ended, and the last that it said."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.pipe.wait(0.5)  # it may still be at it
         self.end()
         code = self.pipe.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        self.errors.seek(0)
-        said = self.errors.read()[-1500:].decode(errors="replace").strip()
+        said = self.said().strip()[-1500:]
         return f"{how}" + (f":\n{said}" if said else "")
 
     def end(self) -> None:
@@ -265,9 +274,10 @@ def _compiled(requests: list[dict[str, Any]], target: str) -> Generator[tuple[st
                             start()
                         continue
                     process.request = None
+                    errors = [line for line in process.said().splitlines() if "error:" in line]
                     if waiting:
                         process.give(waiting.pop())
-                    yield request["key"], _kept(request, answer, target)
+                    yield request["key"], _kept(request, answer, target, errors[-3:])
                 busy = [each.request["name"] for each in processes if each.request is not None]
                 progress.step(done, ", ".join(busy))
         finally:
@@ -281,9 +291,10 @@ def _failure(request: dict[str, Any], target: str, what: str) -> str:
     return f"the kernel {request['name']} could not be compiled for {target}: {what}"
 
 
-def _kept(request: dict[str, Any], answer: dict[str, Any], target: str) -> Binary | str:
-    """The binary, now in the store; or what went wrong, in words."""
+def _kept(request: dict[str, Any], answer: dict[str, Any], target: str, printed: Sequence[str]) -> Binary | str:
+    """The binary, now in the store; or what went wrong, in words. printed : lines about errors"""
     if "error" in answer:
+        answer["error"] = "\n".join([answer["error"], *printed])
         if "No space left" in answer["error"]:
             answer["error"] += "\nmake room in the folder for temporary files, or set TMPDIR to another one"
         return _failure(request, target, answer["error"])

@@ -14,7 +14,7 @@ TARGETS = ("gfx90a", "gfx942", "gfx1100", "sm80", "sm90")
 #: AMD architectures that Triton's compiler knows, by threads per warp; compute capabilities of NVIDIA's.
 _AMD = {
     64: ("gfx908", "gfx90a", "gfx942", "gfx950"),
-    32: ("gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1151", "gfx1200", "gfx1201"),
+    32: ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1151", "gfx1200", "gfx1201"),
 }
 _NVIDIA = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
 

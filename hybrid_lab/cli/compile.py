@@ -1,0 +1,163 @@
+"""`hybrid-lab compile`: the kernels of an archive for GPUs that need not be in the machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..diagnostics.words import count
+from .archive import printable
+from .command import CommandError
+
+if TYPE_CHECKING:
+    from ..gluon import HybridBlock
+    from ..insight.compiled import CompiledModel
+
+
+def add_commands(commands) -> None:
+    """Register `compile`."""
+    parser = commands.add_parser(
+        "compile",
+        help="the kernels of an archive for GPUs that need not be here: registers, spills, bytes, an estimate",
+        description="Compiles the graphs of a .hlab archive with Triton. GPUs are gfx90a, gfx942, gfx1100, sm80, sm90 "
+        "and others of their families. Exit status: 0 all compiled, 1 a kernel did not compile, 2 a bad request.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("archive", type=Path)
+    parser.add_argument("--target", action="append", default=[], metavar="GPU", help="gfx942, sm90 ...; repeatable")
+    parser.add_argument("--train", action="store_true", help="forward, backward and update instead of a prediction")
+    parser.add_argument("--batch", type=int, help="size of the inputs' first axis; by default the one that was saved")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="SHAPE", help="8x3x224x224, for each input; default: as saved"
+    )
+    parser.add_argument("--block", default="", help="path of the block to compile, such as features.0")
+    parser.add_argument("--out", type=Path, help="folder for sources, Triton's IR, assembly and binaries")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run_compile)
+
+
+def run_compile(arguments: Namespace) -> int:
+    """Compile and print, block by block where the top of the model is not hybrid."""
+    from ..engines.triton.compiling import check_triton
+    from ..engines.triton.targets import TARGETS, target_of
+    from ..formats.archive import load
+
+    if not arguments.target:
+        raise CommandError(f"name at least one GPU with --target; there are {', '.join(TARGETS)}")
+    for target in arguments.target:
+        target_of(target)
+    check_triton()
+    targets = tuple(dict.fromkeys(arguments.target))
+    found = []
+    for path, block in _blocks(load(arguments.archive), arguments):
+        started = time.perf_counter()
+        made = _compiled(block, targets, arguments)
+        made.name = path or arguments.archive.stem
+        made.seconds = time.perf_counter() - started
+        found.append(made)
+        if not arguments.json:
+            print("\n".join(map(printable, str(made).splitlines())))
+    if arguments.json:
+        print(json.dumps([made.data() for made in found], indent=2))
+    if arguments.out is not None:
+        written = sum(write(made, arguments.out) for made in found)
+        if not arguments.json:
+            print(f"{count(written, 'file')} written to {arguments.out}")
+    return int(any(kernel.problem for made in found for kernel in made.kernels))
+
+
+def _blocks(root: Any, arguments: Namespace) -> Iterator[tuple[str, HybridBlock]]:
+    """The outermost blocks with a graph. Raises CommandError where there is none."""
+    from ..gluon import HybridBlock
+
+    block = root
+    for name in filter(None, arguments.block.split(".")):
+        if name not in block._children:
+            children = ", ".join(block._children) or "none"
+            raise CommandError(
+                f"{arguments.archive} has no block {arguments.block!r}; at {name!r} the children are: {children}"
+            )
+        block = block._children[name]
+    found: list[tuple[str, HybridBlock]] = []
+    waiting = [(arguments.block, block)]
+    for path, each in waiting:
+        if isinstance(each, HybridBlock) and each._graphs.first() is not None:
+            found.append((path, each))
+        else:
+            waiting += [(f"{path}.{name}".lstrip("."), child) for name, child in each._children.items()]
+    if not found:
+        raise CommandError(
+            f"{arguments.archive} has no graph: save the model after a call, net.hybridize(); net(x); net.save(path)"
+        )
+    if arguments.input and len(found) > 1:
+        names = ", ".join(path for path, _ in found)
+        raise CommandError(f"--input is for one block; choose one with --block: {names}")
+    yield from found
+
+
+def _compiled(block: HybridBlock, targets: tuple[str, ...], arguments: Namespace) -> CompiledModel:
+    from ..insight.compiled import compile_for, known_inputs
+
+    if arguments.input:
+        inputs: list[Any] = [_shape(text) for text in arguments.input]
+    else:
+        inputs = known_inputs(block)
+    if arguments.batch is not None:
+        inputs = [_with_batch(item, arguments.batch) for item in inputs]
+    return compile_for(block, *targets, inputs=inputs, train=arguments.train)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"\d+([x,]\d+)*", text):
+        raise CommandError(f"--input {text}: a shape is numbers with x between them, 8x3x224x224")
+    return tuple(int(size) for size in re.split("[x,]", text))
+
+
+def _with_batch(item: Any, batch: int) -> Any:
+    """The shape, or zeros of the array's type, with another first axis."""
+    import numpy as np
+
+    from .. import nd
+
+    if batch < 1:
+        raise CommandError(f"--batch {batch}: a batch has at least one row")
+    if isinstance(item, tuple):
+        return (batch, *item[1:])
+    return nd.zeros((batch, *item.shape[1:]), dtype=np.dtype(item.dtype)) if item.shape else item
+
+
+def write(made: CompiledModel, folder: Path) -> int:
+    """One folder per target: of each distinct kernel the source, Triton's IR, assembly and binary; and kernels.json.
+
+    Returns how many files were written.
+    """
+    written = 0
+    for target in made.targets:
+        where = folder / target
+        if made.name:
+            where = where / re.sub(r"[^\w.\-]", "_", made.name)
+        where.mkdir(parents=True, exist_ok=True)
+        kernels = made.on(target)
+        names: dict[str, str] = {}
+        for kernel in kernels:
+            if kernel.binary is None or kernel.binary.key in names:
+                continue
+            name = f"{len(names):03d}_{kernel.name}"
+            names[kernel.binary.key] = name
+            (where / f"{name}.py").write_text(kernel.source, encoding="utf-8")
+            written += 1
+            for kind, content in kernel.binary.files.items():
+                (where / f"{name}.{kind}").write_bytes(content)
+                written += 1
+        rows = [
+            kernel.data() | {"file": names.get(kernel.binary.key) if kernel.binary is not None else None}
+            for kernel in kernels
+        ]
+        (where / "kernels.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        written += 1
+    return written

@@ -1,0 +1,285 @@
+"""Kernels to look at: the text, what each is made of and why, and - compiled - what it takes of a GPU."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from math import prod
+from pathlib import PurePath
+from typing import Any
+
+from hybrid_lab.diagnostics.words import count
+from hybrid_lab.engines.report import format_bytes
+from hybrid_lab.engines.triton import availability, compiling, internals
+from hybrid_lab.engines.triton.binaries import Binary
+from hybrid_lab.engines.triton.fusion import Fusion
+from hybrid_lab.engines.triton.kinds import product_of
+from hybrid_lab.engines.triton.resources import Resources
+from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.engines.triton.targets import CHIPS, name_of
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.printer import format_type
+
+
+@dataclass(frozen=True)
+class KernelNode:
+    """An operator in a kernel. type : of its output; block : path of the Block that called it; line : `net.py:12`
+    composite : the operator that it is a part of, "softmax3", or ""
+    """
+
+    operator: str
+    type: str
+    block: str
+    line: str
+    composite: str = ""
+
+    def __str__(self) -> str:
+        part = f"part of {self.composite}" if self.composite else ""
+        origin = ", ".join(text for text in (self.block, part, self.line) if text)
+        return f"{self.operator} -> {self.type}" + (f"   # {origin}" if origin else "")
+
+
+@dataclass(eq=False)
+class FusedKernel:
+    """One launch of a kernel in a graph.
+
+    name, kind : "sub_exp_mul", "pointwise"; part : of the model's call, "forward", "backward", "update" ...
+    nodes : the operators in it, views too, in order
+    why : why these are together, and why their neighbours are apart
+    source : the generated text; blocks : elements of a tile along each axis; programs : along each axis of the launch
+    bytes_moved : of its inputs and outputs, each once; flops : operations, roughly: one for an element of a pointwise
+        operator, two for each product
+    target : what `ttir`, `asm` and `resources` are of: this machine's GPU, or None where there is none. `on("gfx942")`
+        is the same kernel compiled for another one
+    """
+
+    name: str
+    kind: str
+    part: str
+    nodes: tuple[KernelNode, ...]
+    why: tuple[str, ...]
+    source: str
+    blocks: dict[str, int]
+    programs: tuple[int, ...]
+    bytes_moved: int
+    flops: int
+    dtype: str
+    generated: KernelSource = field(repr=False)
+    target: str | None = None
+    problem: str = ""
+
+    def on(self, target: str) -> FusedKernel:
+        """The kernel for a GPU that need not be here. It is compiled when somebody looks at what comes of that."""
+        return self._with(target, None)
+
+    def _with(self, target: str, binary: Binary | None, problem: str = "") -> FusedKernel:
+        names = [name for name in self.__dataclass_fields__ if name not in ("target", "problem")]
+        made = FusedKernel(**{name: getattr(self, name) for name in names}, target=target, problem=problem)
+        if binary is not None or problem:
+            made.__dict__["binary"] = binary
+        return made
+
+    @functools.cached_property
+    def binary(self) -> Binary | None:
+        """The compiled kernel; None without a target. Raises EngineError where it does not compile."""
+        if self.target is None:
+            return None
+        return compiling.compile_all([self.generated], self.target)[0]
+
+    @property
+    def ttir(self) -> str | None:
+        """Triton's own form of it, or None without a target."""
+        return None if self.binary is None else self.binary.ttir
+
+    @property
+    def asm(self) -> str | None:
+        """AMD's instructions or NVIDIA's PTX, as text, or None without a target."""
+        return None if self.binary is None else self.binary.assembly
+
+    @property
+    def resources(self) -> Resources | None:
+        """Registers, spills, shared memory and the size of the binary, or None without a target."""
+        return None if self.binary is None else self.binary.resources
+
+    @property
+    def estimate(self) -> float | None:
+        """Seconds that the target's chip needs at the least, by its data sheet: an estimate. None for unknown chips."""
+        chip = CHIPS.get(self.target or "")
+        return None if chip is None else chip.seconds(self.bytes_moved, self.flops, self.dtype)
+
+    @functools.cached_property
+    def time(self) -> float | None:
+        """Seconds of a launch on this machine's GPU, the median of 20; None where there is none, or it is another."""
+        return None if self.target is None or self.target != target_here() else measured(self.generated)
+
+    def data(self) -> dict[str, Any]:
+        """Everything as dicts, lists, strings and numbers. What is not compiled or measured is None."""
+        names = ("name", "kind", "part", "target", "source", "bytes_moved", "flops", "dtype", "problem", "estimate")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        resources = None if self.resources is None else self.resources.data()
+        return found | {
+            "nodes": [asdict(node) for node in self.nodes],
+            "why": list(self.why),
+            "blocks": dict(self.blocks),
+            "programs": list(self.programs),
+            "resources": resources,
+            "time": self.time,
+        }
+
+    def __str__(self) -> str:
+        tiles = ", ".join(f"{name} = {size}" for name, size in self.blocks.items())
+        head = f"{self.name}, {self.kind}; {' x '.join(map(str, self.programs))} programs"
+        head += f" with {tiles}" * bool(tiles)
+        lines = [f"# {head}; {format_bytes(self.bytes_moved)} moved", *(f"# {text}" for text in self.why)]
+        if self.target is not None:
+            lines.append(f"# on {self.target}: {self.problem.splitlines()[0] if self.problem else self.resources}")
+        return "\n".join([*lines, self.source])
+
+    __repr__ = __str__
+
+
+def target_here() -> str | None:
+    """The name of this machine's GPU as a target, or None."""
+    if availability.interpreting() or availability.missing() is not None:
+        return None
+    return name_of(internals.target_here())
+
+
+def measured(source: KernelSource, runs: int = 20) -> float:
+    """Seconds of a launch on this machine's GPU, with arrays of zeros: the median."""
+    import torch
+
+    compiled = compiling.load(source)
+    kinds = {"bool": torch.bool}
+    arrays = [
+        torch.zeros(value.shape, dtype=kinds.get(value.dtype.name) or getattr(torch, value.dtype.name), device="cuda")
+        for value in (*source.inputs, *source.outputs)
+    ]
+    numbers = [1] * (bool(source.draws) + len(source.draws)) + [source.sizes[name] for name in source.passed]
+    grid = (*_programs(source), 1, 1)[:3]
+    times = []
+    for _ in range(runs + 3):
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        compiled[grid](*arrays, *numbers, *source.blocks.values())
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop) / 1e3)
+    return statistics.median(times[3:])
+
+
+def kernels_in(graph: Graph, fusion: Fusion, part: str = "") -> list[FusedKernel]:
+    """The kernels of a graph (see engine.kernels_of) in the order in which they run."""
+    users = graph.users()
+    here = target_here()
+    return [
+        _kernel(source, group, number, fusion, users, part, here)
+        for group in fusion.groups
+        for number, source in enumerate(fusion.kernels[group])
+    ]
+
+
+def compiled_for(kernels: Sequence[FusedKernel], target: str) -> list[FusedKernel]:
+    """The kernels compiled for a target, all at once; one that does not compile says so in its `problem`.
+
+    Raises EngineError for an unknown target, EngineUnavailable where Triton is missing.
+    """
+    failed: dict[int, str] = {}
+    made = compiling.compile_all([kernel.generated for kernel in kernels], target, failed)
+    return [
+        kernel._with(target, binary, failed.get(index, ""))
+        for index, (kernel, binary) in enumerate(zip(kernels, made, strict=True))
+    ]
+
+
+def _kernel(
+    source: KernelSource, group: Region, number: int, fusion: Fusion, users: Any, part: str, here: str | None
+) -> FusedKernel:
+    nodes = tuple(map(_node, group.nodes))
+    moved = sum(value.nbytes for value in dict.fromkeys((*source.inputs, *source.outputs)))
+    # Where several kernels make a group the first one does the work.
+    flops = sum(map(flops_of, group.nodes)) if number == 0 else sum(prod(value.shape) for value in source.outputs)
+    return FusedKernel(
+        source.name, source.kind, part, nodes, tuple(_why(group, fusion, users)), source.text, dict(source.blocks),
+        _programs(source), moved, flops, _dtype(group), source, here,
+    )  # fmt: skip
+
+
+def _programs(source: KernelSource) -> tuple[int, ...]:
+    return tuple(-(-source.sizes[size] // source.blocks.get(block, 1)) for size, block in source.grid)
+
+
+def _node(node: Node) -> KernelNode:
+    place, output = node.location, node.outputs[0]
+    line = f"{PurePath(place.file).name}:{place.line}" if place is not None else ""
+    return KernelNode(
+        repr(node.op).removesuffix("()"), format_type(output.shape, output.dtype), node.scope, line, node.composite
+    )
+
+
+def flops_of(node: Node) -> int:
+    """Operations of an operator, roughly: two for each product, else one for each element that it reads or makes."""
+    if node.op.view:
+        return 0
+    product = product_of(node)
+    if product is not None:
+        return 2 * prod((*product.batch, *product.rows, *product.columns, *product.inner))
+    if node.op.combine is not None:
+        return prod(node.values_in[0].shape)
+    return sum(prod(value.shape) for value in node.outputs)
+
+
+def _dtype(group: Region) -> str:
+    """In what the kernel computes, as the tables of chips name it."""
+    found = {value.dtype.name for node in group.nodes for value in node.values_in if value.dtype.kind not in "biu"}
+    found -= {"float64"} if "float32" in found else set()
+    if "float64" in found:
+        return "float64"
+    return "float32" if "float32" in found or not found else "float16"
+
+
+def _why(group: Region, fusion: Fusion, users: Any) -> list[str]:
+    """Why the operators share a kernel, and why those before and after them do not."""
+    inside = set(group.nodes)
+    kept = [
+        value for node in group.nodes if not node.op.view for value in node.outputs if value not in group.outputs
+    ]
+    real = [node for node in group.nodes if not node.op.view]
+    lines = []
+    if len(real) > 1:
+        spared = 2 * sum(value.nbytes for value in kept)
+        lines.append(
+            f"together: {count(len(real), 'operator')}, so that {format_bytes(spared)} between them are neither "
+            "written nor read"
+        )
+    before: dict[str, None] = {}
+    for value in group.inputs:
+        node = _producer(value)
+        if isinstance(node.op, (Input, Constant)):
+            continue
+        reason = fusion.refused.get(node) or fusion.apart.get(node)
+        if reason:
+            before[f"apart from {_called(node)} before it: {reason}"] = None
+    after: dict[str, None] = {}
+    for node in real:
+        if node in fusion.apart and any(
+            reader not in inside for value in node.outputs for reader in users.get(value, ())
+        ):
+            after[f"{_called(node)} is apart from what reads it: {fusion.apart[node]}"] = None
+    return [*lines, *before, *after]
+
+
+def _producer(value: Value) -> Node:
+    """Who makes it, through views."""
+    node = value.node
+    while node.op.view and node.values_in:
+        node = node.values_in[0].node
+    return node
+
+
+def _called(node: Node) -> str:
+    return f"{node.op.name} in {node.scope}" if node.scope else node.op.name

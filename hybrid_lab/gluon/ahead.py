@@ -1,0 +1,99 @@
+"""The graphs of a HybridBlock for inputs that need not exist: shapes are enough, and nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab import ndarray as nd
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.gluon.structure import flatten
+from hybrid_lab.gluon.trainer import trainers
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.ndarray import invoke as invoking
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.ndarray import NDArray
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.parameter import Parameter
+
+
+def graphs_of(net: HybridBlock, inputs: Any, train: bool = False) -> dict[str, Graph]:
+    """The graphs of a call by what they are: "forward", in prediction also "parameters" where something depends on
+    parameters alone; in training "forward", "backward" and "update".
+
+    inputs : arrays or shapes, one or a list of them; (2, 3) is a shape, of float32
+    The update is that of the Trainer which has the parameters, else plain SGD. Nothing runs and nothing changes but
+    that shapes of parameters become known. Raises HybridizeError where the code cannot become a graph.
+    """
+    args = arguments(inputs)
+    leaves, spec = flatten(args, f"the input of {net.name}")
+    cache = net._graphs.twin(traces=net._active or bool(net._graphs.pinned))
+    with tape.Mode(train, train):
+        neutral = cache.neutral(spec, leaves)
+    net._set_shapes(neutral, leaves)
+    parameters = neutral.parameters
+    wrt = [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None] if train else []
+    if train:
+        wrt += [len(leaves) + index for index, item in enumerate(parameters) if item.grad_req != "null"]
+    shapes = [*(leaf.shape for leaf in leaves), *(item.shape for item in parameters)]
+    dtypes = [np.dtype(item.dtype) for item in (*leaves, *parameters)]
+    special = specialize(
+        neutral.graph, shapes, dtypes, train, wrt, len(leaves), bound=neutral.bound, precision=invoking.precision
+    )
+    found = {"parameters": special.prologue, "forward": special.forward, "backward": special.backward}
+    graphs = {name: graph for name, graph in found.items() if graph is not None}
+    trained = [item for item in parameters if item.grad_req != "null"]
+    return graphs | update_graphs(trained) if train else graphs
+
+
+def arguments(inputs: Any) -> tuple[Any, ...]:
+    """Arrays, or zeros in the place of shapes."""
+    if isinstance(inputs, NDArray) or _is_shape(inputs):
+        inputs = (inputs,)
+    if not isinstance(inputs, (list, tuple)) or not inputs:
+        raise HybridLabError(
+            "inputs= takes an array or a shape, or a list of them: inputs=(8, 3, 224, 224), or inputs=[x, (8, 10)]"
+        )
+    return tuple(_array(item) for item in inputs)
+
+
+def _is_shape(item: Any) -> bool:
+    return isinstance(item, (list, tuple)) and bool(item) and all(type(size) is int for size in item)
+
+
+def _array(item: Any) -> Any:
+    if _is_shape(item):
+        return nd.zeros(tuple(item))
+    if isinstance(item, np.ndarray):
+        return nd.array(item, dtype=item.dtype)
+    return item
+
+
+def update_graphs(parameters: Sequence[Parameter]) -> dict[str, Graph]:
+    """The step of an optimizer for all values of these parameters, one graph for each dtype; {} where it has none."""
+    from hybrid_lab import optimizer as optimizers
+    from hybrid_lab.optimizer.fused import update_graph
+
+    own = set(map(id, parameters))
+    held = next((each for each in trainers if any(id(item) in own for item in each._params)), None)
+    optimizer = held._optimizer if held is not None else optimizers.create("sgd")
+    op = optimizer.operator()
+    if op is None:
+        return {}
+    sizes: dict[np.dtype, int] = {}
+    for item in parameters:
+        dtype = np.dtype(item.dtype)
+        sizes[dtype] = sizes.get(dtype, 0) + prod(item.shape or ())
+    graphs = {}
+    for dtype, size in sizes.items():
+        numbers = optimizer.scaled_numbers(optimizer.learning_rate, optimizer.wd, 1, dtype)
+        names = tuple(name for name, number in numbers.items() if name != "wd" or number)
+        label = "update" if len(sizes) == 1 else f"update of {dtype.name}"
+        graphs[label] = update_graph(type(optimizer), op, dtype, names, size)
+    return graphs

@@ -1,0 +1,267 @@
+"""compile_for: the kernels of a model for GPUs that need not be here - what each takes, moves and may cost."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.words import count
+from hybrid_lab.engines.report import Fallback, format_bytes
+from hybrid_lab.graph.printer import format_origin
+from hybrid_lab.insight.table import Column, Row, Table, code, folded, frame, milliseconds, wrapped
+
+if TYPE_CHECKING:
+    from hybrid_lab.engines.triton.kernels import FusedKernel
+    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.graph.graph import Graph
+
+_SHOWN = 40
+"""Rows that are printed at most for a target; `data()` has all of them."""
+
+
+@dataclass
+class TargetSummary:
+    """One target, all parts together.
+
+    chip : whose data sheet the estimate is made with, or "" for an unknown one; estimate : in seconds
+    distinct : binaries, each of which may be launched many times; problems : kernels that do not compile
+    spilling : pointwise and reduction kernels that spill registers
+    """
+
+    target: str
+    chip: str
+    kernels: int
+    distinct: int
+    operators: int
+    spilling: int
+    problems: int
+    bytes_moved: int
+    estimate: float | None
+
+
+@dataclass
+class CompiledModel:
+    """What compiling a model ahead of time gave; `print` it, show it in a notebook, or take `data()`.
+
+    targets : in the order asked for; kernels : of all targets, in the order in which they run
+    fallbacks : operators that no kernel holds, with the part they are in; seconds : that it all took
+    """
+
+    name: str
+    targets: tuple[str, ...]
+    kernels: list[FusedKernel]
+    fallbacks: list[tuple[str, Fallback]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def on(self, target: str) -> list[FusedKernel]:
+        """The kernels of one target."""
+        return [kernel for kernel in self.kernels if kernel.target == target]
+
+    def summary(self, target: str) -> TargetSummary:
+        """One target in numbers."""
+        from hybrid_lab.engines.triton.targets import CHIPS
+
+        kernels = self.on(target)
+        chip = CHIPS.get(target)
+        binaries = {kernel.binary.key for kernel in kernels if kernel.binary is not None}
+        return TargetSummary(
+            target,
+            chip.name if chip is not None else "",
+            len(kernels),
+            len(binaries),
+            sum(len(kernel.nodes) for kernel in kernels),
+            sum(_spills(kernel) > 0 and "product" not in kernel.kind for kernel in kernels),
+            sum(bool(kernel.problem) for kernel in kernels),
+            sum(kernel.bytes_moved for kernel in kernels),
+            sum(kernel.estimate or 0.0 for kernel in kernels) if chip is not None else None,
+        )
+
+    @property
+    def headline(self) -> str:
+        """`net0 for gfx942 and sm90: 12 kernels each, 3.2 s`."""
+        kernels = len(self.on(self.targets[0]))
+        each = " each" if len(self.targets) > 1 else ""
+        return f"{self.name} for {' and '.join(self.targets)}: {count(kernels, 'kernel')}{each}, {self.seconds:.1f} s"
+
+    def lines(self, target: str) -> list[str]:
+        """The summary of a target in sentences."""
+        found = self.summary(target)
+        text = f"{target}: {count(found.kernels, 'kernel')}, {found.distinct} distinct, {found.operators} operators"
+        text += f"; {format_bytes(found.bytes_moved)} moved"
+        if found.estimate is not None:
+            text += f"; at least {_least(found.estimate)} ({found.chip}, an estimate by its data sheet)"
+        lines = wrapped(text, "  ")
+        if found.spilling:
+            lines += wrapped(f"{found.spilling} pointwise or reduction kernels spill registers", "    ")
+        for kernel in self.on(target):
+            if kernel.problem:
+                lines += [f"    {line}" for line in kernel.problem.splitlines()[:6]]
+        return lines
+
+    def notes(self) -> list[str]:
+        """The operators without a kernel, equal ones together."""
+        found = Counter((part, item.operator, item.reason) for part, item in self.fallbacks)
+        return [
+            f"{f'{times} x ' if times > 1 else ''}{operator} in {part} has no kernel: {reason}"
+            for (part, operator, reason), times in found.items()
+        ]
+
+    def data(self) -> dict[str, Any]:
+        """Everything as dicts, lists, strings and numbers; times in seconds."""
+        return {
+            "name": self.name,
+            "seconds": self.seconds,
+            "targets": [asdict(self.summary(target)) for target in self.targets],
+            "kernels": [kernel.data() for kernel in self.kernels],
+            "fallbacks": [{"part": part, **asdict(item)} for part, item in self.fallbacks],
+        }
+
+    def __str__(self) -> str:
+        lines = [self.headline]
+        for target in self.targets:
+            rows, hidden = _chosen(self.on(target))
+            lines += ["", *self.lines(target), "", *_table(rows).lines("    ")]
+            if hidden:
+                lines.append(f"    ... and {count(hidden, 'kernel')} more, the quick ones ...")
+        notes = self.notes()
+        if notes:
+            lines += ["", *(part for note in notes for part in wrapped(note, "  "))]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for target in self.targets:
+            kernels = self.on(target)
+            lines = [line.strip() for line in self.lines(target)]
+            parts.append(folded(lines[0], code(lines) + _table(kernels).html(), target == self.targets[0]))
+        distinct = {kernel.generated.code: kernel for kernel in self.on(self.targets[0])}.values()
+        shown = [folded(f"{kernel.name}, {kernel.kind}", code(str(kernel).splitlines())) for kernel in distinct]
+        if shown:
+            parts.append(folded(f"the text of {count(len(shown), 'kernel')}", "".join(shown)))
+        notes = self.notes()
+        return frame(self.headline, *parts, *([code(notes)] if notes else []))
+
+
+_COLUMNS = (
+    Column("kernel", flexible=True),
+    Column("kind"),
+    Column("part"),
+    Column("ops", right=True),
+    Column("regs", right=True),
+    Column("spills", right=True),
+    Column("shared", right=True),
+    Column("binary", right=True),
+    Column("moved", right=True),
+    Column("estimate", right=True),
+)
+
+
+def _table(kernels: Sequence[FusedKernel]) -> Table:
+    rows = []
+    for kernel in kernels:
+        found = kernel.resources if not kernel.problem else None
+        held = ["", "", "", ""]
+        if found is not None:
+            held = [str(found.registers), str(found.spills), _size(found.shared), _size(found.binary_bytes)]
+        estimate = "does not compile" if kernel.problem else "" if kernel.estimate is None else _least(kernel.estimate)
+        first = [kernel.name, kernel.kind, kernel.part, str(len(kernel.nodes))]
+        rows.append(Row([*first, *held, _size(kernel.bytes_moved), estimate]))
+    return Table(_COLUMNS, rows)
+
+
+def _size(count: int) -> str:
+    return format_bytes(count) if count else "0"
+
+
+def _least(seconds: float) -> str:
+    return milliseconds(seconds) if seconds >= 1e-6 else f"{seconds * 1e9:.0f} ns"
+
+
+def _spills(kernel: FusedKernel) -> int:
+    return 0 if kernel.problem or kernel.resources is None else kernel.resources.spills
+
+
+def _chosen(kernels: Sequence[FusedKernel]) -> tuple[list[FusedKernel], int]:
+    """At most `_SHOWN` kernels in order, the slowest ones, and how many are left out."""
+    if len(kernels) <= _SHOWN:
+        return list(kernels), 0
+    ranked = sorted(range(len(kernels)), key=lambda index: (not kernels[index].problem, -_weight(kernels[index])))
+    kept = set(ranked[:_SHOWN])
+    return [kernel for index, kernel in enumerate(kernels) if index in kept], len(kernels) - len(kept)
+
+
+def _weight(kernel: FusedKernel) -> float:
+    return kernel.estimate if kernel.estimate is not None else kernel.bytes_moved
+
+
+def compile_for(net: HybridBlock, *targets: str, inputs: Any = None, train: bool = False) -> CompiledModel:
+    """Compile the kernels of a call of `net` for GPUs that need not be in the machine.
+
+    targets : "gfx942", "sm90" ...; inputs : arrays or shapes, one or a list of them; by default the types of the last
+        call that was traced; train : forward, backward and update instead of a prediction
+
+    The net need not be hybridized. Raises EngineError for an unknown target and EngineUnavailable without Triton,
+    HybridLabError without inputs, HybridizeError where the code cannot become a graph.
+    """
+    from hybrid_lab.gluon.ahead import graphs_of
+
+    started = time.perf_counter()
+    _check(targets)
+    graphs = graphs_of(net, known_inputs(net) if inputs is None else inputs, train)
+    return compile_graphs(net.name, graphs, targets, started)
+
+
+def compile_graphs(
+    name: str, graphs: dict[str, Graph], targets: Sequence[str], started: float | None = None
+) -> CompiledModel:
+    """The same for graphs by what they are: "forward", "backward" ..."""
+    from hybrid_lab.engines.triton.engine import kernels_of
+    from hybrid_lab.engines.triton.kernels import compiled_for, kernels_in
+
+    started = time.perf_counter() if started is None else started
+    kernels, fallbacks = [], []
+    for part, graph in graphs.items():
+        lowered, fusion, _ = kernels_of(graph)
+        kernels += kernels_in(lowered, fusion, part)
+        fallbacks += [
+            (part, Fallback(node.op.name, "the host", reason, format_origin(node)))
+            for node, reason in fusion.refused.items()
+            if not node.op.view
+        ]
+    made = [kernel for target in targets for kernel in compiled_for(kernels, target)]
+    return CompiledModel(name, tuple(targets), made, fallbacks, time.perf_counter() - started)
+
+
+def _check(targets: Sequence[str]) -> None:
+    """Say what is wrong before any work is done."""
+    from hybrid_lab.engines.triton.compiling import check_triton
+    from hybrid_lab.engines.triton.targets import TARGETS, target_of
+
+    if not targets:
+        raise HybridLabError(f"name at least one target: net.compile_for('gfx942'); there are {', '.join(TARGETS)}")
+    for target in targets:
+        target_of(target)
+    check_triton()
+
+
+def known_inputs(net: HybridBlock) -> list[Any]:
+    """Zeros of the types that the net's first graph was traced with. Raises HybridLabError without one."""
+    import numpy as np
+
+    from hybrid_lab import ndarray as nd
+
+    neutral = net._graphs.first()
+    types = neutral.types if neutral is not None else None
+    if not types and net._graphs.called is not None:
+        types = net._graphs.called[1]
+    if not types:
+        raise HybridLabError(
+            f"{net.name} was not called so far; say for what: net.compile_for('gfx942', inputs=(8, 3, 32, 32))"
+        )
+    return [nd.zeros(shape, dtype=np.dtype(dtype)) for shape, dtype in types]
