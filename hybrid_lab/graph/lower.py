@@ -18,11 +18,13 @@ from hybrid_lab.ops.operator import Operator
 def lower_random(graph: Graph) -> Graph:
     """Random operators that do more than draw become a draw and arithmetic, so that the arithmetic can be fused.
 
-    The drawing node keeps the draw number; numbers do not change.
+    The drawing node keeps the draw number; numbers do not change. Recurrent layers stay whole: few engines have their
+    parts, and those take them apart with `decompose`.
     """
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
-        return lower(node, inputs) if node.op.random and is_composite(node.op) and node.inputs else None
+        taken = node.op.random and is_composite(node.op) and node.inputs and node.op.family != "rnn"
+        return lower(node, inputs) if taken else None
 
     return graph.map(rewrite)
 

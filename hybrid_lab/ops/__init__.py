@@ -34,6 +34,7 @@ from hybrid_lab.ops import (
     pool,
     pool_place,
     random,
+    recurrence,
     reduce,
     reshape,
     resize,

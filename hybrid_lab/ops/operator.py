@@ -13,6 +13,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, RecordError
 from hybrid_lab.ops.attributes import Field, Scalar
+from hybrid_lab.ops.collect import Collect
 from hybrid_lab.ops.contract import RUN_KEYWORDS, check_record, named_parameters
 from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.sample import Sample
@@ -301,6 +302,13 @@ class Operator:
     def product(self, *shapes: tuple[int, ...]) -> Product | None:
         """The operator as sums of products, for kernels; None where it is none for these shapes. shapes : of inputs."""
         raise NotImplementedError(f"{self.name} is no product")
+
+    def collect(self, *shapes: tuple[int, ...]) -> Collect:
+        """The operator as rows that entries are added up in by number, for kernels. shapes : of the inputs.
+
+        Raises Unmappable where kernels cannot do what the attributes ask for.
+        """
+        raise NotImplementedError(f"{self.name} collects nothing")
 
     # `onnx` is a method `onnx(self, g, *inputs)` or the ONNX operator's name as a string.
     onnx: Any = None

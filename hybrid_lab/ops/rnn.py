@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
-from hybrid_lab.ops import philox
+from hybrid_lab.ops import philox, rnn_lower
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
@@ -349,6 +349,12 @@ class RNN(_Recurrent, name="RNN"):
         found = F._rnn_grad(*inputs, *kept, *present, kept=not self._predict, **attributes)
         return (*found, None) if self.use_sequence_length else tuple(found)
 
+    def lower(self, F: Any, *inputs: Any) -> Any:
+        made = rnn_lower.forward(F, self, self.read(inputs), drops=bool(self.random))
+        ends = [rnn_lower.finals(F, self.sizes, made[name]) for name in ("states", "cells")[: self.num_visible - 1]]
+        names = () if self._predict else self.saved
+        return made["y"], *ends, *(made[name] if name == "mask" else rnn_lower.piled(F, made[name]) for name in names)
+
     def onnx(self, g: Any, data: Any, parameters: Any, state: Any, *rest: Any) -> Any:
         if not self._predict:
             raise Unmappable("RNN in training mode: ONNX has no outputs for what the backward reads")
@@ -439,6 +445,22 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
             _delivered(value, target, data.dtype) if wanted else None
             for value, target, wanted in zip(made, outs, need, strict=True)
         )
+
+
+    def lower(self, F: Any, *inputs: Any) -> Any:
+        count = len(self.roles)
+        given = self.read(inputs[:count])
+        if self.kept:
+            y, *saved = inputs[count : count + 1 + len(self.saved)]
+            kept = {"mask": None, "y": y, **dict(zip(self.saved, saved, strict=True))}
+            for name in ("gates", "cells", "lower"):
+                if name in kept:
+                    kept[name] = [rnn_lower.one(F, kept[name], place) for place in range(kept[name].shape[0])]
+        else:
+            kept = rnn_lower.forward(F, self, given, drops=False)
+        present = iter(inputs[len(inputs) - sum(self.heads) :])
+        heads = [next(present) if marked else None for marked in self.heads]
+        return rnn_lower.backward(F, self, given, kept, heads)[: self.num_outputs]
 
 
 class ParameterConcat(Concat, name="_rnn_param_concat"):

@@ -19,7 +19,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.index import ZERO, Index, Variable, linear, strided, unravel
-from hybrid_lab.engines.triton.kinds import is_product
+from hybrid_lab.engines.triton.kinds import collects, is_product
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.ops.run import run_kernel
@@ -145,7 +145,7 @@ class Body:
     def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
         """One operator: its record's expression over its operands' elements."""
         node = value.node
-        if node.op.combine is not None or is_product(node):
+        if node.op.combine is not None or is_product(node) or collects(node):
             return self.anchored(value, place)
         if node.op.triton is None:
             if self._heavy.get(value, (place, guard)) != (place, guard):
@@ -280,10 +280,14 @@ class Elements:
         return self._body.value(self._node.inputs[number], tuple(place), guards)
 
     def number(self, number: int, place: Sequence[Any], size: int, mode: str = "clip") -> Index:
-        """The whole number in an element as an index of an axis of `size`; mode : clip or wrap what lies outside."""
+        """The whole number in an element as an index of an axis of `size`; mode : clip or wrap what lies outside, or
+        count negative ones from the end and clip the rest.
+        """
         variables = [variable.name for index in place for variable in index.variables]
         text = self.whole(self.read(number, place), number)
-        if mode == "clip":
+        if mode == "end":
+            text = f"tl.where({text} < 0, {text} + {size}, {text})"
+        if mode != "wrap":
             text = f"tl.minimum(tl.maximum({text}, 0), {size - 1})"
         else:
             text = f"(({text} % {size}) + {size}) % {size}"

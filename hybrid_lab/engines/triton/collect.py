@@ -1,4 +1,4 @@
-"""Collect kernels: rows by number, as embedding's gradient has them. A program has some rows and looks for their entries.
+"""Collect kernels: rows by number, as of embedding's gradient. A program has some rows and looks for their entries.
 
 Each program goes through the numbers of all entries, a tile at a time, and adds the few that are its own in the order
 in which they stand. So results are the same in every run, which sums by atomic additions are not. What is read in vain

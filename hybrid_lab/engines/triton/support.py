@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hybrid_lab.engines.triton.body import TYPES, Refused
-from hybrid_lab.engines.triton.kinds import has_element, is_product
+from hybrid_lab.engines.triton.kinds import collects, has_element, is_product, is_recurrence
 from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
@@ -17,9 +17,11 @@ _FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float|Pr
 def refusal(node: Node) -> str | None:
     """None where a kernel can compute the node's element, or read it elsewhere; else why not."""
     op = node.op
-    if op.triton is None and op.combine is None and not op.view and not has_element(op) and not is_product(node):
+    known = op.triton is not None or op.combine is not None or op.view
+    alone = collects(node) or is_recurrence(node)
+    if not known and not alone and not has_element(op) and not is_product(node):
         return "no kernel kind for it yet"
-    if len(node.outputs) != 1:
+    if len(node.outputs) != 1 and not is_recurrence(node):
         return "several outputs"
     values = (*node.values_in, *node.outputs)
     if any(value.dtype.name not in TYPES for value in values):
@@ -40,7 +42,7 @@ def refusal(node: Node) -> str | None:
         return "a reduction of small whole numbers"
     if is_product(node) and node.outputs[0].dtype.kind != "f":
         return "a product of whole numbers"
-    if op.triton is None and op.combine is None and not op.view:
+    if not known:
         inputs = tuple(dict.fromkeys(value for value in node.values_in if not isinstance(value.node.op, Constant)))
         try:
             write_kernels(Region((node,), inputs, node.outputs))

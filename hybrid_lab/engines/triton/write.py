@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from math import prod
 
+from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.body import Refused
-from hybrid_lab.engines.triton.kinds import is_product
+from hybrid_lab.engines.triton.collect import write_collect
+from hybrid_lab.engines.triton.kinds import collects, is_product, is_recurrence
 from hybrid_lab.engines.triton.pointwise import write_pointwise
 from hybrid_lab.engines.triton.product import write_product
+from hybrid_lab.engines.triton.recurrence import write_recurrence
 from hybrid_lab.engines.triton.reduction import Rows, is_split, reductions, write_rows, write_split
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.graph.partition import Region
@@ -19,12 +22,24 @@ def write_kernels(group: Region, precision: str = "ieee") -> tuple[KernelSource,
     precision : how float32 factors are multiplied, "ieee" or "tf32"
     Raises Refused where its operators do not fit into one kernel.
     """
+    for node in group.nodes:
+        if is_recurrence(node):
+            return write_recurrence(group, node, precision)
     products = [node for node in group.nodes if is_product(node)]
     if len(products) > 1:
         raise Refused("several products")
     if products:
         return write_product(group, products[0], precision)
-    if found := reductions(group.nodes):
+    found = reductions(group.nodes)
+    if collecting := [node for node in group.nodes if collects(node)]:
+        if found or len(collecting) > 1:
+            raise Refused("rows by number have a kernel of their own")
+        try:
+            spec = collecting[0].op.collect(*(item.shape for item in collecting[0].values_in))
+        except Unmappable as reason:
+            raise Refused(str(reason)) from None
+        return (write_collect(group, collecting[0], spec),)
+    if found:
         return write_split(group) if is_split(Rows.of(found[0])) else (write_rows(group),)
     if len({prod(value.shape) for value in group.outputs}) != 1:
         raise Refused("outputs of several sizes")
