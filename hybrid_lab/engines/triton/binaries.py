@@ -113,6 +113,8 @@ class Store:
         try:
             found = _read(self.folder / key, key)
         except FileNotFoundError:
+            if (self.folder / key).is_dir():
+                self._discard(key)
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self._discard(key)
@@ -121,14 +123,16 @@ class Store:
         return found
 
     def add(self, binary: Binary) -> Binary:
-        """Write one that came from elsewhere, an archive for example. Returns what is there."""
-        there = self.find(binary.key)
-        if there is not None:
-            return there
+        """Write one, unless it is there. Returns what is there. Raises OSError where it cannot be written."""
         contents = {f"kernel.{kind}": content for kind, content in binary.files.items()}
-        publish(self.folder, binary.key, binary.name, binary.target, contents, binary.log, binary.seconds)
+        for _ in range(3):
+            there = self.find(binary.key)
+            if there is not None:
+                return there
+            publish(self.folder, binary.key, binary.name, binary.target, contents, binary.log, binary.seconds)
         found = self.find(binary.key)
-        assert found is not None
+        if found is None:
+            raise OSError(f"what was written to {self.folder / binary.key} cannot be read")
         return found
 
     def trim(self) -> None:

@@ -1,0 +1,385 @@
+"""Compiling kernels in processes: distinct ones once, kept on disk, safe among writers, damage, crashes, interrupts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+from hybrid_lab.diagnostics import EngineError, EngineUnavailable
+from hybrid_lab.engines.triton import binaries, compiling, progress
+from hybrid_lab.engines.triton.compiling import compile_all, divisible, request_of
+from hybrid_lab.engines.triton.resources import resources_of
+from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.engines.triton.targets import CHIPS, TARGETS, target_of
+from hybrid_lab.graph.node import input_node
+
+TEXT = '''\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scaled(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """x times a number."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = offsets < n
+    x = tl.load(x_ptr + offsets, mask=inside, other=0)
+    tl.store(out_ptr + offsets, x * FACTOR, mask=inside)
+'''
+
+
+def source(factor=2.0, n=4096, line=None):
+    """A kernel that multiplies by `factor`; `line` stands in the place of its last one."""
+    text = TEXT.replace("FACTOR", repr(factor))
+    if line is not None:
+        text = text[: text.rindex("    tl.store")] + f"    {line}\n"
+    x, y = (input_node(name, shape=(n,), dtype="float32") for name in ("x", "y"))
+    return KernelSource(
+        "scaled", text, "pointwise", (x,), (y,), (), {"n": n}, {"BLOCK": 1024}, {"BLOCK": n}, (("n", "BLOCK"),)
+    )
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "binaries"
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The compile processes that were started."""
+    found = []
+
+    class Counted(compiling._Process):
+        def __init__(self, folder):
+            super().__init__(folder)
+            found.append(self)
+
+    monkeypatch.setattr(compiling, "_Process", Counted)
+    return found
+
+
+def gone(process):
+    """Whether neither the process nor what it started is at work any more."""
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, group = entry.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(group) == process.pipe.pid and state != "Z":
+            return False
+    return True
+
+
+# -- what is compiled --------------------------------------------------------------------------------------------------
+
+
+def test_equal_kernels_are_compiled_once_and_another_batch_not_at_all(started):
+    first = compile_all([source(n=4096), source(n=4096), source(n=8192)], "gfx942")
+    assert len({binary.key for binary in first}) == 1 and len(started) == 1
+    assert "amdgcn" in first[0].assembly and first[0].code[:4] == b"\x7fELF"
+    compile_all([source(n=1024)], "gfx942")
+    assert len(started) == 1
+
+
+def test_a_size_that_is_no_multiple_of_16_has_a_binary_of_its_own():
+    assert divisible(source(n=4096)) == (0, 1, 2)
+    assert divisible(source(n=4095)) == (0, 1)
+    even, odd = compile_all([source(n=4096), source(n=4095)], "gfx942")
+    assert "buffer_load_dwordx4" in even.assembly
+    assert "buffer_load_dwordx4" not in odd.assembly
+
+
+@pytest.mark.parametrize("change", [{"warps": 8}, {"stages": 1}, {"blocks": {"BLOCK": 512}}])
+def test_whatever_is_compiled_differently_has_another_key(change):
+    if next(iter(change)) not in KernelSource.__dataclass_fields__:
+        pytest.skip("a source says nothing of it")
+    target = target_of("sm90")
+    assert request_of(source(), target)["key"] != request_of(replace(source(), **change), target)["key"]
+    assert request_of(source(), target)["key"] != request_of(source(), target_of("sm80"))["key"]
+
+
+def test_resources_of_both_vendors():
+    amd, nvidia = compile_all([source()], "gfx90a")[0].resources, compile_all([source()], "sm80")[0].resources
+    for found in (amd, nvidia):
+        assert found.registers > 4 and found.spills == 0 and found.warps == 4 and found.binary_bytes > 500
+    assert amd.scalar_registers > 4
+    assert "none spilled" in str(amd)
+
+
+def test_spills_are_read_from_assembly_and_from_the_log():
+    amd = ".vgpr_count\n    .private_segment_fixed_size: 24\n    .vgpr_count: 256\n    .vgpr_spill_count: 5\n"
+    found = resources_of(amd, "", {"shared": 64, "num_warps": 8}, 9)
+    assert (found.registers, found.spills, found.scratch, found.shared, found.warps) == (256, 5, 24, 64, 8)
+    log = "ptxas info: 16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads\nptxas info: Used 255 registers"
+    found = resources_of("// ptx", log, {}, 9)
+    assert (found.registers, found.spills, found.scratch) == (255, 3, 16)
+
+
+def test_every_target_of_the_tables_is_known():
+    assert {target_of(name)[0] for name in TARGETS} == {"hip", "cuda"}
+    assert set(CHIPS) == set(TARGETS)
+    assert CHIPS["sm90"].seconds(3.35e9, 0, "float32") == pytest.approx(1e-3)
+    with pytest.raises(EngineError, match="gfx942"):
+        target_of("sm35")
+
+
+# -- the disk ----------------------------------------------------------------------------------------------------------
+
+
+def forget(cache):
+    """As in another process."""
+    binaries._stores.pop(cache, None)
+
+
+def test_binaries_are_found_on_disk(cache, started):
+    (first,) = compile_all([source()], "gfx942")
+    forget(cache)
+    (again,) = compile_all([source()], "gfx942")
+    assert len(started) == 1 and again.code == first.code and again.resources == first.resources
+    assert all(os.path.exists(path) for path in again.paths.values())
+
+
+@pytest.mark.parametrize("file", ["kernel.hsaco", "kernel.json", "kernel.amdgcn", "entry.json"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "remove"])
+def test_a_damaged_file_is_compiled_again(cache, started, file, damage):
+    (first,) = compile_all([source()], "gfx942")
+    path = first.folder / file
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    if damage == "remove":
+        path.unlink()
+    else:
+        path.write_bytes({"flip": content, "cut": content[:-7], "empty": b""}[damage])
+    forget(cache)
+    (again,) = compile_all([source()], "gfx942")
+    assert again.code == first.code
+    assert len(started) == 2
+    assert (again.folder / file).read_bytes() != bytes(content)
+    assert [entry.name for entry in cache.iterdir()] == [first.key], "nothing is left of the damaged one"
+
+
+def test_another_version_of_triton_has_other_keys(monkeypatch):
+    before = request_of(source(), target_of("sm90"))["key"]
+    monkeypatch.setattr(compiling, "_version", lambda: "3.4.0")
+    assert request_of(source(), target_of("sm90"))["key"] != before
+
+
+def test_writers_and_readers_at_once(cache):
+    """Threads that publish, read and damage the same binary always end with one that is whole."""
+    (first,) = compile_all([source()], "gfx942")
+    errors = []
+
+    def work(number):
+        try:
+            for turn in range(20):
+                store = binaries.Store(cache)
+                if number == 0 and turn % 5 == 0:
+                    store._discard(first.key)
+                elif number == 1 and turn % 7 == 0:
+                    (cache / first.key / "kernel.hsaco").write_bytes(b"damaged")
+                found = store.find(first.key)
+                assert found is None or found.files == first.files
+                if found is None:
+                    binaries.publish(
+                        cache, first.key, first.name, first.target,
+                        {f"kernel.{kind}": content for kind, content in first.files.items()}, first.log, 1.0,
+                    )  # fmt: skip
+        except FileNotFoundError:
+            pass  # the damage found no file
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert compile_all([source()], "gfx942")[0].files == first.files
+    assert not [entry for entry in cache.iterdir() if entry.name.startswith(".")]
+
+
+def test_two_processes_compile_the_same_at_once(cache, tmp_path):
+    script = (
+        "from tests.engines.test_triton_compiling import source, compile_all;"
+        "print(compile_all([source(5.0), source(6.0)], 'gfx942')[1].binary_bytes)"
+    )
+    run = [sys.executable, "-c", script]
+    both = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True, cwd=os.getcwd()) for _ in range(2)]
+    sizes = [process.communicate(timeout=120)[0] for process in both]
+    assert sizes[0] == sizes[1] != ""
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_without_a_cache_nothing_stays_on_disk(monkeypatch, started):
+    monkeypatch.setenv("HYBRID_LAB_CACHE", "")
+    (first,) = compile_all([source()], "gfx942")
+    compile_all([source()], "gfx942")
+    assert len(started) == 1
+    assert "hybrid_lab_binaries_" in str(first.folder)
+
+
+def test_a_full_store_lets_the_oldest_go(cache, monkeypatch):
+    (first,) = compile_all([source()], "gfx942")
+    monkeypatch.setattr(binaries, "MOST", 4)
+    for number in range(5):
+        folder = cache / f"{number:064d}"
+        folder.mkdir()
+        os.utime(folder, (1, 1))
+    binaries.store().trim()
+    left = {entry.name for entry in cache.iterdir()}
+    assert first.key in left and len(left) == 2
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_does_not_compile_is_named_with_the_reason():
+    wrong = source(line="tl.store(out_ptr + offsets, nothing_known, mask=inside)")
+    with pytest.raises(EngineError, match=r"(?s)the kernel scaled could not be compiled for sm90.*nothing_known") as error:
+        compile_all([source(), wrong], "sm90")
+    assert "Traceback" not in str(error.value)
+
+
+def test_failures_can_be_collected(started):
+    wrong = source(line="tl.store(out_ptr + offsets, nothing_known, mask=inside)")
+    failed = {}
+    good, bad = compile_all([source(3.5), wrong], "gfx942", failed)
+    assert good is not None and bad is None
+    assert list(failed) == [1] and "nothing_known" in failed[1]
+
+
+def crashing(tmp_path, monkeypatch, lines):
+    """Let compile processes run this instead."""
+    script = tmp_path / "process.py"
+    script.write_text("import os, signal, sys, time\nline = sys.stdin.readline()\n" + lines)
+    monkeypatch.setattr(compiling, "_SCRIPT", script)
+
+
+def test_a_crash_in_a_compile_process_names_the_kernel(tmp_path, monkeypatch, started):
+    lines = "print('half way', file=sys.stderr, flush=True)\nos.kill(os.getpid(), signal.SIGSEGV)"
+    crashing(tmp_path, monkeypatch, lines)
+    with pytest.raises(EngineError, match=r"the kernel scaled could not be .*was ended by SIGSEGV:\nhalf way"):
+        compile_all([source()], "gfx942")
+    assert all(map(gone, started))
+
+
+def test_a_process_that_dies_between_kernels_does_not_stop_the_others(tmp_path, monkeypatch):
+    crashing(tmp_path, monkeypatch, "sys.exit(3)")
+    failed = {}
+    assert compile_all([source(float(number)) for number in range(4)], "gfx942", failed) == [None] * 4
+    assert all("ended with status 3" in text for text in failed.values())
+
+
+def test_a_killed_process_does_not_hang(tmp_path, monkeypatch, started):
+    crashing(tmp_path, monkeypatch, "time.sleep(100)")
+
+    def kill():
+        while not started:
+            time.sleep(0.01)
+        started[0].pipe.send_signal(signal.SIGKILL)
+
+    threading.Thread(target=kill).start()
+    begun = time.perf_counter()
+    with pytest.raises(EngineError, match="the kernel scaled .* SIGKILL"):
+        compile_all([source()], "gfx942")
+    assert time.perf_counter() - begun < 20
+
+
+def test_a_kernel_that_takes_forever_is_given_up(tmp_path, monkeypatch, started):
+    crashing(tmp_path, monkeypatch, "time.sleep(100)")
+    monkeypatch.setattr(compiling, "LIMIT", 0.3)
+    with pytest.raises(EngineError, match="took more than 0 seconds"):
+        compile_all([source()], "gfx942")
+    assert all(map(gone, started))
+
+
+def test_an_interrupt_ends_the_processes_and_the_next_call_works(tmp_path, monkeypatch, started):
+    with monkeypatch.context() as patched:
+        # It starts a process of its own, as Triton starts ptxas.
+        crashing(tmp_path, patched, "import subprocess\nsubprocess.run(['sleep', '100'])")
+
+        def interrupt():
+            while not started:
+                time.sleep(0.01)
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            compile_all([source()], "gfx942")
+    time.sleep(0.1)
+    assert started and all(map(gone, started))
+    assert compile_all([source()], "gfx942")[0] is not None
+
+
+def test_no_triton_is_a_plain_error(monkeypatch):
+    monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EngineUnavailable, match="Triton.*not installed"):
+        compile_all([source()], "gfx942")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "file"))
+    with pytest.raises(EngineError, match="HYBRID_LAB_CACHE names another folder"):
+        compile_all([source()], "gfx942")
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    def __init__(self):
+        self.text = ""
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+
+def test_progress_is_drawn_after_a_second_and_leaves_nothing(monkeypatch):
+    seen = Terminal()
+    monkeypatch.setattr(progress.sys, "stderr", seen)
+    bar = progress.Progress("compiling for gfx942", 4)
+    bar.step(1, "scaled")
+    assert seen.text == ""
+    bar._started -= 2
+    bar._drawn -= 2
+    bar.step(2, "scaled")
+    assert "compiling for gfx942" in seen.text and "2 of 4 kernels" in seen.text and seen.text.startswith("\r")
+    bar.close()
+    assert seen.text.endswith(" \r")
+
+
+def test_a_file_gets_no_progress(tmp_path, monkeypatch):
+    with open(tmp_path / "log", "w") as file:
+        monkeypatch.setattr(progress.sys, "stderr", file)
+        bar = progress.Progress("compiling", 4)
+        bar._started -= 2
+        bar._drawn -= 2
+        bar.step(2)
+        bar.close()
+    assert (tmp_path / "log").read_text() == ""
+
+
+def test_the_environment_of_compile_processes_has_no_interpreter(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert "TRITON_INTERPRET" not in compiling._environment()
+    assert json.dumps(request_of(source(), target_of("gfx942")))
+    assert compile_all([source(7.5)], "gfx942")[0] is not None
