@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from hybrid_lab.engines.triton.attention import attention_at
 from hybrid_lab.engines.triton.body import Refused
 from hybrid_lab.engines.triton.kinds import is_product
 from hybrid_lab.engines.triton.prologue import no_prologue
@@ -51,8 +52,11 @@ class _Group:
     rows: Rows | None = None
     product: Node | None = None
 
-    def with_(self, node: Node) -> _Group:
-        """The group with one operator more, which comes before all of its."""
+    def with_(self, *nodes: Node) -> _Group:
+        """The group with an operator that comes before all of its, or with those of an attention, last first."""
+        if len(nodes) > 1:
+            return _Group([*self.nodes, *nodes], None, nodes[0])
+        (node,) = nodes
         rows = Rows.of(node) if self.rows is None and node.op.combine is not None else self.rows
         return _Group([*self.nodes, node], rows, node if is_product(node) else self.product)
 
@@ -107,21 +111,42 @@ class _Sweep:
             reason = refusal(node)
             if reason is not None:
                 self.result.refused[node] = reason
+        self.attentions = self.whole_attentions(nodes)
         for node in reversed(nodes):
-            if node not in self.result.refused:
+            if node not in self.result.refused and node not in self.group:
                 self.visit(node)
         self.merge_siblings(nodes)
         self.finish(nodes)
 
     # -- joining a reader ----------------------------------------------------------------------------------------------
 
+    def whole_attentions(self, nodes: Sequence[Node]) -> dict[Node, tuple[Node, ...]]:
+        """The operators of every attention of which nobody else reads a part, last first, by the last."""
+        found = {}
+        for node in nodes:
+            attention = attention_at(node)
+            if attention is None or not attention.nodes.isdisjoint(self.result.refused):
+                continue
+            inner = [value for part in attention.nodes - {node} for value in part.outputs]
+            if self.roots.isdisjoint(inner) and attention.nodes.issuperset(
+                reader for value in inner for reader in self.users.get(value, ())
+            ):
+                members = tuple(part for part in reversed(nodes) if part in attention.nodes)
+                try:
+                    self.write(self.region(_Group([]).with_(*members)))
+                except Refused:
+                    continue
+                found[node] = members
+        return found
+
     def visit(self, node: Node) -> None:
+        members = self.attentions.get(node, (node,))
         readers = [reader for value in node.outputs for reader in self.users.get(value, ())]
         reason = ""
         for group in dict.fromkeys(self.group[reader] for reader in readers if reader in self.group):
             reason = self.objection(node, group, readers)
             if not reason:
-                joined = group.with_(node)
+                joined = group.with_(*members)
                 try:
                     self.write(self.region(joined))
                 except Refused as refused:
@@ -133,7 +158,7 @@ class _Sweep:
         if reason:
             self.result.apart[node] = reason
         if not node.op.view:
-            self.group[node] = _Group([]).with_(node)
+            self.group.update(dict.fromkeys(members, _Group([]).with_(*members)))
 
     def objection(self, node: Node, group: _Group, readers: Sequence[Node]) -> str:
         """Why the operator should not join, before a kernel is written to see whether it can."""

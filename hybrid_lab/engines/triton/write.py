@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.triton.attention import attention_in, write_attention
 from hybrid_lab.engines.triton.body import Refused
 from hybrid_lab.engines.triton.collect import write_collect
 from hybrid_lab.engines.triton.kinds import collects, is_product, is_recurrence
@@ -27,7 +28,10 @@ def write_kernels(group: Region, precision: str = "ieee") -> tuple[KernelSource,
             return write_recurrence(group, node, precision)
     products = [node for node in group.nodes if is_product(node)]
     if len(products) > 1:
-        raise Refused("several products")
+        attention = attention_in(group.nodes)
+        if attention is None or len(products) > 2:
+            raise Refused("several products")
+        return (write_attention(group, attention, precision),)
     if products:
         return write_product(group, products[0], precision)
     found = reductions(group.nodes)

@@ -1,0 +1,264 @@
+"""Attention kernels: two products with a softmax between them, in one loop over the keys.
+
+A program has some queries. For a tile of keys it computes the scores, what is made of them (a scale, a mask), and their
+exponentials against the largest score so far; where a later tile has a larger one, the sums are scaled down. So neither
+scores nor weights are ever in memory. What stands around it is fused as with any product: what the queries, keys and
+values are made of, and what is made of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from hybrid_lab.engines.triton import tiles
+from hybrid_lab.engines.triton.body import TYPES, Elements, Place, Refused, Scope, comment, plain, short, wide
+from hybrid_lab.engines.triton.factors import Factors
+from hybrid_lab.engines.triton.index import Variable, linear
+from hybrid_lab.engines.triton.kinds import has_element, is_product, product_of
+from hybrid_lab.engines.triton.product import MOST_PROGRAMS, ProductBody
+from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, power_of_two
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.partition import Region
+
+#: A program holds whole queries and values: they have at most so many numbers.
+MOST_WIDTH = 256
+#: Between the softmax and the second product stand only operators that commute with a division.
+_LINEAR = ("_masked_scale", "Cast", "identity")
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Its operators: the product that gives the scores, what the softmax is of, the parts of the softmax, and the
+    product with the values. nodes : all of them, and what stands between
+    """
+
+    scores: Node
+    scaled: Value
+    maximum: Node
+    exponential: Node
+    total: Node
+    weights: Node
+    mixed: Node
+    nodes: frozenset[Node]
+
+
+def attention_at(mixed: Node) -> Attention | None:
+    """The attention that ends with this product; None where it is another product."""
+    if not is_product(mixed):
+        return None
+    between = [mixed]
+    node = mixed.values_in[0].node
+    while node.inputs and (node.op.view or node.op.name in _LINEAR):
+        between.append(node)
+        node = node.values_in[0].node
+    found = _softmax(node)
+    if found is None:
+        return None
+    scaled, parts = found
+    scores, chain = _scores(scaled)
+    if scores is None:
+        return None
+    maximum, _, exponential, total = parts
+    nodes = frozenset([*between, node, *parts, *chain])
+    return Attention(scores, scaled, maximum, exponential, total, node, mixed, nodes)
+
+
+def attention_in(nodes: Collection[Node]) -> Attention | None:
+    """The attention that lies among these operators whole, if there is one."""
+    inside = set(nodes)
+    for node in nodes:
+        found = attention_at(node)
+        if found is not None and found.nodes <= inside:
+            return found
+    return None
+
+
+def _softmax(division: Node) -> tuple[Value, tuple[Node, Node, Node, Node]] | None:
+    """What a softmax over the last axis is of, and its parts: maximum, difference, exponential, sum."""
+    if division.op.name != "broadcast_div" or len(division.values_in) != 2:
+        return None
+    above, below = division.values_in
+    difference = above.node.values_in[0].node if above.node.op.name == "exp" else None
+    if difference is None or difference.op.name != "broadcast_sub" or len(difference.values_in) != 2:
+        return None
+    data, most = difference.values_in
+    if below.node.op.combine != "sum" or most.node.op.combine != "max":
+        return None
+    for result, of in ((below, above), (most, data)):
+        rank = len(of.shape)
+        if result.node.values_in[0] != of or tuple(result.node.op.axes(rank)) != (rank - 1,):  # type: ignore[attr-defined]
+            return None
+    return data, (most.node, difference, above.node, below.node)
+
+
+def _scores(scaled: Value) -> tuple[Node | None, set[Node]]:
+    """The product that the scores are made of element by element, and the operators on the way, itself included."""
+    size = prod(scaled.shape)
+    leads: dict[Node, bool] = {}
+
+    def follow(node: Node) -> bool:
+        if node not in leads:
+            known = node.op.triton is not None or node.op.view or has_element(node.op)
+            before = [value.node for value in node.values_in if prod(value.shape) == size]
+            leading = [follow(other) for other in before] if known and not is_product(node) else []
+            leads[node] = is_product(node) or any(leading)
+        return leads[node]
+
+    follow(scaled.node)
+    products = [node for node, leading in leads.items() if leading and is_product(node)]
+    if len(products) != 1 or prod(products[0].outputs[0].shape) != size:
+        return None, set()
+    return products[0], {node for node, leading in leads.items() if leading}
+
+
+class _Weights(Elements):
+    """The second product's first factor: what the softmax's loop has at hand."""
+
+    def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
+        name = self._body.value(self._node.inputs[number], tuple(place), guard)
+        return f"{name}.to(tl.float16)" if self.dtype(number).name == "float16" else name
+
+
+class AttentionBody(ProductBody):
+    """A body over `row` (queries) and `column` (numbers of a value) of one batch; `key` runs in the loop."""
+
+    def __init__(self, group: Region, found: Attention, precision: str):
+        super().__init__(group, found.mixed, precision)
+        first = product_of(found.scores)
+        assert first is not None
+        self.found, self.first = found, first
+        same = (prod(first.batch), prod(first.rows), prod(first.columns))
+        if same != (prod(self.product.batch), prod(self.product.rows), prod(self.product.inner)):
+            raise Refused("a softmax between products of other rows")
+        if first.bias is not None or self.product.bias is not None:
+            raise Refused("a bias in the products of an attention")
+        if max(prod(first.inner), prod(self.product.columns)) > MOST_WIDTH:
+            raise Refused(f"queries or values of more than {MOST_WIDTH} numbers")
+        for name in ("keys", "KEYS"):
+            self.fresh(name)
+        self.across = self.declare(Variable("across", prod(first.inner)), "across_inside")
+        self.down = self.declare(Variable("down", prod(first.inner)), "down_inside")
+        self.most, self.sum_so_far, self.mixed = (self.fresh(name) for name in ("most", "total", "mixed"))
+        self.score, self.score_place = "", ()
+
+    def anchored(self, value: Value, place: Place) -> str:
+        if value.node is self.found.scores and self.score:
+            if linear(place, value.shape) != linear(self.score_place, value.shape):
+                raise Refused("scores are read at other places than their own")
+            return self.score
+        return super().anchored(value, place)
+
+    def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        if value.node is self.found.weights:
+            return self.weight(place)
+        return super().compute(value, place, guard, scope)
+
+    def attend(self) -> None:
+        """The loop over the keys, and the division by the sums of the weights."""
+        found, first, second = self.found, self.first, self.product
+        dtype = TYPES[wide(found.scaled.dtype)]
+        batch, rows, columns = self.space
+        batches, queries = self.batch.digits(first.batch), self.row.digits(first.rows)
+        query = first.left(
+            Factors(self, found.scores, self.row, self.across, "[ROWS, INNER]"), batches, queries,
+            self.across.digits(first.inner),
+        )  # fmt: skip
+        query = query if plain(query) else self.named(query, "query")
+        self.line(f'{self.most} = tl.full([ROWS, 1], float("-inf"), {dtype})')
+        self.line(f"{self.sum_so_far} = tl.zeros([ROWS, 1], {dtype})")
+        self.line(f"{self.mixed} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(found.mixed.outputs[0].dtype)]})")
+        self.open()
+        key = self.declare(Variable("key", prod(first.columns)), "key_inside")
+        key_down = self.declare(Variable("key_down", prod(first.columns)), "key_down_inside")
+        self.line("key = start + tl.arange(0, KEYS)[None, :]")
+        self.line("key_inside = key < keys")
+        self.line("key_down = start + tl.arange(0, KEYS)[:, None]")
+        self.line("key_down_inside = key_down < keys")
+        keys = first.right(
+            Factors(self, found.scores, key, self.down, "[INNER, KEYS]"), batches, self.down.digits(first.inner),
+            key.digits(first.columns),
+        )  # fmt: skip
+        score = self.fresh(short(found.scores.op.name))
+        self.line(f'{score} = tl.dot({query}, {keys}, input_precision="{self.precision}")', comment(found.scores))
+        if first.scale != 1:
+            self.line(f"{score} *= {first.scale!r}")
+        self.score, self.score_place = score, first.place(batches, queries, key.digits(first.columns))
+        weights = second.left(_Weights(self, found.mixed, ""), batch, rows, key.digits(second.inner))
+        values = second.right(
+            Factors(self, found.mixed, self.column, key_down, "[KEYS, COLUMNS]"), batch,
+            key_down.digits(second.inner), columns,
+        )  # fmt: skip
+        text = f'{self.mixed} = tl.dot({weights}, {values}, {self.mixed}, input_precision="{self.precision}")'
+        self.line(text, comment(found.mixed))
+        self.close("for start in range(0, keys, KEYS):")
+        self.total = self.named(f"{self.mixed} / {self.sum_so_far}", short(found.mixed.op.name), comment(found.weights))
+
+    def weight(self, place: Place) -> str:
+        """The exponentials of a tile of scores against the largest of their row so far."""
+        found, most, total = self.found, self.most, self.sum_so_far
+        scaled = self.value(found.scaled, place)
+        scaled = self.named(f'tl.where(key_inside, {scaled}, float("-inf"))', "scaled")
+        largest = f"tl.maximum({most}, tl.max({scaled}, axis=1, keep_dims=True))"
+        higher = self.named(largest, "higher", comment(found.maximum))
+        # Where all scores so far are -inf, the next finite one still counts.
+        against = self.named(f'tl.where({higher} == float("-inf"), 0.0, {higher})', "against")
+        weight = self.named(f"tl.exp({scaled} - {against})", "weight", comment(found.exponential))
+        rescale = self.named(f"tl.exp({most} - {against})", "rescale")
+        summed = f"{total} = {total} * {rescale} + tl.sum({weight}, axis=1, keep_dims=True)"
+        self.line(summed, comment(found.total))
+        self.line(f"{self.mixed} *= {rescale}")
+        self.line(f"{most} = {higher}")
+        return weight
+
+    def named(self, expression: str, wanted: str, comment: str = "") -> str:
+        """A line of the innermost scope."""
+        return self.write(expression, wanted, self.scopes[-1], comment)
+
+
+def write_attention(group: Region, found: Attention, precision: str = "ieee") -> KernelSource:
+    """The kernel of an attention and of the pointwise operators around it. Raises Refused."""
+    body = AttentionBody(group, found, precision)
+    first, second = body.first, body.product
+    sizes = {
+        "rows": prod(second.rows),
+        "columns": prod(second.columns),
+        "keys": prod(first.columns),
+        "inner": prod(first.inner),
+        "batches": prod(second.batch),
+    }
+    body.attend()
+    body.finish()
+    width = max(sizes["columns"], sizes["inner"])
+    chosen = tiles.for_attention(sizes["rows"], sizes["keys"], width)
+    blocks = {
+        **chosen.blocks,
+        "COLUMNS": power_of_two(sizes["columns"], tiles.LEAST),
+        "INNER": power_of_two(sizes["inner"], tiles.LEAST),
+    }
+    grid = (("rows", "ROWS"), ("batches", ""))
+    if sizes["batches"] > MOST_PROGRAMS:
+        grid = grid[::-1]
+    number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(grid)}
+    head = [
+        f"row = {number['rows']} * ROWS + tl.arange(0, ROWS)[:, None]",
+        "row_inside = row < rows",
+        "column = tl.arange(0, COLUMNS)[None, :]",
+        "column_inside = column < columns",
+        "across = tl.arange(0, INNER)[None, :]",
+        "across_inside = across < inner",
+        "down = tl.arange(0, INNER)[:, None]",
+        "down_inside = down < inner",
+    ]
+    head += [f"batch = {number['batches']}"] * (sizes["batches"] > 1)
+    count, rows, keys = (f"{sizes[name]:,}" for name in ("batches", "rows", "keys"))
+    summary = f"Attention of {rows} queries to {keys} keys, {count} times; {len(group.nodes)} operators."
+    around = [node for node in group.nodes if node not in found.nodes and not node.op.view]
+    name = "_".join(["attention", *([kernel_name(around).removeprefix("k_")] if around else [])])
+    text = function(name, body, list(body.pointers.values()), head, list(sizes), list(blocks), summary)
+    return KernelSource(
+        name, text, "attention", tuple(body.inputs), group.outputs, tuple(body.draws), sizes, blocks,
+        {"ROWS": sizes["rows"], "KEYS": sizes["keys"]}, grid, chosen.warps, chosen.stages,
+    )  # fmt: skip

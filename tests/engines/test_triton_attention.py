@@ -1,0 +1,134 @@
+"""Attention kernels: scores, softmax and their product with the values in one loop, with ragged tiles of all axes."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+import hybrid_lab as mx
+from hybrid_lab import gluon
+from hybrid_lab.engines.triton import kernel
+from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import input_node
+from tests.engines.test_triton import interpreter  # noqa: F401
+from tests.engines.test_triton_rows import agree, data, op
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Tiles of 16 queries and 16 keys."""
+    usual = kernel.tile_sizes
+
+    def tile_sizes(source):
+        if source.kind == "attention":
+            return {**source.blocks, "ROWS": 16, "KEYS": 16}
+        return usual(source)
+
+    monkeypatch.setattr(kernel, "tile_sizes", tile_sizes)
+
+
+def inputs(dtype="float32", **shapes):
+    return [input_node(name, shape=shape, dtype=dtype) for name, shape in shapes.items()]
+
+
+def attention(q, k, v, change=lambda scores: scores):
+    """softmax(q k^T / 2) v, with `change` on the scores."""
+    scores = op("broadcast_mul", op("batch_dot", q, k, transpose_b=True), 0.5)
+    return op("batch_dot", op("softmax", change(scores)), v)
+
+
+def kinds(graph):
+    return [source.kind for source in kernels_of(graph)[2]]
+
+
+@pytest.mark.parametrize("queries, keys, width, values", [(19, 37, 5, 7), (1, 17, 20, 1), (18, 1, 1, 18), (1, 1, 3, 3)])
+def test_one_kernel(queries, keys, width, values):
+    q, k, v = inputs(q=(2, queries, width), k=(2, keys, width), v=(2, keys, values))
+    graph = Graph([q, k, v], [attention(q, k, v)])
+    assert kinds(graph) == ["attention"] or keys == 1  # a softmax of one is two products
+    agree(graph, q=3 * data(q.shape), k=3 * data(k.shape, 1), v=data(v.shape, 2))
+
+
+def test_large_scores_come_late():
+    """Every tile of keys has a larger maximum than those before."""
+    q, k, v = inputs(q=(1, 17, 1), k=(1, 50, 1), v=(1, 50, 2))
+    graph = Graph([q, k, v], [attention(q, k, v)])
+    agree(graph, q=np.ones(q.shape, "float32"), k=np.arange(50, dtype="float32")[None, :, None], v=data(v.shape))
+
+
+def test_a_mask_and_what_is_fused_around():
+    """The mask is computed of a shorter array; queries are scaled before, a residual is added after."""
+    q, k, v, m, r = inputs(q=(4, 18, 6), k=(4, 19, 6), v=(4, 19, 5), m=(4, 1, 19), r=(4, 18, 5))
+    y = attention(
+        op("relu", q), k, v,
+        lambda scores: op("broadcast_add", scores, op("broadcast_mul", op("broadcast_sub", 1.0, m), -1e4)),
+    )  # fmt: skip
+    graph = Graph([q, k, v, m, r], [op("broadcast_add", y, r)])
+    assert [source.name for source in kernels_of(graph)[2]] == ["attention_relu_sub_mul_add"]
+    mask = (data(m.shape, 3) > 0).astype("float32")
+    agree(graph, q=data(q.shape), k=data(k.shape, 1), v=data(v.shape, 2), m=mask, r=data(r.shape, 4))
+
+
+def test_masked_keys_count_nothing_and_a_row_without_keys_is_nan():
+    """-inf for the first 20 keys, so that a whole tile has no finite score, and for all keys of one query."""
+    q, k, v, m = inputs(q=(1, 18, 4), k=(1, 40, 4), v=(1, 40, 3), m=(1, 18, 40))
+    graph = Graph([q, k, v, m], [attention(q, k, v, lambda scores: op("broadcast_add", scores, m))])
+    mask = np.zeros(m.shape, "float32")
+    mask[..., :20] = mask[0, 5] = -np.inf
+    assert kinds(graph) == ["attention"]
+    agree(graph, q=data(q.shape), k=data(k.shape, 1), v=data(v.shape, 2), m=mask)
+
+
+def test_not_a_number_in_a_row_stays_in_its_row():
+    q, k, v = inputs(q=(1, 18, 4), k=(1, 20, 4), v=(1, 20, 3))
+    query = data(q.shape)
+    query[0, 3, 1] = np.nan
+    agree(Graph([q, k, v], [attention(q, k, v)]), q=query, k=data(k.shape, 1), v=data(v.shape, 2))
+
+
+def test_float16():
+    q, k, v = inputs("float16", q=(2, 18, 16), k=(2, 19, 16), v=(2, 19, 16))
+    graph = Graph([q, k, v], [attention(q, k, v)])
+    assert kinds(graph) == ["attention"]
+    agree(graph, **{name: data(shape.shape, seed).astype("float16") for seed, (name, shape) in enumerate(
+        {"q": q, "k": k, "v": v}.items())})  # fmt: skip
+
+
+@pytest.mark.parametrize("read", ["weights", "scores"])
+def test_weights_that_somebody_reads_are_made_one_by_one(read):
+    q, k, v = inputs(q=(1, 3, 2), k=(1, 4, 2), v=(1, 4, 2))
+    scores = op("batch_dot", q, k, transpose_b=True)
+    weights = op("softmax", scores)
+    graph = Graph([q, k, v], [op("batch_dot", weights, v), weights if read == "weights" else scores])
+    assert sorted(kinds(graph)) == ["product", "product", "rows"]
+    agree(graph, q=data(q.shape), k=data(k.shape, 1), v=data(v.shape, 2))
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_another_axis_or_the_other_side_is_no_attention(axis):
+    """A softmax over the queries, and weights that are the second factor."""
+    q, k, v = inputs(q=(1, 4, 2), k=(1, 4, 2), v=(1, 4, 4))
+    weights = op("softmax", op("batch_dot", q, k, transpose_b=True), axis=axis)
+    y = op("batch_dot", weights, v) if axis == 1 else op("batch_dot", v, weights)
+    graph = Graph([q, k, v], [y])
+    assert "attention" not in kinds(graph)
+    agree(graph, q=data(q.shape), k=data(k.shape, 1), v=data(v.shape, 2))
+
+
+class Interleaved(gluon.HybridBlock):
+    """GluonNLP's self attention."""
+
+    def hybrid_forward(self, F, x):
+        scores = F.contrib.interleaved_matmul_selfatt_qk(x, heads=2)
+        return F.contrib.interleaved_matmul_selfatt_valatt(x, F.softmax(scores), heads=2)
+
+
+def test_attention_on_interleaved_projections():
+    net, x = Interleaved(), mx.nd.array(data((18, 3, 24)))
+    expected = net(x).asnumpy()
+    net.hybridize(engine="triton")
+    np.testing.assert_allclose(net(x).asnumpy(), expected, rtol=1e-5, atol=1e-6)
+    report = mx.explain(net)
+    assert "attention" in str(report) and not report.fallbacks
