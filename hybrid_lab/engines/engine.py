@@ -28,11 +28,13 @@ class Executable:
     run : the same as calling it, for callers that count microseconds; takes (inputs, rng)
     report : what was compiled
     where : engine and device for people, where the executable knows better than its engine; else ""
+    device : torch's device where it takes and gives tensors there instead of arrays; else None
     """
 
     __slots__ = ("__weakref__", "graph", "report", "run")
 
     where = ""
+    device: Any = None
 
     def __init__(self, graph: Graph, run: Program, report: Report):
         self.graph, self.run, self.report = graph, run, report
@@ -154,6 +156,11 @@ class Engine(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+
+    @property
+    def device(self) -> Any:
+        """torch's device on whose memory its executables work; None for the host. Only where nothing is missing."""
+        return None
 
     def missing(self) -> str | None:
         """What is not installed or not usable here, in words and with the next step; None where all is there."""

@@ -42,7 +42,8 @@ class RegionReport:
         )
         size_in, size_out = format_bytes(self.bytes_in), format_bytes(self.bytes_out)
         borders = f"{count(self.inputs, 'input')} of {size_in}, {count(self.outputs, 'output')} of {size_out}"
-        return f"{self.engine}, {count(len(self.operators), 'operator')} ({names}); {borders}"
+        together = " as one" if len(self.operators) > 1 else ""
+        return f"{self.engine} runs {count(len(self.operators), 'operator')}{together} ({names}); {borders}"
 
 
 @dataclass
@@ -58,6 +59,8 @@ class Report:
     seconds : compile time
     choice : which of several engines runs and how that came about; candidates : what was found about each
     left_out : engine -> how the numbers that it computed here differ from the reference's
+    host_copies : operator -> how many copies between device and host a call makes for it
+    notes : what else there is to say, in words
     """
 
     engine: str
@@ -78,6 +81,8 @@ class Report:
     choice: str = ""
     candidates: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    host_copies: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def fall_back(self, operator: str, engine: str, reason: str, place: str = "") -> None:
         """Count one more operator that runs elsewhere; equal ones share an entry."""
@@ -131,6 +136,10 @@ class Report:
             found = "; ".join(f"{name} {note}" for name, note in self.candidates.items())
             lines.append(f"  choice: {self.choice}{f' ({found})' if found else ''}")
         lines += [f"  left out: {name} computes other numbers here: {how}" for name, how in self.left_out.items()]
+        if self.host_copies:
+            made = ", ".join(f"{number} for {name}" for name, number in self.host_copies.items())
+            lines.append(f"  copies between device and host in each call: {made}")
+        lines += [f"  {note}" for note in self.notes]
         if self.bodies:
             programs = count(self.body_programs, "program")
             lines.append(f"  loops and branches: {programs} compiled so far, one per shapes")

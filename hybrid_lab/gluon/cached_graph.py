@@ -17,6 +17,7 @@ from hybrid_lab.diagnostics.frames import hide_own_frames
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.gluon.code import Reads, code_of
+from hybrid_lab.gluon.device_program import program_for
 from hybrid_lab.gluon.frozen import Watch
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
@@ -159,7 +160,7 @@ class GraphCache:
         """
         leaves, spec = flatten(args, f"the input of {self._block.name}")
         if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
-            self.called = spec, tuple((leaf.shape, leaf._data.dtype.name) for leaf in leaves)
+            self.called = spec, tuple((leaf.shape, leaf._view.dtype.name) for leaf in leaves)
 
     def has(self, spec: Spec) -> bool:
         """Whether there is a graph for this input structure."""
@@ -266,7 +267,7 @@ class GraphCache:
     def neutral(self, spec: Spec, leaves: Sequence[NDArray]) -> NeutralGraph:
         """The graph for these inputs, traced now if there is none. Raises HybridizeError; then nothing is kept."""
         training = _modes.training
-        types = tuple((leaf.shape, leaf._data.dtype.name) for leaf in leaves)
+        types = tuple((leaf.shape, leaf._view.dtype.name) for leaf in leaves)
         if self.pinned:
             return self.pinned_for(spec, types, training)
         for candidate in self.variants.get(spec, ()):
@@ -275,7 +276,7 @@ class GraphCache:
                 return candidate
         watch = Watch(self._block)
         try:
-            found = trace_block(self._block, spec, [(leaf.shape, leaf._data.dtype) for leaf in leaves], training)
+            found = trace_block(self._block, spec, [(leaf.shape, leaf._view.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
             hide_own_frames(error)
@@ -395,7 +396,7 @@ class GraphCache:
             if any(parameter._array is None for parameter in neutral.parameters):
                 self._block._complete_from(neutral, leaves)
             block = self._block
-            program = Program(
+            program = program_for(
                 block.name, block._flags, neutral, leaves, key.training, key.recording, self._shared
             )
             seconds = time.perf_counter() - start

@@ -92,10 +92,7 @@ class CompiledEntry(tape.Entry):
         program = self.program
         heads: list[Any] = []
         for index in program.heads:
-            dout = douts[index]
-            if dout is None:
-                dout = np.zeros(*program.output_types[index])
-            heads.append(np.asarray(dout, order="C"))
+            heads.append(self._head(douts[index], index))
         apart = self.apart(tuple([dout is not None for dout in douts]))
         if not apart:
             return self._with_heads(heads, last, out)
@@ -104,6 +101,10 @@ class CompiledEntry(tape.Entry):
             out = [None if index in apart else place for index, place in zip(program.special.wrt, out, strict=True)]
         found = self._with_heads(heads, last, out)
         return [None if index in apart else gradient for index, gradient in enumerate(found)]
+
+    def _head(self, dout: Any, index: int) -> Any:
+        """An output gradient as the backward takes it; zeros where there is none."""
+        return np.zeros(*self.program.output_types[index]) if dout is None else np.asarray(dout, order="C")
 
     def apart(self, given: tuple[bool, ...]) -> frozenset[int]:
         return frozenset() if all(given) else self.program.apart_from(given)
@@ -135,7 +136,7 @@ class CompiledEntry(tape.Entry):
                 kind, number = self.program.special.sources[index]
                 role = self.program.role(number) if kind == "input" else f"{kind} {number}"
                 view = self.values[index]
-                raise tape.written_since(self.name, role, view.shape, view.dtype)
+                raise tape.written_since(self.name, role, view.shape, np.dtype(str(view.dtype).removeprefix("torch.")))
 
     def _check_inputs(self, read: Iterable[int], inputs: Sequence[NDArray]) -> None:
         """Raise AutogradError for the first of the inputs and parameters numbered in `read` that was written to."""

@@ -353,8 +353,7 @@ class Parameter:
     def zero_grad(self) -> None:
         """Set the gradient to zero on every context; nothing happens where there is none."""
         for array in self._grad or ():
-            array._data.fill(0)
-            array._written()
+            array._fill(0)
 
     def cast(self, dtype: Any) -> None:
         """Change the element type of values and gradient."""

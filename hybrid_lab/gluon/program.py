@@ -71,7 +71,8 @@ class Prologue:
         versions = [array._buffer.version for array in self.arrays]
         held = self._held
         if held is None or held[0] != versions or any(array._buffer.exported for array in self.arrays):
-            results = self.executable.run([array._data for array in self.arrays], _NO_DRAWS)
+            device = self.executable.device
+            results = self.executable.run([array.raw(device) for array in self.arrays], _NO_DRAWS)
             held = self._held = versions, results
         return held[1]
 
@@ -408,7 +409,7 @@ class Program:
                     self.neutral, shapes, dtypes, self.training, self.special.wrt, self.precision
                 )
                 name = f"{self.block_name} (gradient)"
-                made = Program(name, self._flags, graph, inputs, self.training, True, self._shared)
+                made = type(self)(name, self._flags, graph, inputs, self.training, True, self._shared)
             except AutogradError:
                 self._gradients[key] = None
             else:

@@ -52,11 +52,14 @@ class JointPlan:
         return f"{head}; {self.kept_bytes:,} bytes kept between them\n{self.forward}\n{self.backward}"
 
 
-def plan_jointly(forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int) -> JointPlan:
+def plan_jointly(
+    forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, contiguous: bool = False
+) -> JointPlan:
     """Plan both graphs of a Split.
 
     sources : where each input of `backward` comes from, as Split has it
     num_outputs : how many of the forward's outputs are the caller's; the others are kept
+    contiguous : as for `plan`
     """
     start = len(forward.operators) + 1
     links = [
@@ -73,11 +76,11 @@ def plan_jointly(forward: Graph, backward: Graph, sources: Sequence[tuple[str, i
         # What the caller gets may be written to: of that, and of inputs, the backward has a copy of its own.
         if source not in handed_out and not source.is_input:
             kept[source] = max(kept.get(source, 0), last.get(value, start))
-    first = Planner(forward, kept=kept)
+    first = Planner(forward, kept=kept, contiguous=contiguous)
     first.place()
     given = {value: first.block_of[source] for value, source in links if source in kept and source in first.block_of}
     between = sum({id(block): block.size for block in given.values()}.values())
-    second = Planner(backward, start=start, given=given)
+    second = Planner(backward, start=start, given=given, contiguous=contiguous)
     second.place()
     blocks = [*first.blocks, *second.blocks]
     arena_bytes, ideal_bytes = pack(blocks), peak(blocks)

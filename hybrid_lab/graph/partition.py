@@ -130,7 +130,11 @@ def region_of(members: list[Node], users: dict[Value, list[Node]], roots: set[Va
 
 
 def contract(graph: Graph, regions: Sequence[Region], make: Callable[[Region], Operator]) -> Graph:
-    """The graph with one node in the place of each region; `make(region)` is its operator."""
+    """The graph with one node in the place of each region; `make(region)` is its operator.
+
+    An operator with `temporaries`, pairs (shape, dtype), has these as further outputs that nobody reads: memory that is
+    planned for it.
+    """
     of = {node: region for region in regions for node in region.nodes}
     position = {node: index for index, node in enumerate(graph.nodes)}
     units: list[Any] = list(dict.fromkeys(of.get(node, node) for node in graph.nodes))
@@ -169,16 +173,17 @@ def contract(graph: Graph, regions: Sequence[Region], make: Callable[[Region], O
 def _rebuild(unit: Any, new: dict[Value, Value], make: Callable[[Region], Operator]) -> None:
     """Make the unit's node anew, so that creation order is the order of the contracted graph."""
     if isinstance(unit, Region):
-        first = unit.nodes[0]
+        first, op = unit.nodes[0], make(unit)
+        types = [*((value.shape, value.dtype) for value in unit.outputs), *getattr(op, "temporaries", ())]
         made = Node(
-            make(unit),
+            op,
             [new[value] for value in unit.inputs],
             scope=first.scope,
             location=first.location,
-            shapes=tuple(value.shape for value in unit.outputs),
-            dtypes=tuple(value.dtype for value in unit.outputs),
+            shapes=tuple(shape for shape, _ in types),
+            dtypes=tuple(dtype for _, dtype in types),
         )
-        new.update(zip(unit.outputs, made.outputs, strict=True))
+        new.update(zip(unit.outputs, made.outputs, strict=False))
         return
     if isinstance(unit.op, (Input, Constant)):
         new.update(zip(unit.outputs, unit.outputs, strict=True))

@@ -69,9 +69,12 @@ class Plan:
         return format_plan(self)
 
 
-def plan(graph: Graph) -> Plan:
-    """Plan an inferred graph. Outputs and new values of effects never lie in the arena."""
-    planner = Planner(graph)
+def plan(graph: Graph, contiguous: bool = False) -> Plan:
+    """Plan an inferred graph. Outputs and new values of effects never lie in the arena.
+
+    contiguous : only views in C order are views; every Value then lies in C order
+    """
+    planner = Planner(graph, contiguous=contiguous)
     planner.place()
     return planner.finish(pack(planner.blocks), peak(planner.blocks))
 
@@ -82,6 +85,7 @@ class Planner:
     start : when the graph's first step runs, where several graphs share an arena (see joint_plan)
     kept : roots that stay in the arena after the run, with the last time that somebody reads them
     given : inputs that lie in blocks of the arena already, C-contiguous, and may be overwritten after their last use
+    contiguous : as for `plan`
     """
 
     def __init__(
@@ -90,8 +94,9 @@ class Planner:
         start: int = 0,
         kept: Mapping[Value, int] | None = None,
         given: Mapping[Value, Block] | None = None,
+        contiguous: bool = False,
     ):
-        self.graph, self.start, self.kept = graph, start, kept or {}
+        self.graph, self.start, self.kept, self.contiguous = graph, start, kept or {}, contiguous
         self.steps = graph.operators
         self.steps = tuple(node for node in self.steps if not isinstance(node.op, Constant))
         self.last_use: dict[Value, int] = {}
@@ -183,6 +188,8 @@ class Planner:
         inputs = [self._layout(item) if isinstance(item, Value) else item for item in node.inputs]
         result = run_kernel(node.op, inputs)[0]
         if not (isinstance(result, np.ndarray) and np.may_share_memory(result, inputs[0])):
+            return False
+        if self.contiguous and not result.flags.c_contiguous:
             return False
         if value in self.kept and not (source in self.block_of and result.flags.c_contiguous):
             return False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AutogradError, ShapeError
+from hybrid_lab.engines.memory import empty, is_tensor, to_device, to_host
 from hybrid_lab.ndarray.tape import Entry, Leaf, Link, Mode, Node, Output, link, note, state
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 FEW = 4096
 """Elements of a head up to which the ones from which a backward starts are kept."""
 _ORDER = attrgetter("order")
+_ndarray = np.ndarray
 
 
 class _Gradients:
@@ -44,6 +46,8 @@ class _Gradients:
         if slots is None:
             slots = self.arrived[place] = [None] * size
         present = slots[index]
+        if present is not None and type(present) is not type(gradient):
+            present, gradient = alike(present, gradient)
         if present is None:
             slots[index] = gradient
         elif (place, index) in self._owned:
@@ -65,6 +69,20 @@ class _Gradients:
         """The gradient of one link, or None."""
         slots = self.arrived.get(target.node if type(target) is Output else target)
         return None if slots is None else slots[target.index if type(target) is Output else 0]
+
+
+def alike(first: Any, second: Any) -> tuple[Any, Any]:
+    """Two gradients on one side: on the device, where one of them is there."""
+    if is_tensor(first) and isinstance(second, np.ndarray):
+        return first, to_device(second, first.device)
+    if is_tensor(second) and isinstance(first, np.ndarray):
+        return to_device(first, second.device), second
+    return first, second
+
+
+def _on_host(douts: list[Any]) -> list[Any]:
+    """Output gradients as arrays, for steps that go backward on the host."""
+    return [to_host(dout) if dout is not None and is_tensor(dout) else dout for dout in douts]
 
 
 def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[Sequence[Node], dict[Leaf, None]]:
@@ -154,6 +172,14 @@ def _ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return _few_ones(shape, dtype).copy() if math.prod(shape) <= FEW else np.ones(shape, dtype)
 
 
+def _ones_for(head: NDArray) -> Any:
+    """Ones to start from where the head's numbers are: on the host, or on a device."""
+    device, shape, dtype = head._buffer.device, head._view.shape, head._view.dtype
+    if device is None:
+        return _ones(shape, dtype)
+    return empty(shape, device.dtype, device.device).fill_(1)
+
+
 def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, recorded: bool) -> list[Any]:
     if head_grads is None:
         head_grads = [None] * len(heads)
@@ -164,8 +190,8 @@ def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, 
     given: list[Any] = []
     for head, gradient in zip(heads, head_grads, strict=True):
         if gradient is None:
-            ones = _ones(head._view.shape, head._view.dtype)
-            given.append(type(head)._wrap(ones, head.ctx) if recorded else ones)
+            ones = _ones(head._view.shape, head._view.dtype) if recorded else _ones_for(head)
+            given.append(type(head)._at(ones, head.ctx) if recorded else ones)
             continue
         if not isinstance(gradient, type(head)):
             raise AutogradError(f"a head gradient must be an NDArray or None, not {type(gradient).__name__}")
@@ -173,7 +199,9 @@ def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, 
             raise ShapeError(f"the head gradient has shape {gradient.shape}, its head {head.shape}; they must be equal")
         if gradient.dtype != head.dtype:
             gradient = gradient.astype(head.dtype)
-        given.append(gradient if recorded else gradient._data)
+        device = gradient._buffer.device
+        near = device is not None and not gradient._buffer.device_stale
+        given.append(gradient if recorded else gradient.raw(device.device) if near else gradient._data)
     return given
 
 
@@ -250,6 +278,8 @@ def _step_back(
     entry = node.entry
     assert entry is not None
     arrived = found.arrived
+    if entry.device is None and not create_graph and any(type(dout) is not _ndarray for dout in douts):
+        douts = _on_host(douts)
     if in_place and last and entry.takes_leaves:
         results = entry.finish(douts, needed, _untouched(node.links, arrived))
     else:
@@ -272,7 +302,7 @@ def _untouched(links: Sequence[Link], arrived: dict[Any, Any]) -> list[Leaf | No
     borrowed = [item for slots in arrived.values() for item in slots if item is not None]
 
     def free(held: Leaf) -> bool:
-        return not any(np.may_share_memory(held.grad._view, item) for item in borrowed)
+        return not any(overlaps(held.grad, item) for item in borrowed)
 
     return [
         held
@@ -280,6 +310,14 @@ def _untouched(links: Sequence[Link], arrived: dict[Any, Any]) -> list[Leaf | No
         else None
         for held in links
     ]
+
+
+def overlaps(array: NDArray, gradient: Any) -> bool:
+    """Whether a gradient may lie in the memory of an array."""
+    if not is_tensor(gradient):
+        return np.may_share_memory(array._view, gradient)
+    own = array._buffer.device
+    return own is not None and own.untyped_storage().data_ptr() == gradient.untyped_storage().data_ptr()
 
 
 def _use_up(node: Node) -> None:
@@ -298,8 +336,7 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
     state.recording, state.training = False, train_mode
     try:
         if type(held) is Output and held.node.entry is not None and Output not in map(type, held.node.links):
-            view = heads[0]._view
-            dout = _ones(view.shape, view.dtype) if head_grads is None else _head_gradients(heads, head_grads, False)[0]
+            dout = _ones_for(heads[0]) if head_grads is None else _head_gradients(heads, head_grads, False)[0]
             arrived = _through_one_step(held, dout, retain_graph, head_grads is None)
         else:
             found, leaves = run_backward(heads, head_grads, None, retain_graph, False, in_place=head_grads is None)
@@ -335,6 +372,8 @@ def _through_one_step(head: Output, dout: Any, retain_graph: bool, in_place: boo
     node = head.node
     entry, links = node.entry, node.links
     assert entry is not None
+    if entry.device is None and type(dout) is not _ndarray:
+        (dout,) = _on_host([dout])
     douts = [None] * node.outputs
     douts[head.index] = dout
     arrived: dict[Leaf, Any] = {}
@@ -349,6 +388,8 @@ def _through_one_step(head: Output, dout: Any, retain_graph: bool, in_place: boo
     for number, (held, result) in enumerate(zip(links, results, strict=True)):
         if type(held) is Leaf and number not in apart:
             present = arrived.get(held)
+            if present is not None and result is not None and type(present) is not type(result):
+                present, result = alike(present, result)
             arrived[held] = result if present is None else present if result is None else present + result
     if not retain_graph:
         _use_up(node)
@@ -381,14 +422,18 @@ def grad(
         gradient = found.get(target)
         if gradient is None and target in leaves:
             gradient = np.zeros(variable.shape, variable.dtype)
-            results.append(NDArray._wrap(gradient, variable.ctx))
+            results.append(NDArray._at(gradient, variable.ctx))
             continue
         if gradient is None:
             raise AutogradError(
                 f"variable {number} of shape {variable.shape} gets no gradient: the heads do not depend on it"
             )
         # A gradient may still be memory of the tape or of another gradient.
-        results.append(gradient if create_graph else NDArray._wrap(np.array(gradient, order="C"), variable.ctx))
+        if not create_graph and is_tensor(gradient):
+            gradient = NDArray._wrap_device(gradient.clone(), variable.ctx)
+        elif not create_graph:
+            gradient = NDArray._at(np.array(gradient, order="C"), variable.ctx)
+        results.append(gradient)
     return results
 
 

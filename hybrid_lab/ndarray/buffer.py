@@ -7,31 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.engines import memory
+from hybrid_lab.engines.copies import Copies as Copies
+from hybrid_lab.engines.copies import copies as copies
 from hybrid_lab.ndarray.context import CPU, Context
-
-
-class Copies:
-    """How many arrays were copied between host and device since the process began, and how many bytes.
-
-    to_host, to_device : counts; to_host_bytes, to_device_bytes
-    reads : how often user code took the numbers out (asnumpy, printing, float(x) ...)
-    """
-
-    __slots__ = ("reads", "to_device", "to_device_bytes", "to_host", "to_host_bytes")
-
-    def __init__(self) -> None:
-        self.to_host = self.to_device = self.to_host_bytes = self.to_device_bytes = self.reads = 0
-
-    def snapshot(self) -> dict[str, int]:
-        """The counters as a plain dict, to be compared later."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    def __repr__(self) -> str:
-        return "Copies(" + ", ".join(f"{name}={value}" for name, value in self.snapshot().items()) + ")"
-
-
-copies = Copies()
-"""The counters of this process."""
 
 
 class Changes:
@@ -66,9 +45,12 @@ class Buffer:
     exported : the host's memory was handed to another library that may write to it unnoticed
     context : the context that the array was asked for on
     watched : a compiled call relies on whether its arrays have a gradient attached
+    lives_on_device : eager operators compute on the device, not on the host
     """
 
     __slots__ = ("context", "device", "device_stale", "exported", "host", "host_stale", "version", "watched")
+
+    lives_on_device = False
 
     host: np.ndarray
     device: Any
@@ -89,11 +71,11 @@ class Buffer:
         self.watched = False
         self.context = context
 
-    @classmethod
-    def on_device(cls, tensor: Any, context: Context) -> Buffer:
+    @staticmethod
+    def on_device(tensor: Any, context: Context) -> Buffer:
         """A buffer whose values are in a contiguous torch tensor; host memory is set aside but not filled."""
-        dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
-        buffer = cls(np.empty(tuple(tensor.shape), dtype), context)
+        kind = DeviceBuffer if context.is_gpu else Buffer
+        buffer = kind(np.empty(tuple(tensor.shape), memory.numpy_dtype(tensor.dtype)), context)
         buffer.device = tensor.reshape(-1)
         buffer.host_stale = True
         return buffer
@@ -101,30 +83,31 @@ class Buffer:
     def pull(self) -> None:
         """Bring the host side up to date."""
         if self.host_stale:
-            import torch
-
-            torch.from_numpy(self.host.reshape(-1)).copy_(self.device)
+            memory.to_host(self.device, self.host.reshape(-1))
             self.host_stale = False
-            copies.to_host += 1
-            copies.to_host_bytes += self.host.nbytes
 
     def push(self, device: Any) -> Any:
         """The values as a flat torch tensor on `device`, copied there only if they are not there yet."""
-        import torch
-
         held = self.device
-        if held is not None and not self.device_stale and held.device == torch.device(device):
+        if held is not None and not self.device_stale and held.device == device:
             return held
-        self.pull()
-        source = torch.from_numpy(self.host.reshape(-1))
-        if held is None or held.device != torch.device(device):
-            self.device = torch.empty_like(source, device=device)
+        if held is not None and not self.device_stale:
+            self.pull()
         # Memory that is there already keeps its address: captured launches hold on to it.
-        self.device.copy_(source)
+        out = held if held is not None and held.device == device else None
+        self.device = memory.to_device(self.host.reshape(-1), device, out)
         self.device_stale = False
-        copies.to_device += 1
-        copies.to_device_bytes += self.host.nbytes
         return self.device
+
+    def space(self, device: Any) -> Any:
+        """The flat tensor on `device` without its values, for a caller who writes to all of it."""
+        held = self.device
+        if held is None or held.device != device:
+            if held is not None and not self.device_stale:
+                self.pull()
+            self.device = held = memory.empty((self.host.size,), memory.torch_dtype(self.host.dtype), device)
+            self.device_stale = True
+        return held
 
     def written(self) -> None:
         """Note that the host side was written."""
@@ -139,3 +122,36 @@ class Buffer:
         self.version += 1
         self.device_stale = False
         self.host_stale = True
+
+
+class DeviceBuffer(Buffer):
+    """Memory of an array on a GPU context: whoever wants its host side asks by `pull()`, which copies if need be.
+
+    `host_stale` is always true, so that eager calls, which look at nothing else, come to the device.
+    """
+
+    __slots__ = ("_stale",)
+
+    lives_on_device = True
+
+    @property
+    def host_stale(self) -> bool:  # type: ignore[override]
+        return True
+
+    @host_stale.setter
+    def host_stale(self, value: bool) -> None:
+        self._stale = value
+
+    def pull(self) -> None:
+        if self._stale:
+            memory.to_host(self.device, self.host.reshape(-1))
+            self._stale = False
+
+
+def tensor_of(buffer: Buffer, view: np.ndarray, device: Any) -> Any:
+    """The numbers that `view` shows of the buffer's memory, as a tensor on `device`."""
+    flat = buffer.push(device)
+    if view is buffer.host:
+        return flat.view(view.shape)
+    start = (view.__array_interface__["data"][0] - buffer.host.__array_interface__["data"][0]) // view.itemsize
+    return flat[start : start + view.size].view(view.shape)

@@ -101,6 +101,11 @@ def cpu_pinned(device_id: int = 0) -> Context:
 
 def gpu(device_id: int = 0) -> Context:
     """The GPU with this number. Naming it is free; making an array on it needs a usable one (EngineUnavailable)."""
+    return _gpu(device_id)
+
+
+@lru_cache(maxsize=16)
+def _gpu(device_id: int) -> Context:
     return Context("gpu", device_id)
 
 
@@ -122,9 +127,18 @@ def resolve(ctx: Context | str | None) -> Context:
     return ctx
 
 
-@lru_cache(maxsize=1)
 def _usable_gpus() -> tuple[int, str]:
-    """How many GPUs can be used, and what is missing where that is none."""
+    """How many GPUs can be used, and what is missing where that is none. Triton's interpreter stands in for one."""
+    from hybrid_lab.engines.triton import availability
+
+    if availability.interpreting():
+        missing = availability.missing()
+        return (1, "") if missing is None else (0, missing)
+    return _gpus()
+
+
+@lru_cache(maxsize=1)
+def _gpus() -> tuple[int, str]:
     if not (glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/kfd") or glob.glob("/dev/dxg")):
         return 0, "this machine has no NVIDIA or AMD GPU that its driver shows"
     try:
@@ -144,9 +158,24 @@ def num_gpus() -> int:
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     """(free, total) bytes of a GPU. Raises EngineUnavailable."""
     require(gpu(device_id))
+    from hybrid_lab.engines.triton import availability
+
+    if availability.interpreting():
+        raise EngineUnavailable("Triton's interpreter has no memory of its own to ask about")
     import torch
 
     return torch.cuda.mem_get_info(device_id)
+
+
+def device_of(ctx: Context) -> Any:
+    """torch's device of a GPU context that can be used."""
+    from hybrid_lab.engines.triton import availability
+
+    if availability.interpreting() or ctx.device_id == 0:
+        return availability.torch_device()
+    import torch
+
+    return torch.device("cuda", ctx.device_id)
 
 
 def require(ctx: Context) -> None:

@@ -51,7 +51,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     ctx = resolve(ctx)
     if isinstance(source_array, NDArray):
         dtype = source_array.dtype if dtype is None else check_dtype(dtype)
-        return NDArray._wrap(np.array(source_array._data, dtype, order="C"), ctx)
+        return NDArray._at(np.array(source_array._data, dtype, order="C"), ctx)
     wanted = np.dtype(np.float32) if dtype is None else check_dtype(dtype)
     try:
         values = np.asarray(source_array)
@@ -61,7 +61,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
         raise DTypeError(
             f"nd.array takes numbers in lists of equal lengths, or an array of numbers ({error})"
         ) from None
-    return NDArray._wrap(np.array(values, wanted, order="C"), ctx)
+    return NDArray._at(np.array(values, wanted, order="C"), ctx)
 
 
 def _dense(stype: str | None) -> None:
@@ -83,7 +83,7 @@ def _fill(shape: Shape, value: Any, ctx: Context | None, dtype: Any, out: NDArra
     if out is not None:
         out[:] = value
         return out
-    return NDArray._wrap(np.full(_shape(shape), value, check_dtype(dtype or np.float32)), resolve(ctx))
+    return NDArray._at(np.full(_shape(shape), value, check_dtype(dtype or np.float32)), resolve(ctx))
 
 
 @_traceable
@@ -100,7 +100,7 @@ def zeros(
     _dense(stype)
     if out is not None:
         return _fill(shape, 0, ctx, dtype, out)
-    return NDArray._wrap(np.zeros(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
+    return NDArray._at(np.zeros(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
 
 
 @_traceable
@@ -122,7 +122,7 @@ def full(
 def empty(shape: Shape, ctx: Context | None = None, dtype: Any = None, stype: str | None = None) -> NDArray:
     """An array with arbitrary values, to be written."""
     _dense(stype)
-    return NDArray._wrap(np.empty(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
+    return NDArray._at(np.empty(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
 
 
 def _create(name: str, ctx: Context | None, dtype: Any, **attributes: Any) -> NDArray:

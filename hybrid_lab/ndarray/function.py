@@ -85,7 +85,7 @@ class FunctionEntry(tape.Entry):
         function = self._function
         assert function is not None
         given = [
-            NDArray._wrap(np.zeros(*kind) if dout is None else np.array(dout, order="C"), self._context)
+            NDArray._at(np.zeros(*kind) if dout is None else np.array(dout, order="C"), self._context)
             for dout, kind in zip(douts, self._outputs, strict=True)
         ]
         results = function.backward(*given)

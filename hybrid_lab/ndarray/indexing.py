@@ -131,7 +131,7 @@ def _take(array: NDArray, key: Any, advanced: bool) -> NDArray:
             values = array._data[key]
         except IndexError as error:
             raise _index_error(array, error) from None
-        return NDArray._wrap(np.ascontiguousarray(values), array.context)
+        return NDArray._at(np.ascontiguousarray(values), array.context)
     try:
         view = array._view[key]
         if type(view) is not np.ndarray:  # ints alone: NumPy gives a scalar, this an array on the same memory
@@ -143,7 +143,7 @@ def _take(array: NDArray, key: Any, advanced: bool) -> NDArray:
     if view.flags.c_contiguous:
         return NDArray._view_of(array._buffer, view)
     array._data  # noqa: B018  (brings the memory up to date that `view` shows)
-    return NDArray._wrap(view.copy(), array.context)
+    return NDArray._at(view.copy(), array.context)
 
 
 def _scatter(shape: tuple[int, ...], key: Any, advanced: bool, values: np.ndarray) -> np.ndarray:
@@ -173,7 +173,7 @@ class IndexEntry(tape.Entry):
         from hybrid_lab.ndarray.ndarray import NDArray
 
         values = douts[0]
-        made = NDArray._wrap(_scatter(self._shape, self._key, self._advanced, values._data), values.context)
+        made = NDArray._at(_scatter(self._shape, self._key, self._advanced, values._data), values.context)
         tape.note(ScatterEntry(self._key, self._advanced), (values,), (made,))
         return (made,)
 

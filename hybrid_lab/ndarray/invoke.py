@@ -67,6 +67,8 @@ def invoke(
         if type(item) is NDArray:
             buffer = item._buffer
             if buffer.host_stale:
+                if buffer.lives_on_device:
+                    return _on_device(op, inputs, out, name, rng)
                 buffer.pull()
             view = item._view
             raw.append(view)
@@ -88,6 +90,8 @@ def invoke(
         if op.random and state.trace is not None:
             return _to_symbol(op, inputs, name)
         context = current_context()
+        if context.is_gpu:
+            return _on_device(op, inputs, out, name, rng)
 
     if op.random and rng is None:
         rng = random_state.next_draws(1)
@@ -200,6 +204,15 @@ def _invoke_fully(
     if out is not None:
         return out
     return results[0] if visible == 1 else results
+
+
+def _on_device(op: Operator, inputs: Sequence[Any], out: Any, name: str | None, rng: Any) -> Any:
+    """The call where an input lives on a GPU, or a new array is to."""
+    if any(getattr(item, "_is_symbol", False) for item in inputs):
+        return _to_symbol(op, inputs, name)
+    from hybrid_lab.ndarray.on_device import invoke_on_device
+
+    return invoke_on_device(op, inputs, out, rng)
 
 
 def _to_symbol(op: Operator, inputs: Sequence[Any], name: str | None) -> Any:
@@ -315,13 +328,16 @@ class EagerEntry(tape.Entry):
         for slot in program.hidden_read:
             values[slot] = outputs[slot - first]
             # A hidden output of numbers depends on the inputs; its own derivative is only known to the lowering.
-            self._replayed = self._replayed or values[slot].dtype.kind == "f"
+            self._replayed = self._replayed or "float" in str(values[slot].dtype)
         if self._replayed:
             names = self.op.names()
             for slot, item in enumerate(inputs):
                 if type(item) is NDArray and slot not in program.inputs_read:
                     aux = names[slot] in self.op.aux_names
-                    values[slot] = item._data.copy() if aux else self._saved(inputs, slot)
+                    values[slot] = self._copied(item) if aux else self._saved(inputs, slot)
+
+    def _copied(self, array: NDArray) -> Any:
+        return array._data.copy()
 
     def _saved(self, inputs: Sequence[Any], slot: int) -> tape.Saved:
         names = self.op.names()
@@ -352,10 +368,14 @@ class EagerEntry(tape.Entry):
             elif kind is tuple:
                 values.append(NDArray._wrap(stand_in(*value)))
             else:
-                values.append(None if value is None else NDArray._wrap(value))
+                values.append(None if value is None else self._wrapped(value))
         if self._replayed:
             return self._replay(values[:first], douts, needed)
         return self._program_for(douts, needed).run(values + douts, apply_nd)
+
+    def _wrapped(self, value: Any) -> NDArray:
+        """A hidden output, or a copied state, as an NDArray."""
+        return NDArray._wrap(value)
 
     def _replay(self, values: list[Any], douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         op = self.op

@@ -10,8 +10,8 @@ import numpy as np
 import hybrid_lab.ndarray.invoke as calls
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ndarray import backward, indexing, methods, tape
-from hybrid_lab.ndarray.buffer import Buffer, changes, copies
-from hybrid_lab.ndarray.context import CPU, Context, resolve
+from hybrid_lab.ndarray.buffer import Buffer, DeviceBuffer, changes, copies, tensor_of
+from hybrid_lab.ndarray.context import CPU, Context, device_of, resolve
 from hybrid_lab.ndarray.overloads import Overloads
 from hybrid_lab.ops.attributes import DTYPES
 from hybrid_lab.ops.operator import get
@@ -55,6 +55,14 @@ class NDArray(Overloads):
         array._view = host
         array._tape = None
         return array
+
+    @staticmethod
+    def _at(host: np.ndarray, context: Context) -> NDArray:
+        """As `_wrap`, for any context: on a GPU the numbers go there when they are first read."""
+        if not context.is_gpu:
+            return NDArray._wrap(host, context)
+        buffer = DeviceBuffer(host, context)
+        return NDArray._view_of(buffer, host)
 
     @classmethod
     def _wrap_device(cls, tensor: Any, context: Context) -> NDArray:
@@ -104,12 +112,27 @@ class NDArray(Overloads):
         """What executables take: the NumPy array on the host (None, "cpu"), a torch tensor on `device` ("cuda:0")."""
         if device is None or device == "cpu":
             return self._data
-        buffer, view = self._buffer, self._view
-        flat = buffer.push(device)
-        if view is buffer.host:
-            return flat.view(view.shape)
-        start = (view.__array_interface__["data"][0] - buffer.host.__array_interface__["data"][0]) // view.itemsize
-        return flat[start : start + view.size].view(view.shape)
+        return tensor_of(self._buffer, self._view, device)
+
+    def _take(self, tensor: Any) -> None:
+        """As `_assign`, from a tensor on the device, which becomes the side that is up to date."""
+        buffer, view, device = self._buffer, self._view, tensor.device
+        whole = view.size == buffer.host.size
+        place = buffer.space(device).view(view.shape) if whole else tensor_of(buffer, view, device)
+        if place.data_ptr() != tensor.data_ptr():
+            place.copy_(tensor)
+        buffer.written_on_device()
+
+    def _fill(self, number: float) -> None:
+        """Overwrite all numbers where they are."""
+        device = self._buffer.device
+        if device is None:
+            self._data.fill(number)
+            self._written()
+            return
+        whole = self._view.size == self._buffer.host.size
+        (self._buffer.space(device.device) if whole else self.raw(device.device)).fill_(number)
+        self._buffer.written_on_device()
 
     # -- attributes --------------------------------------------------------------------------------------------
 
@@ -254,7 +277,7 @@ class NDArray(Overloads):
         return self.copy()
 
     def __deepcopy__(self, memo: Any) -> NDArray:
-        made = NDArray._wrap(self._data.copy(), self.context)
+        made = NDArray._at(self._data.copy(), self.context)
         if type(self._tape) is tape.Leaf:
             made.attach_grad(self._tape.req)
         return made
@@ -275,8 +298,15 @@ class NDArray(Overloads):
     def copyto(self, other: NDArray | Context) -> NDArray:
         """Write into another array of the same shape (converting the dtype), or copy to a context; returns it."""
         if isinstance(other, Context):
-            made = self.copy()
-            made._buffer.context = resolve(other)
+            context = resolve(other)
+            if context == self.context or not (context.is_gpu or self.context.is_gpu):
+                made = self.copy()
+                made._buffer.context = context
+                return made
+            made = NDArray._at(self._data.copy(), context)
+            if context.is_gpu:
+                made._buffer.push(device_of(context))
+            calls.note_operator(get("identity").bind(), (self,), (made,))
             return made
         if not isinstance(other, NDArray):
             raise DTypeError(f"copyto takes an NDArray or a Context, not {type(other).__name__}")
@@ -366,7 +396,7 @@ class NDArray(Overloads):
         if grad_req == "null":
             self._tape = None
         else:
-            self._tape = tape.Leaf(NDArray._wrap(np.zeros(self.shape, self._view.dtype), self.context), grad_req)
+            self._tape = tape.Leaf(NDArray._at(np.zeros(self.shape, self._view.dtype), self.context), grad_req)
         if self._buffer.watched:
             changes.happened()
 
@@ -429,7 +459,7 @@ def _restore(values: np.ndarray, context: Context) -> NDArray:
         context = resolve(context)
     except HybridLabError:
         context = CPU
-    return NDArray._wrap(np.ascontiguousarray(values).reshape(values.shape), context)
+    return NDArray._at(np.ascontiguousarray(values).reshape(values.shape), context)
 
 
 def _check_req(grad_req: str) -> None:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AutogradError
+from hybrid_lab.engines.memory import is_tensor, to_device
 
 if TYPE_CHECKING:
     from hybrid_lab.ndarray.ndarray import NDArray
 
 _order = itertools.count()
+_ndarray = np.ndarray
 
 
 class _State(threading.local):
@@ -58,6 +60,10 @@ class Leaf:
             buffer.written()
             self.fresh = True
             return
+        if buffer.device is not None or type(gradient) is not _ndarray:
+            if buffer.device is not None or is_tensor(gradient):
+                self._receive_on_device(gradient)
+                return
         if buffer.host_stale:
             buffer.pull()
         if self.req != "add":
@@ -65,6 +71,23 @@ class Leaf:
         elif gradient is not None:
             np.add(target, gradient, out=target)
         buffer.written()
+        self.fresh = True
+
+
+    def _receive_on_device(self, gradient: Any) -> None:
+        """`receive`, where the gradient or the place for it is on a device: it stays or goes there."""
+        grad = self.grad
+        if gradient is None:
+            if self.req != "add":
+                grad._fill(0)
+        elif not is_tensor(gradient):
+            held = grad.raw(grad._buffer.device.device)
+            made = to_device(np.asarray(gradient, grad._view.dtype, order="C").reshape(grad.shape), held.device)
+            grad._take(held + made if self.req == "add" else made)
+        elif self.req == "add":
+            grad._take(grad.raw(gradient.device) + gradient)
+        else:
+            grad._take(gradient)
         self.fresh = True
 
 
@@ -97,6 +120,9 @@ class Entry:
         needed : per input, whether its gradient is wanted
         """
         raise NotImplementedError
+
+    device: Any = None
+    """torch's device on which it goes backward, with tensors; None for the host."""
 
     takes_leaves: bool = False
     """Whether `finish` can write gradients where they are to go."""
@@ -201,6 +227,13 @@ class Saved:
         if self.buffer.host_stale:
             self.buffer.pull()
         return self.view
+
+    def tensor(self, device: Any) -> Any:
+        """The value on a device."""
+        from hybrid_lab.ndarray.ndarray import tensor_of
+
+        self.check()
+        return tensor_of(self.buffer, self.view, device)
 
     def array(self, link: Link = None) -> NDArray:
         """The value as an NDArray with its place on the tape: `link`, else the one it had when it was saved."""

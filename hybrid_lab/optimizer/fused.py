@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.numpy.blockwise import (
     BLOCK,
@@ -61,6 +62,17 @@ def _program(kind: type[Optimizer], op: Operator, dtype: np.dtype, numbers: tupl
     return write_blockwise(update_graph(kind, op, dtype, numbers))
 
 
+@lru_cache(maxsize=256)
+def _device_program(program: Blockwise) -> Any:
+    """The same step as a kernel on the device, or None where it is not one."""
+    from hybrid_lab.engines.triton.update import DeviceUpdate
+
+    try:
+        return DeviceUpdate(program.graph)
+    except EngineError:
+        return None
+
+
 @cache
 def _own_rules(kind: type[Optimizer]) -> str:
     """Which method of a class the fused update would pass over; "" where it does the same."""
@@ -98,6 +110,15 @@ class _Arrays:
         self.groups: list[_Group] = []
         self.threads = thread_count() if sum(weight.size for weight in self.weights) >= SHARED else 1
         self._blocks: dict[int, list[tuple[np.ndarray, ...]]] = {}
+        self.launches: Any = None  # on a device: what they were made for, and the launches themselves
+
+    def device(self) -> Any:
+        """torch's device, where all gradients are there; None for the host."""
+        first = self.gradients[0]._buffer.device
+        if first is None:
+            return None
+        held = [grad._buffer for grad in self.gradients]
+        return first.device if all(each.device is not None and not each.device_stale for each in held) else None
 
     def serves(self, op: Operator, weights: Any, gradients: Any, states: list[Any]) -> bool:
         """Whether these are the same arrays."""
@@ -146,6 +167,9 @@ class FusedUpdate:
         if held is None:
             return f"{name}: no step so far"
         values = sum(weight.size for weight in held.weights)
+        if held.launches is not None:
+            weights = f"{count(len(held.weights), 'weight')}, {count(values, 'value')}"
+            return f"{name}: {weights}, one kernel of {held.op.name} on the device for each weight"
         blocks = count(sum(len(group.blocks) for group in held.groups), "block")
         if held.threads > 1:
             blocks += f" on {held.threads} threads"
@@ -168,6 +192,9 @@ class FusedUpdate:
         numbers = self._regroup(held, self._count(indices))
         while len(self._temporaries) < held.threads:
             self._temporaries.append(Temporaries())
+        device = held.device()
+        if device is not None and self._on_device(held, numbers, device):
+            return True
         for buffer in held.buffers:
             if buffer.host_stale:
                 buffer.pull()
@@ -177,6 +204,28 @@ class FusedUpdate:
         finally:
             for buffer in held.written:
                 buffer.written()
+        return True
+
+    def _on_device(self, held: _Arrays, numbers: list[list[float]], device: Any) -> bool:
+        """The step where weights, gradients and states live on a device; False where it is not one kernel there."""
+        from hybrid_lab.engines.triton.update import run
+
+        programs = [_device_program(group.program) for group in held.groups]
+        if None in programs:
+            return False
+        rows = [[array.raw(device).view(-1) for array in row] for row in held.rows]
+        made_for = held.partition, [tensor.data_ptr() for row in rows for tensor in row]
+        if held.launches is None or held.launches[0] != made_for:
+            places = held.partition[0]
+            launches = [programs[place].prepare(row) for place, row in zip(places, rows, strict=True)]
+            held.launches = made_for, launches
+        for program, given in zip(programs, numbers, strict=True):
+            program.set_numbers(given)
+        try:
+            run(held.launches[1])
+        finally:
+            for buffer in held.written:
+                buffer.written_on_device()
         return True
 
     def _prepare(

@@ -40,9 +40,13 @@ class Arena:
 
 
 class ArenaPool:
-    """Free arenas that programs borrow for the time of one call."""
+    """Free arenas that programs borrow for the time of one call.
 
-    def __init__(self) -> None:
+    make : a new arena of so many bytes
+    """
+
+    def __init__(self, make: Callable[[int], Arena] = Arena) -> None:
+        self.make = make
         self._free: list[Arena] = []
         self._returned: deque[Arena] = deque()
         self._lock = threading.Lock()
@@ -58,7 +62,7 @@ class ArenaPool:
                 return best
             if self._free:
                 self._free.remove(max(self._free, key=lambda arena: arena.nbytes))
-        return Arena(nbytes)
+        return self.make(nbytes)
 
     def give(self, arena: Arena) -> None:
         """Take it back. Never waits: the garbage collector may call this in the middle of `take`."""
@@ -157,6 +161,8 @@ class Frames:
     keep : whether arenas stay with the program; else one is borrowed from the pool per call
     """
 
+    pool = POOL
+
     __slots__ = ("__weakref__", "arena_bytes", "idle", "keep", "layout", "scratch_bytes")
 
     def __init__(self, layout: Callable[[np.ndarray], Frame], arena_bytes: int, keep: bool):
@@ -170,7 +176,7 @@ class Frames:
             return self.idle.pop()
         except IndexError:
             pass
-        arena = Arena(self.nbytes) if self.keep else POOL.take(self.nbytes)
+        arena = self.pool.make(self.nbytes) if self.keep else self.pool.take(self.nbytes)
         return [arena, self.over(arena), None]
 
     def over(self, arena: Arena) -> Frame:
@@ -190,7 +196,7 @@ class Frames:
         scratch: Scratch = lease[1][0]
         self.wants(scratch.peak)
         if not self.keep:
-            POOL.give(lease[0])
+            self.pool.give(lease[0])
         elif scratch.memory.nbytes >= self.scratch_bytes:
             self.idle.append(lease)
 

@@ -45,7 +45,34 @@ def write_program(plan: Plan, static_alloc: bool) -> Compiled:
     return Writer(plan, static_alloc).finish()
 
 
+class Explain:
+    """Notes on an exception which operator of the graph raised it."""
+
+    def __init__(self, file: str, nodes: dict[int, Node]):
+        self.file, self.nodes = file, nodes
+
+    def __call__(self, error: BaseException) -> None:
+        trace: TracebackType | None = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self.file and trace.tb_lineno in self.nodes:
+                node = self.nodes[trace.tb_lineno]
+                where = ", ".join(
+                    part for part in (node.location.describe() if node.location else "", node.scope) if part
+                )
+                error.add_note(f"in the compiled graph, at {node.op!r}" + (f" ({where})" if where else ""))
+                return
+            trace = trace.tb_next
+
+
 class Writer:
+    """Writes the program of one plan; writers for other memory than NumPy's take its place method by method."""
+
+    #: Where the program's arenas come from, and what adds to its errors.
+    frames_class: Any = Frames
+    explain_class: Any = Explain
+    #: Whether every Value lies in C order.
+    contiguous = False
+
     def __init__(self, plan: Plan, static_alloc: bool):
         self.plan, self.static_alloc = plan, static_alloc
         self.names: dict[Value, str] = {}
@@ -83,7 +110,7 @@ class Writer:
         graph, plan = self.plan.graph, self.plan
         taken: set[str] = set()
         for value in graph.inputs:
-            name = _identifier(value.node.name or "input")
+            name = identifier(value.node.name or "input")
             while name in taken:
                 name += "_"
             taken.add(name)
@@ -100,7 +127,7 @@ class Writer:
     def _compile(self, results: list[str]) -> Compiled:
         inputs = ", ".join(self.names[value] for value in self.plan.graph.inputs)
         head = [f"def program({self.parameters}):"]
-        if self.static_alloc:
+        if self._limits_buffers:
             # NumPy's iterators set aside a buffer of this many elements per operand, whether they need it or not.
             self.bound["setbufsize"] = np.setbufsize
             head.append(f"    before = setbufsize({_BUFFER_ELEMENTS})")
@@ -111,12 +138,12 @@ class Writer:
         head += [f"        {line}" for line in take]
         tail = [f"        {line}" for line in (*give, f"return {self._returned(results)}")]
         tail += ["    except Exception as error:", "        explain(error)", "        raise"]
-        if self.static_alloc:
+        if self._limits_buffers:
             tail += ["    finally:", "        setbufsize(before)"]
         body = [f"        {line}" for line in self.lines]
         file = f"<program {next(_serial)} {self.plan.graph.name}".rstrip() + ">"
         at_line = {number + len(head) + 1: node for number, node in self.line_nodes.items()}
-        self.bound["explain"] = _Explain(file, at_line)
+        self.bound["explain"] = self.explain_class(file, at_line)
         source = "\n".join(head + body + tail) + "\n"
         exec(compile(source, file, "exec"), self.bound)
         run = self.bound.pop("program")
@@ -128,12 +155,17 @@ class Writer:
     #: What the function takes.
     parameters = "inputs, rng"
 
+    @property
+    def _limits_buffers(self) -> bool:
+        """Whether NumPy's iteration buffers are made smaller while the program runs."""
+        return self.static_alloc
+
     def _memory(self) -> tuple[list[str], list[str]]:
         """The lines that take a frame before the steps, and those that give it back after them."""
         if not (self.fixed or self.uses_scratch):
             return [], []
         arena_bytes = self.plan.arena_bytes
-        frames = Frames(self._layout, arena_bytes, self.static_alloc or arena_bytes <= KEEP_BYTES)
+        frames = self.frames_class(self._layout, arena_bytes, self.static_alloc or arena_bytes <= KEEP_BYTES)
         self.bound["acquire"], self.bound["release"] = frames.take, frames.give
         take, give = ["lease = acquire()"], ["release(lease)"]
         if frames.keep:
@@ -175,8 +207,17 @@ class Writer:
         found = self.names.get(value)
         if found is None:
             assert isinstance(value.node.op, Constant), value
-            found = self.names[value] = self._bind("k", value.node.op.array)
+            array = value.node.op.array
+            found = self.names[value] = self._bind("k", self._constant(array), id(array))
         return found
+
+    def _constant(self, array: np.ndarray) -> Any:
+        """A constant where the program reads it."""
+        return array
+
+    def _dtype(self, dtype: Any) -> Any:
+        """A dtype as the program's memory has it."""
+        return dtype
 
     def _is_fixed(self, item: Any) -> bool:
         """Whether the array is known before a call: a constant, or at a fixed place of the arena."""
@@ -214,7 +255,7 @@ class Writer:
             self.fixed.append((name, lambda memory, made: run_kernel(op, [made[item] for item in operands])[0]))
             self._emit(f"# {name} is a view of {operands[0]}: {self._comment(node)}")
         else:
-            kernel = self._bind(_identifier(node.op.name), node.op.numpy, node.op)
+            kernel = self._bind(identifier(node.op.name), node.op.numpy, node.op)
             self.names[value] = name = self._local("v")
             self._emit(f"{name} = {kernel}({', '.join(map(self._operand, node.inputs))})", node)
 
@@ -231,7 +272,7 @@ class Writer:
             self._fixed_values.add(value)
             self.names[value] = name = self._local("t")
             shape, dtype, offset = value.shape, value.dtype, place.block.offset
-            self.fixed.append((name, lambda memory, made: np.ndarray(shape, dtype, memory, offset)))
+            self.fixed.append((name, lambda memory, made: self._piece(memory, shape, dtype, offset)))
             return name
         if place.kind == "output":
             self.names[value] = name = f"y{place.position}"
@@ -239,19 +280,28 @@ class Writer:
             return name
         return None
 
+    @staticmethod
+    def _piece(memory: Any, shape: tuple[int, ...], dtype: Any, offset: int) -> Any:
+        """The array that lies `offset` bytes from the arena's beginning."""
+        return np.ndarray(shape, dtype, memory, offset)
+
     def _emit_output(self, name: str, position: int, value: Value) -> None:
         """The line that makes the memory of root number `position`."""
-        self._emit(f"{name} = empty({value.shape!r}, {self._bind(value.dtype.name, value.dtype, value.dtype)})")
+        self._emit(f"{name} = {self._fresh(value)}")
+
+    def _fresh(self, value: Value) -> str:
+        """The call that makes memory for a value."""
+        return f"empty({value.shape!r}, {self._bind(value.dtype.name, self._dtype(value.dtype), value.dtype)})"
 
     def _call(self, node: Node, targets: list[str | None]) -> None:
         direct = self._direct(node) if len(targets) == 1 and targets[0] is not None else None
         if direct is not None:
             dtype = node.outputs[0].dtype
-            kernel = self._bind(_identifier(direct.__name__), direct)
+            kernel = self._bind(identifier(direct.__name__), direct)
             operands = [self._operand(item, dtype) for item in node.inputs]
             self._emit(f"{kernel}({', '.join(operands)}, out={targets[0]})", node)
             return
-        kernel = self._bind(_identifier(node.op.name), node.op.numpy, node.op)
+        kernel = self._bind(identifier(node.op.name), node.op.numpy, node.op)
         arguments = [self._operand(item) for item in node.inputs]
         wanted = node.op.run_keywords
         if "out" in wanted and any(target is not None for target in targets):
@@ -297,25 +347,6 @@ class Writer:
         return None
 
 
-class _Explain:
-    """Notes on an exception which operator of the graph raised it."""
-
-    def __init__(self, file: str, nodes: dict[int, Node]):
-        self.file, self.nodes = file, nodes
-
-    def __call__(self, error: BaseException) -> None:
-        trace: TracebackType | None = error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == self.file and trace.tb_lineno in self.nodes:
-                node = self.nodes[trace.tb_lineno]
-                where = ", ".join(
-                    part for part in (node.location.describe() if node.location else "", node.scope) if part
-                )
-                error.add_note(f"in the compiled graph, at {node.op!r}" + (f" ({where})" if where else ""))
-                return
-            trace = trace.tb_next
-
-
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
     made = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "op"
     return f"_{made}" if made[0].isdigit() else made

@@ -19,11 +19,71 @@ from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.plan import Plan
 
 
+class Begin(Writer):
+    """The forward: returns the outputs and new values of effects, and a Kept with the saved values and the lease."""
+
+    def __init__(self, plan: Plan, static_alloc: bool, num_outputs: int, num_saved: int):
+        super().__init__(plan, static_alloc)
+        self.num_outputs, self.num_saved = num_outputs, num_saved
+        keep = static_alloc or plan.arena_bytes <= KEEP_BYTES
+        self.frames = self.frames_class(self._layout, plan.arena_bytes, keep)
+
+    def _memory(self) -> tuple[list[str], list[str]]:
+        frames = self.frames
+        self.bound["keep"], self.bound["release"] = Kept, frames.give
+        if not (self.plan.arena_bytes or self.fixed or self.uses_scratch):
+            return ["lease = None"], []
+        self.bound["acquire"], self.bound["idle"] = frames.take, frames.idle
+        take = ["try:", "    lease = idle.pop()", "except IndexError:", "    lease = acquire()"]
+        return [*take, f"{self._frame()} = lease[1]"], []
+
+    def _returned(self, results: list[str]) -> str:
+        first, last = self.num_outputs, self.num_outputs + self.num_saved
+        handed_out = ", ".join(results[:first] + results[last:])
+        return f"[{handed_out}], keep([{', '.join(results[first:last])}], lease, release)"
+
+
+class Finish(Writer):
+    """The backward over the arena that the forward took; it overwrites what was kept."""
+
+    parameters = "inputs, rng, lease, given"
+
+    def __init__(self, plan: Plan, static_alloc: bool, forward: Frames):
+        super().__init__(plan, static_alloc)
+        self.forward = forward
+
+    def _emit_output(self, name: str, position: int, value: Value) -> None:
+        self._emit(f"{name} = None if given is None else given[{position}]")
+        self._emit(f"if {name} is None:")
+        self._emit(f"    {name} = {self._fresh(value)}")
+
+    def _memory(self) -> tuple[list[str], list[str]]:
+        if not (self.fixed or self.uses_scratch):
+            return [], []
+        frames, forward = self.frames_class(self._layout, self.plan.arena_bytes, False), self.forward
+
+        def over(lease: Lease) -> Frame:
+            frame = frames.over(lease[0])
+            if self.uses_scratch:
+                frames.wants(frame[0].peak)
+                forward.wants(frame[0].peak)
+            else:
+                lease[2] = frame
+            return frame
+
+        self.bound["over"] = over
+        return ["frame = lease[2]", "if frame is None:", "    frame = over(lease)", f"{self._frame()} = frame"], []
+
+
 class JointTraining(Training):
     """A forward that leaves what it keeps in its arena, and a backward that runs in the same arena.
 
     forward, backward : executables that share nothing; they are written when somebody runs them
+    begin_writer, finish_writer : write the two programs
     """
+
+    begin_writer: Any = Begin
+    finish_writer: Any = Finish
 
     def __init__(
         self,
@@ -35,14 +95,15 @@ class JointTraining(Training):
     ):
         started = time.perf_counter()
         self.forward, self.backward = forward, backward
-        joint = dump("plan", plan_jointly(forward.graph, backward.graph, sources, num_outputs))
+        contiguous = self.begin_writer.contiguous
+        joint = dump("plan", plan_jointly(forward.graph, backward.graph, sources, num_outputs, contiguous))
         self.plan = joint
-        writer = _Begin(joint.forward, static_alloc, num_outputs, len(forward.graph.outputs) - num_outputs)
+        writer = self.begin_writer(joint.forward, static_alloc, num_outputs, len(forward.graph.outputs) - num_outputs)
         begin = writer.finish()
         between = time.perf_counter()
         self.begin: Any = begin.run
         self._frames = writer.frames
-        ending = _Finish(joint.backward, static_alloc, writer.frames)
+        ending = self.finish_writer(joint.backward, static_alloc, writer.frames)
         finish = ending.finish()
         self._finish: Any = finish.run
         # There is nothing to decide about an arena that stays with the program and has no scratch memory.
@@ -91,59 +152,3 @@ def join(
     if not (isinstance(forward.run, Later) and isinstance(backward.run, Later)):
         return None
     return JointTraining(forward, backward, sources, num_outputs, static_alloc)
-
-
-class _Begin(Writer):
-    """The forward: returns the outputs and new values of effects, and a Kept with the saved values and the lease."""
-
-    def __init__(self, plan: Plan, static_alloc: bool, num_outputs: int, num_saved: int):
-        super().__init__(plan, static_alloc)
-        self.num_outputs, self.num_saved = num_outputs, num_saved
-        keep = static_alloc or plan.arena_bytes <= KEEP_BYTES
-        self.frames = Frames(self._layout, plan.arena_bytes, keep)
-
-    def _memory(self) -> tuple[list[str], list[str]]:
-        frames = self.frames
-        self.bound["keep"], self.bound["release"] = Kept, frames.give
-        if not (self.plan.arena_bytes or self.fixed or self.uses_scratch):
-            return ["lease = None"], []
-        self.bound["acquire"], self.bound["idle"] = frames.take, frames.idle
-        take = ["try:", "    lease = idle.pop()", "except IndexError:", "    lease = acquire()"]
-        return [*take, f"{self._frame()} = lease[1]"], []
-
-    def _returned(self, results: list[str]) -> str:
-        first, last = self.num_outputs, self.num_outputs + self.num_saved
-        handed_out = ", ".join(results[:first] + results[last:])
-        return f"[{handed_out}], keep([{', '.join(results[first:last])}], lease, release)"
-
-
-class _Finish(Writer):
-    """The backward over the arena that the forward took; it overwrites what was kept."""
-
-    parameters = "inputs, rng, lease, given"
-
-    def __init__(self, plan: Plan, static_alloc: bool, forward: Frames):
-        super().__init__(plan, static_alloc)
-        self.forward = forward
-
-    def _emit_output(self, name: str, position: int, value: Value) -> None:
-        self._emit(f"{name} = None if given is None else given[{position}]")
-        self._emit(f"if {name} is None:")
-        self._emit(f"    {name} = empty({value.shape!r}, {self._bind(value.dtype.name, value.dtype, value.dtype)})")
-
-    def _memory(self) -> tuple[list[str], list[str]]:
-        if not (self.fixed or self.uses_scratch):
-            return [], []
-        frames, forward = Frames(self._layout, self.plan.arena_bytes, False), self.forward
-
-        def over(lease: Lease) -> Frame:
-            frame = frames.over(lease[0])
-            if self.uses_scratch:
-                frames.wants(frame[0].peak)
-                forward.wants(frame[0].peak)
-            else:
-                lease[2] = frame
-            return frame
-
-        self.bound["over"] = over
-        return ["frame = lease[2]", "if frame is None:", "    frame = over(lease)", f"{self._frame()} = frame"], []

@@ -8,6 +8,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hybrid_lab.engines.triton.internals import interpret
 
@@ -79,3 +80,11 @@ def device() -> Device:
     if torch.version.hip:
         return Device(properties.gcnArchName.split(":")[0], "cuda", False)
     return Device(f"sm{properties.major}{properties.minor}", "cuda", False)
+
+
+@functools.lru_cache
+def torch_device() -> Any:
+    """torch's name of the device's memory. The interpreter's is on the CPU, apart from the host's arrays."""
+    import torch
+
+    return torch.device(device().torch, 0) if device().torch != "cpu" else torch.device("cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -106,3 +106,43 @@ def target_here() -> tuple[str, Any, int]:
 
     found = driver.active.get_current_target()
     return found.backend, found.arch, found.warp_size
+
+
+def handles(compiled: Any) -> tuple[Any, Any, Any]:
+    """What a launch of Triton's CompiledKernel takes: its launcher, the function on the device and its metadata."""
+    run = compiled.run  # loads the binary
+    return run, compiled.function, compiled.packed_metadata
+
+
+def launch_line(
+    run: str, grid: Sequence[int], stream: str, function: str, metadata: str, arguments: Sequence[str]
+) -> str:
+    """A launch, past the JIT dispatch, as a line of Python; names for `handles`.
+
+    arguments : one for each of the signature, constants too; addresses as whole numbers. The three None are metadata
+        for profilers and their hooks before and after the launch.
+    """
+    x, y, z = [*grid, 1, 1][:3]
+    return f"{run}({x}, {y}, {z}, {stream}, {function}, {metadata}, None, None, None, {', '.join(arguments)})"
+
+
+def launch(compiled: Any, grid: Sequence[int], arguments: Sequence[Any]) -> None:
+    """The same at once, on torch's current stream."""
+    run, function, metadata = handles(compiled)
+    x, y, z = [*grid, 1, 1][:3]
+    run(x, y, z, current_stream(), function, metadata, None, None, None, *arguments)
+
+
+def bound_launch(compiled: Any, grid: Sequence[int], arguments: Sequence[Any]) -> Callable[[int], None]:
+    """The same as a function of the stream."""
+    run, function, metadata = handles(compiled)
+    x, y, z = [*grid, 1, 1][:3]
+    given = tuple(arguments)
+    return lambda stream: run(x, y, z, stream, function, metadata, None, None, None, *given)
+
+
+def current_stream() -> int:
+    """The address of the stream that torch launches on now."""
+    import torch
+
+    return torch.cuda.current_stream().cuda_stream

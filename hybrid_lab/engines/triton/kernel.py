@@ -1,4 +1,4 @@
-"""Kernel: a compiled kernel and its launch on NumPy arrays."""
+"""Kernel: a source made ready to run on this machine's device, and the text of its launches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import functools
 import hashlib
 import linecache
 import os
+import threading
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from hybrid_lab.engines.cache import cache_folder
 from hybrid_lab.engines.triton.availability import device
@@ -19,63 +19,70 @@ from hybrid_lab.engines.triton.source import KernelSource, power_of_two
 
 #: Elements per tile in the interpreter, where a program takes milliseconds however large its tiles are.
 INTERPRETER_TILE = 65536
-
-
-class Transfers:
-    """Host copies that launches have made, for reports: on a GPU each input goes there and each output comes back."""
-
-    to_device = to_host = bytes = 0
-
-
-transfers = Transfers()
+#: The interpreter changes Triton's library while a kernel runs in it: one at a time.
+_interpreter = threading.Lock()
 
 
 class Kernel:
-    """source : the generated text and its arguments; blocks : elements of a tile along each axis"""
+    """source : the generated text and its arguments; blocks : elements of a tile along each axis
+
+    Call it with tensors of the device - inputs, then outputs, contiguous and aligned to 16 bytes - and `numbers`.
+    """
 
     def __init__(self, source: KernelSource):
         self.source = source
-        self.blocks = tile_sizes(source) if device().interpreted else dict(source.blocks)
-        self.grid = tuple(-(-source.sizes[size] // self.blocks.get(block, 1)) for size, block in source.grid)
-        self._function = load_function(source.name, source.code)
+        self.interpreted = device().interpreted
+        self.blocks = tile_sizes(source) if self.interpreted else dict(source.blocks)
 
-    def __call__(self, inputs: list[Any], outputs: list[np.ndarray], rng: tuple[int, int]) -> None:
-        """Run the kernel: inputs and outputs are contiguous arrays in the order of the source's arguments."""
-        import torch
+    def grid(self, sizes: Any = None) -> tuple[int, ...]:
+        """How many programs run. sizes : others than the source's"""
+        sizes = self.source.sizes if sizes is None else sizes
+        return tuple(-(-sizes[size] // self.blocks.get(block, 1)) for size, block in self.source.grid)
 
-        where, source = device(), self.source
-        numbers = [_signed(rng[0])] * bool(source.draws) + [_signed(rng[1] + draw) for draw in source.draws]
-        numbers += [source.sizes[name] for name in source.passed]
-        tensors = [_tensor(array) for array in inputs]
-        if where.interpreted:
-            targets = [torch.from_numpy(array) for array in outputs]
-            self._function[self.grid](*tensors, *targets, *numbers, **self.blocks)
+    @functools.cached_property
+    def function(self) -> Any:
+        """What the interpreter runs."""
+        return load_function(self.source.name, self.source.code)
+
+    @functools.cached_property
+    def handle(self) -> Any:
+        """The compiled kernel on this machine's GPU, from memory or disk."""
+        from hybrid_lab.engines.triton import compiling
+
+        return compiling.load(self.source)
+
+    def numbers(self, rng: tuple[int, int], sizes: Any = None) -> list[int]:
+        """The arguments behind the pointers: seed and draws, if it draws, then sizes."""
+        source = self.source
+        found = [signed(rng[0])] * bool(source.draws) + [signed(rng[1] + draw) for draw in source.draws]
+        sizes = source.sizes if sizes is None else sizes
+        return [*found, *(sizes[name] for name in source.passed)]
+
+    def __call__(self, tensors: Sequence[Any], numbers: Sequence[int], sizes: Any = None) -> None:
+        if self.interpreted:
+            with _interpreter:
+                self.function[self.grid(sizes)](*tensors, *numbers, **self.blocks)
             return
-        tensors = [tensor.to(where.torch) for tensor in tensors]
-        targets = [
-            torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, device=where.torch) for array in outputs
-        ]
-        self._function[self.grid](*tensors, *targets, *numbers, **self.blocks)
-        for array, target in zip(outputs, targets, strict=True):
-            torch.from_numpy(array).copy_(target)
-        transfers.to_device += len(tensors)
-        transfers.to_host += len(targets)
-        transfers.bytes += sum(array.nbytes for array in (*inputs, *outputs))
+        from hybrid_lab.engines.triton.internals import launch
+
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        launch(self.handle, self.grid(sizes), [*addresses, *numbers, *self.blocks.values()])
+
+    def bound(self, tensors: Sequence[Any], rng: tuple[int, int] = (0, 0)) -> Callable[[int], None]:
+        """A launch on these tensors, to be called with a stream as often as wanted."""
+        numbers = self.numbers(rng)
+        if self.interpreted:
+            return lambda stream: self(tensors, numbers)
+        from hybrid_lab.engines.triton.internals import bound_launch
+
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        return bound_launch(self.handle, self.grid(), [*addresses, *numbers, *self.blocks.values()])
 
     def __repr__(self) -> str:
         return self.source.text
 
 
-def _tensor(array: np.ndarray) -> Any:
-    """The array as a torch tensor without copying, where it is contiguous and writable."""
-    import torch
-
-    if not array.flags.c_contiguous or not array.flags.writeable:
-        array = np.array(array, order="C")
-    return torch.from_numpy(array)
-
-
-def _signed(number: int) -> int:
+def signed(number: int) -> int:
     """A 64-bit pattern as Triton's int64 takes it."""
     return number - (1 << 64) if number >= 1 << 63 else number
 

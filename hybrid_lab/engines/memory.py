@@ -1,0 +1,100 @@
+"""Numbers between the host (NumPy) and a device (torch): copies are made, and counted, here.
+
+The device may be Triton's interpreter, whose memory is torch's on the CPU: it is copied to all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.engines.copies import copies
+from hybrid_lab.engines.report import format_bytes
+
+
+def torch_dtype(dtype: Any) -> Any:
+    """torch's dtype of the same name."""
+    import torch
+
+    return getattr(torch, np.dtype(dtype).name)
+
+
+def numpy_dtype(dtype: Any) -> np.dtype:
+    """NumPy's dtype of the same name."""
+    name = str(dtype).removeprefix("torch.")
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def shared(array: np.ndarray) -> Any:
+    """A CPU tensor in the memory of a contiguous array, to copy from or to."""
+    import torch
+
+    if not array.flags.writeable:
+        array = array.copy()  # torch warns of memory that may not be written to
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def empty(shape: Sequence[int], dtype: Any, device: Any) -> Any:
+    """Memory on the device. dtype : torch's. Raises EngineError where there is not enough."""
+    import torch
+
+    try:
+        return torch.empty(shape, dtype=dtype, device=device)
+    except RuntimeError as error:
+        raise exhausted(error, device, torch.empty(0, dtype=dtype).element_size() * int(np.prod(shape))) from error
+
+
+def to_device(array: np.ndarray, device: Any, out: Any = None) -> Any:
+    """The numbers as a tensor on the device, in `out` if that is given; one counted copy."""
+    if not array.flags.c_contiguous:
+        array = np.array(array, order="C")
+    source = shared(array)
+    if out is None:
+        out = empty(array.shape, source.dtype, device)
+    out.copy_(source.view(out.shape))
+    copies.to_device += 1
+    copies.to_device_bytes += array.nbytes
+    return out
+
+
+def to_host(tensor: Any, out: np.ndarray | None = None) -> np.ndarray:
+    """The numbers as a NumPy array, in `out` if that is given; one counted copy."""
+    if out is None:
+        out = np.empty(tuple(tensor.shape), numpy_dtype(tensor.dtype))
+    shared(out).copy_(tensor.view(out.shape))
+    copies.to_host += 1
+    copies.to_host_bytes += out.nbytes
+    return out
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether these are numbers on a device."""
+    return hasattr(value, "untyped_storage")
+
+
+def exhausted(error: BaseException, device: Any, wanted: int = 0) -> BaseException:
+    """What to raise for an error of torch: an EngineError with sizes where memory has run out, else the error."""
+    import torch
+
+    kind = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+    if not isinstance(error, kind) and "not enough memory" not in str(error):
+        return error
+    free = ""
+    if torch.device(device).type == "cuda":
+        left, total = torch.cuda.mem_get_info(device)
+        ours = torch.cuda.memory_reserved(device)
+        free = f"; {format_bytes(left)} of {format_bytes(total)} are free, this process holds {format_bytes(ours)}"
+    asked = f" ({format_bytes(wanted)} more were asked for)" if wanted else ""
+    return EngineError(
+        f"the GPU's memory does not suffice{asked}{free}. Take smaller batches, let go of arrays and models that are "
+        "no longer used, or give the memory of other programs back with mx.gpu(0).empty_cache()"
+    )

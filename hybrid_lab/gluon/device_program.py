@@ -1,0 +1,176 @@
+"""DeviceProgram: a compiled call whose executables work on a GPU's memory.
+
+Inputs and parameters go there when they are first read and stay; results are born there. What the host reads comes
+back lazily, and every copy is counted (engines/copies.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab import engines
+from hybrid_lab.diagnostics.errors import EngineUnavailable
+from hybrid_lab.engines.memory import empty, is_tensor, to_device, torch_dtype
+from hybrid_lab.gluon.compiled_entry import CompiledEntry
+from hybrid_lab.gluon.program import Program, Shared
+from hybrid_lab.gluon.step import boundary
+from hybrid_lab.gluon.structure import unflatten
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.backward import overlaps
+from hybrid_lab.ndarray.buffer import Buffer
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import state as random_state
+
+if TYPE_CHECKING:
+    from hybrid_lab.engines.engine import Kept
+    from hybrid_lab.gluon.neutral import NeutralGraph
+
+_NO_DRAWS = (0, 0)
+_link = tape.link
+_wrap = NDArray._wrap_device
+
+
+def program_for(
+    name: str,
+    flags: Mapping[str, Any],
+    neutral: NeutralGraph,
+    leaves: Sequence[NDArray],
+    training: bool,
+    recording: bool,
+    shared: Shared | None = None,
+) -> Program:
+    """A Program, on the device of the engine where it has one.
+
+    Raises EngineUnavailable where the arrays are on a GPU that the engine does not run on.
+    """
+    engine = engines.get(flags.get("engine"))
+    context = leaves[0].context if leaves else None
+    if context is not None and context.is_gpu:
+        if engine.device is None:
+            raise EngineUnavailable(
+                f"{name}: the engine {engine.name!r} runs on the CPU, and the input is on {context}. Leave engine= out "
+                "of hybridize(), or move input and parameters to mx.cpu()"
+            )
+        if context.device_id:
+            raise EngineUnavailable(f"{name}: compiled graphs run on gpu(0) only, and the input is on {context}")
+    kind = Program if engine.device is None else DeviceProgram
+    return kind(name, flags, neutral, leaves, training, recording, shared)
+
+
+class DeviceProgram(Program):
+    """A Program on tensors. device : torch's"""
+
+    device: Any
+
+    def _bind(self, num_data: int) -> None:
+        self.device = self.forward.device
+        super()._bind(num_data)
+        self._packs, self.ones = False, None
+
+    def _shortest(self) -> Any:
+        return None
+
+    def __call__(self, leaves: Sequence[NDArray], rng: tuple[int, int] | None = None) -> Any:
+        device, context = self.device, self.context
+        if any(leaf._buffer.lives_on_device != context.is_gpu for leaf in leaves):
+            where = next(leaf.context for leaf in leaves if leaf._buffer.lives_on_device != context.is_gpu)
+            raise EngineUnavailable(
+                f"{self.block_name}: an input is on {where}, others are on {context}. Move them with "
+                f"x.as_in_context({context})"
+            )
+        data = [leaf.raw(device) for leaf in leaves]
+        versions = [buffer.version for buffer in self._buffers]
+        held = self._held
+        if held[0] is None or held[0] != versions:
+            held = self._refresh(versions)
+        if rng is None:
+            rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
+        begin, kept = self._begin, None
+        if begin is None:
+            results = self._run([*data, *held[1]], rng)
+        else:
+            results, kept = begin([*data, *held[1]], rng)
+        before = [*(leaf._buffer.version for leaf in leaves), *versions] if self.backward is not None else versions
+        if self._effects:
+            with boundary.interrupts:  # the statistics of all layers or of none
+                for index, new in zip(self._effects, results[self._num_outputs :], strict=True):
+                    (leaves[index] if index < self._num_data else self._arrays[index - self._num_data])._take(new)
+        outputs = [_wrap(result, context) for result in results[: self._num_outputs]]
+        if self.backward is not None:
+            self._record_tensors(leaves, data, outputs, kept, rng, before)
+        return outputs[0] if self._plain else unflatten(self.neutral.out_spec, iter(outputs))
+
+    def _refresh(self, versions: list[int]) -> tuple[list[int] | None, list[Any]]:
+        hoisted = self.prologue.values() if self.prologue is not None else []
+        device = self.device
+        raw = [self._arrays[index].raw(device) if kind == "input" else hoisted[index] for kind, index in self._steady]
+        known = None if any(buffer.exported for buffer in self._buffers) else versions
+        self._held = held = known, raw
+        return held
+
+    def _record_tensors(
+        self,
+        leaves: Sequence[NDArray],
+        data: list[Any],
+        outputs: list[NDArray],
+        kept: Kept | None,
+        rng: tuple[int, int],
+        before: list[int],
+    ) -> None:
+        """As `_record`: what the backward reads stays on the device."""
+        links = (*map(_link, leaves), *self._parameter_links())
+        if not (self._recorded and any(links)):
+            return
+        device = self.device
+        values = [data[index] for index in self._kept_leaves]
+        values += [array.raw(device) for array in self._kept_arrays]
+        buffers: list[Buffer] = [leaves[index]._buffer for index in self._kept_leaves]
+        buffers += self._kept_buffers
+        for index in self._kept_outputs:
+            values.append(outputs[index].raw(device))
+            buffers.append(outputs[index]._buffer)
+        if kept is not None:
+            values += [kept.saved[index] for index in self._kept_saved]
+        node = tape.Node(DeviceCompiledEntry(self, leaves, values, buffers, kept, rng, before), links, len(outputs))
+        for index in self._recorded:
+            outputs[index]._tape = tape.Output(node, index)
+
+
+class DeviceCompiledEntry(CompiledEntry):
+    """The tape's entry for a call of a DeviceProgram."""
+
+    __slots__ = ()
+
+    @property
+    def device(self) -> Any:  # type: ignore[override]
+        return self.program.device  # type: ignore[attr-defined]
+
+    @property
+    def takes_leaves(self) -> bool:  # type: ignore[override]
+        return self.kept is not None
+
+    def _head(self, dout: Any, index: int) -> Any:
+        if dout is None:
+            shape, dtype = self.program.output_types[index]
+            return empty(shape, torch_dtype(dtype), self.device).zero_()
+        return dout.contiguous() if is_tensor(dout) else to_device(np.asarray(dout), self.device)
+
+    def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[Any]) -> list[Any]:
+        """Per gradient the memory on the device that may take it."""
+        read = {id(buffer) for buffer in self.buffers}
+        heads = [dout for dout in douts if dout is not None]
+        places: list[Any] = []
+        assert self.program.special.backward is not None
+        for index, value in zip(self.program.special.wrt, self.program.special.backward.outputs, strict=True):
+            leaf, place = leaves[index], None
+            if leaf is not None:
+                view, buffer = leaf.grad._view, leaf.grad._buffer
+                whole = view.size == buffer.host.size
+                alike = view.shape == value.shape and view.dtype == value.dtype
+                if whole and alike and id(buffer) not in read and not any(overlaps(leaf.grad, head) for head in heads):
+                    place = buffer.space(self.device).view(view.shape)
+            places.append(place)
+        return places
