@@ -221,19 +221,16 @@ def compile_graphs(
     name: str, graphs: dict[str, Graph], targets: Sequence[str], started: float | None = None
 ) -> CompiledModel:
     """The same for graphs by what they are: "forward", "backward" ..."""
-    from hybrid_lab.engines.triton.engine import kernels_of
-    from hybrid_lab.engines.triton.kernels import compiled_for, kernels_in
+    from hybrid_lab.engines.triton.kernels import compiled_for, kernels_of_graphs
 
     started = time.perf_counter() if started is None else started
-    kernels, fallbacks = [], []
-    for part, graph in graphs.items():
-        lowered, fusion, _ = kernels_of(graph)
-        kernels += kernels_in(lowered, fusion, part)
-        fallbacks += [
-            (part, Fallback(node.op.name, "the host", reason, format_origin(node)))
-            for node, reason in fusion.refused.items()
-            if not node.op.view
-        ]
+    kernels, fused = kernels_of_graphs(graphs)
+    fallbacks = [
+        (part, Fallback(node.op.name, "no kernel", reason, format_origin(node)))
+        for part, fusion in fused
+        for node, reason in fusion.refused.items()
+        if not node.op.view
+    ]
     made = [kernel for target in targets for kernel in compiled_for(kernels, target)]
     return CompiledModel(name, tuple(targets), made, fallbacks, time.perf_counter() - started)
 

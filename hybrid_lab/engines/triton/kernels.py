@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import PurePath
@@ -170,6 +170,19 @@ def measured(source: KernelSource, runs: int = 20) -> float:
         stop.synchronize()
         times.append(start.elapsed_time(stop) / 1e3)
     return statistics.median(times[3:])
+
+
+def kernels_of_graphs(graphs: Mapping[str, Graph | None]) -> tuple[list[FusedKernel], list[tuple[str, Fusion]]]:
+    """The kernels of graphs by what they are - "forward", "backward" ... - and how each was fused."""
+    from hybrid_lab.engines.triton.engine import kernels_of
+
+    kernels, fused = [], []
+    for part, graph in graphs.items():
+        if graph is not None:
+            lowered, fusion, _ = kernels_of(graph)
+            kernels += kernels_in(lowered, fusion, part)
+            fused.append((part, fusion))
+    return kernels, fused
 
 
 def kernels_in(graph: Graph, fusion: Fusion, part: str = "") -> list[FusedKernel]:

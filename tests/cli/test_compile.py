@@ -1,0 +1,241 @@
+"""`hybrid-lab compile` and `net.compile_for`: kernels for GPUs that need not be here, as a table and as objects."""
+
+import json
+
+import pytest
+
+pytest.importorskip("triton")
+
+import hybrid_lab as mx
+from hybrid_lab import gluon, nd
+from hybrid_lab.cli import main
+from hybrid_lab.diagnostics import EngineError, HybridLabError
+from hybrid_lab.engines.triton import compiling
+from hybrid_lab.gluon import nn
+
+
+class Head(gluon.HybridBlock):
+    """Two kernels: a sum, and what has a space of its own; a sort, which none holds."""
+
+    def __init__(self, sorts=False, **keywords):
+        super().__init__(**keywords)
+        self.sorts = sorts
+        with self.name_scope():
+            self.scale = self.params.get("scale", shape=(1, 8), init="ones")
+
+    def hybrid_forward(self, F, x, scale):
+        y = F.tanh(x * scale + 1.0)
+        return F.sort(y, axis=1) if self.sorts else y
+
+
+class Top(gluon.Block):
+    """A plain Block around hybrid ones."""
+
+    def __init__(self, **keywords):
+        super().__init__(**keywords)
+        with self.name_scope():
+            self.head = Head()
+
+    def forward(self, x):
+        return self.head(x)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HYBRID_LAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patched.setenv("HYBRID_LAB_CPU", "numpy")
+        yield
+
+
+def head(**options):
+    net = Head(prefix="head_", **options)
+    net.initialize()
+    return net
+
+
+# -- net.compile_for ---------------------------------------------------------------------------------------------------
+
+
+def test_a_net_is_compiled_for_chips_that_are_not_here():
+    made = head().compile_for("gfx942", "sm90", inputs=(64, 8))
+    (amd,), (nvidia,) = made.on("gfx942"), made.on("sm90")
+    assert amd.kind == nvidia.kind == "pointwise"
+    assert "amdgcn" in amd.asm and ".target sm_90" in nvidia.asm
+    assert "tt.func public" in amd.ttir
+    assert amd.resources.registers > 0 and amd.resources.spills == 0
+    assert amd.bytes_moved == 64 * 8 * 4 * 2 + 8 * 4
+    assert amd.estimate == pytest.approx(amd.bytes_moved / 5300e9)
+    assert amd.time is None
+    text = str(made)
+    assert text.startswith("head for gfx942 and sm90: 1 kernel each")
+    assert "MI300X, an estimate by its data sheet" in text and "regs" in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_a_net_needs_neither_a_call_nor_initialized_parameters_nor_hybridize():
+    net = nn.Dense(4, prefix="dense_")
+    made = net.compile_for("gfx942", inputs=(16, 32))
+    assert [kernel.kind for kernel in made.kernels] == ["product"]
+    assert made.kernels[0].flops == 2 * 16 * 32 * 4
+    assert net.weight.shape == (4, 32)
+    assert not net._graphs.programs and not net._active
+
+
+def test_training_compiles_backward_and_the_trainers_update():
+    net = head()
+    net(nd.ones((16, 8)))
+    made = net.compile_for("gfx942", inputs=(16, 8), train=True)
+    assert {kernel.part for kernel in made.kernels} == {"forward", "backward", "update"}
+    plain = [kernel for kernel in made.kernels if kernel.part == "update"]
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.1})
+    made = net.compile_for("gfx942", inputs=(16, 8), train=True)
+    adam = [kernel for kernel in made.kernels if kernel.part == "update"]
+    assert trainer is not None and len(adam) == len(plain) == 1
+    assert "sqrt" in adam[0].source and "sqrt" not in plain[0].source
+
+
+def test_arrays_say_dtypes_and_the_last_call_is_the_default():
+    net = head()
+    with pytest.raises(HybridLabError, match="was not called so far"):
+        net.compile_for("gfx942")
+    net(nd.ones((24, 8)))
+    (kernel,) = net.compile_for("gfx942").kernels
+    assert kernel.generated.sizes["n"] == 24 * 8
+    net.cast("float16")
+    (half,) = net.compile_for("gfx942", inputs=nd.ones((24, 8), dtype="float16")).kernels
+    assert half.dtype == "float16" and half.bytes_moved < kernel.bytes_moved
+
+
+def test_another_batch_compiles_nothing(monkeypatch):
+    net = head()
+    net.compile_for("gfx942", inputs=(256, 8))
+    monkeypatch.setattr(compiling, "_Process", None)
+    assert net.compile_for("gfx942", inputs=(512, 8)).kernels[0].resources.registers > 0
+
+
+def test_operators_without_a_kernel_are_listed():
+    made = head(sorts=True).compile_for("gfx942", inputs=(16, 8))
+    assert "sort in forward has no kernel" in str(made)
+    assert [item.operator for _, item in made.fallbacks] == ["sort"]
+
+
+def test_a_kernel_that_does_not_compile_is_a_row(monkeypatch):
+    def fails(sources, target, failed=None):
+        failed[0] = "the kernel could not be compiled: because"
+        return [None for _ in sources]
+
+    monkeypatch.setattr(compiling, "compile_all", fails)
+    made = head().compile_for("gfx942", inputs=(16, 8))
+    assert "does not compile" in str(made) and "because" in str(made)
+    assert made.summary("gfx942").problems == 1
+    assert made.kernels[0].asm is None and "because" in str(made.kernels[0])
+
+
+@pytest.mark.parametrize(
+    "targets, inputs, message",
+    [
+        ((), (4, 8), "name at least one target"),
+        (("mi300",), (4, 8), "there is no target 'mi300'.*gfx942"),
+        (("gfx942",), "8", "an array or a shape"),
+        (("gfx942",), [], "an array or a shape"),
+    ],
+)
+def test_bad_requests_say_what_to_do(targets, inputs, message):
+    with pytest.raises((EngineError, HybridLabError), match=message):
+        head().compile_for(*targets, inputs=inputs)
+
+
+def test_html_has_a_table_without_scripts_or_fixed_colours():
+    page = head().compile_for("gfx942", inputs=(16, 8))._repr_html_()
+    assert "<table" in page and "<script" not in page and "tl.store" in page
+    assert "color:inherit" in page and "#" not in page.split("<pre")[0]
+
+
+def test_plain_data_for_the_lab():
+    data = head().compile_for("gfx942", inputs=(16, 8)).data()
+    assert json.loads(json.dumps(data)) == data
+    (kernel,) = data["kernels"]
+    assert kernel["resources"]["registers"] > 0 and kernel["nodes"][0]["block"].startswith("head")
+    assert data["targets"][0]["chip"] == "MI300X"
+
+
+# -- kernel objects ----------------------------------------------------------------------------------------------------
+
+
+def test_a_hybridized_net_shows_its_kernels(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    net = head()
+    net.hybridize(engine="triton")
+    (kernel,) = mx.explain(net, nd.ones((4, 8))).kernels
+    assert "tl.store" in kernel.source
+    assert [node.operator for node in kernel.nodes][-1] == "tanh"
+    assert kernel.nodes[0].line.startswith("test_compile.py:") and kernel.nodes[0].type == "f32[4,8]"
+    assert kernel.why[0].startswith("together: 3 operators")
+    assert kernel.ttir is kernel.asm is kernel.resources is kernel.time is None
+    assert "amdgcn" in kernel.on("gfx942").asm
+    monkeypatch.delenv("HYBRID_LAB_TRITON")
+
+
+def test_why_says_what_keeps_neighbours_apart():
+    net = nn.HybridSequential(prefix="net_")
+    net.add(nn.Dense(32, in_units=16), nn.LayerNorm(in_channels=32))
+    kernels = net.compile_for("gfx942", inputs=(16, 16)).kernels
+    assert any("apart" in line for kernel in kernels for line in kernel.why)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def archive(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    net = head()
+    net.hybridize()
+    net(nd.ones((16, 8)))
+    net.save("model.hlab")
+    return tmp_path
+
+
+def test_an_archive_is_compiled(archive, capsys):
+    assert main(["compile", "model.hlab", "--target", "gfx942", "--target", "sm90", "--out", "out"]) == 0
+    shown = capsys.readouterr().out
+    assert "model for gfx942 and sm90" in shown and "files written to out" in shown
+    names = {path.suffix for path in (archive / "out" / "gfx942" / "model").iterdir()}
+    assert {".py", ".ttir", ".amdgcn", ".hsaco", ".json"} <= names
+    rows = json.loads((archive / "out" / "sm90" / "model" / "kernels.json").read_text())
+    assert rows[0]["target"] == "sm90" and rows[0]["file"].startswith("000_")
+
+
+def test_train_batch_and_json(archive, capsys):
+    assert main(["compile", "model.hlab", "--target", "gfx942", "--train", "--batch", "64", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert {kernel["part"] for kernel in found["kernels"]} == {"forward", "backward", "update"}
+    assert "f32[64,8]" in {node["type"] for kernel in found["kernels"] for node in kernel["nodes"]}
+
+
+def test_blocks_below_a_plain_one_are_compiled(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    net = Top(prefix="top_")
+    net.initialize()
+    net.hybridize()
+    net(nd.ones((16, 8)))
+    net.save("top.hlab")
+    assert main(["compile", "top.hlab", "--target", "gfx942"]) == 0
+    assert capsys.readouterr().out.startswith("head for gfx942")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ([], "name at least one GPU with --target"),
+        (["--target", "gfx0"], "there is no target 'gfx0'"),
+        (["--target", "gfx942", "--input", "8xx"], "a shape is numbers with x between"),
+        (["--target", "gfx942", "--batch", "0"], "at least one row"),
+        (["--target", "gfx942", "--block", "tail"], "has no block 'tail'"),
+    ],
+)
+def test_bad_commands_say_what_to_do(archive, capsys, options, message):
+    assert main(["compile", "model.hlab", *options]) == 2
+    assert message in capsys.readouterr().err
