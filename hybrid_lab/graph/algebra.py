@@ -163,6 +163,12 @@ def _cast_of_cast(node: Node) -> Value | None:
     return source if source.dtype == final else _made(node, "Cast", source, dtype=final.name)
 
 
+def _amp_cast(node: Node) -> Value | None:
+    """MXNet's conversion of floating numbers only, now that the types are known."""
+    source, final = node.inputs[0], node.outputs[0].dtype
+    return source if source.dtype == final else _made(node, "Cast", source, dtype=final.name)
+
+
 def _single(node: Node) -> Value | None:
     item = node.inputs[0]
     return item if len(node.inputs) == 1 and isinstance(item, Value) and item.shape == node.outputs[0].shape else None
@@ -215,6 +221,7 @@ RULES: tuple[Rule, ...] = (
     Rule("max(x, x) = min(x, x) = x", ("broadcast_maximum", "broadcast_minimum"), _same),
     Rule("where(c, x, x) = x", ("where",), _same),
     Rule("cast(cast(x)) = cast(x)", ("Cast", "_cast_like"), _cast_of_cast),
+    Rule("amp_cast(x) = cast(x), or x", ("amp_cast",), _amp_cast),
     Rule("sum(x) = x + 0, axes of size 1", ("sum", "mean", "prod", "max", "min"), _single_elements),
     Rule("concat(x) = x", ("Concat",), _single),
 )

@@ -33,7 +33,7 @@ def mixed_precision(
     excluded: Collection[str] = (),
     written: bool = False,
 ) -> Graph:
-    """A graph with the conversions that `precision` asks for. It has no shapes yet.
+    """A graph with the conversions that `precision` asks for.
 
     dtypes : of every input Value of the graph
     excluded : names of nodes that take their inputs as they come
@@ -71,11 +71,13 @@ class _Pass:
                     for index, (item, dtype) in enumerate(zip(inputs, wanted, strict=True))
                 )
                 dtypes = self.precision.of(op, dtypes)
-            made = node if op is node.op and inputs == node.inputs else node.replace(op=op, inputs=inputs)
             try:
                 found = read_dtypes(op, op.infer_type(*dtypes))
             except DTypeError as error:
                 raise located(error, node) from None
+            known = None if node.dtypes is None else tuple(found)
+            same = op is node.op and inputs == node.inputs and known == node.dtypes
+            made = node if same else node.replace(op=op, inputs=inputs, dtypes=known)
             types.update(zip(made.outputs, found, strict=True))
             return made.outputs
 
@@ -85,8 +87,15 @@ class _Pass:
     def _converted(self, item: Value, dtype: Any, node: Node, index: int) -> Value:
         names = node.op.names()
         name = f"{node.name}_{names[index] if index < len(names) else index}_{dtype.name}" if node.name else ""
-        op = self.cast.bind(dtype=dtype.name)
-        return Node(op, (item,), name=name, scope=node.scope, location=node.location).outputs[0]
+        return Node(
+            self.cast.bind(dtype=dtype.name),
+            (item,),
+            name=name,
+            scope=node.scope,
+            location=node.location,
+            shapes=None if item.shape is None else (item.shape,),
+            dtypes=None if item.dtype is None else (dtype,),
+        ).outputs[0]
 
     def control_flow(self, op: ControlFlow, dtypes: Sequence[Any]) -> ControlFlow:
         """The same loop or branch over converted bodies.

@@ -122,8 +122,9 @@ class Precision:
 
     def _decide(self, op: Operator, dtypes: tuple[Any, ...]) -> tuple[Any, ...] | None:
         ours = (self.target, SINGLE)
-        floating = {dtype for dtype in dtypes if dtype in ours}
-        if not floating or DOUBLE in dtypes or op.name in _CASTS or op.subgraphs:
+        given = [dtype for dtype in dtypes if dtype is not None]  # to NumPy None is float64
+        floating = {dtype for dtype in given if dtype in ours}
+        if not floating or DOUBLE in given or op.name in _CASTS or op.subgraphs:
             return None
         dtype = self._dtype_for(op, dtypes, floating)
         if dtype is None:
@@ -133,7 +134,7 @@ class Precision:
         names, aux = op.names(), op.aux_names
         wanted = tuple(
             # A state that is computed on the way could not be updated.
-            dtype if item in ours and item != dtype and not (index < len(names) and names[index] in aux) else None
+            dtype if item in floating and item != dtype and not (index < len(names) and names[index] in aux) else None
             for index, item in enumerate(dtypes)
         )
         return wanted if any(wanted) else None

@@ -50,6 +50,7 @@ APPLIES = {
     "f(-x) = f(x)": (lambda F, x: F.abs(-x), ["abs"]),
     "max(x, x) = min(x, x) = x": (lambda F, x: F.exp(F.broadcast_maximum(x, x)), ["exp"]),
     "where(c, x, x) = x": (lambda F, x: F.exp(F.where(x, x, x)), ["exp"]),
+    "amp_cast(x) = cast(x), or x": (lambda F, x: F.amp_cast(x, dtype="float16"), ["Cast"]),
     "cast(cast(x)) = cast(x)": (lambda F, x: F.Cast(F.Cast(x, dtype="float64"), dtype="float16"), ["Cast"]),
     "sum(x) = x + 0, axes of size 1": (
         lambda F, x: F.mean(F.Reshape(x, shape=(-1, 1)), axis=0, exclude=True),
