@@ -2,14 +2,16 @@
 
 One sweep from the last operator to the first. An operator joins the kernel of a reader if that saves a trip through
 memory: the kernel reads it where it has an element at hand, and whatever else reads it does not need that kernel in
-turn. Kernels have one space: as many elements for each output, or rows of as many elements, with one or all of them
-stored. A reduction joins only where its whole rows are; a few long rows are left to a kernel of their own, which splits
-them. Then kernels of one space that read the same are merged. Why an operator stayed outside is written down.
+turn. What several kernels read is stored by one of them - or, if it is cheap, computed in each of them, where they
+move fewer bytes so: what it is made of is then read instead of it. Kernels have one space: as many elements for each
+output, or rows of as many elements, with one or all of them stored. A reduction joins only where its whole rows are; a
+few long rows are left to a kernel of their own, which splits them. Then kernels of one space that read the same are
+merged. Why an operator stayed outside is written down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -21,44 +23,51 @@ from hybrid_lab.engines.triton.reduction import Rows, is_split
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.graph.partition import Region, region_of
+from hybrid_lab.graph.partition import Region
 
 #: Makes the kernels of a group, one or several that run one after the other.
 Write = Callable[[Region], "tuple[KernelSource, ...]"]
 
 #: A kernel takes at most so many operators, and so many inputs and outputs together.
 MAX_NODES, MAX_POINTERS = 64, 24
+#: At most so many kernels compute the same operator.
+MAX_COPIES = 8
+#: Kernels of fewer operators, all element by element, can be written for certain.
+CERTAIN = 32
 
 
 @dataclass
 class Fusion:
-    """graph : with a copy of every view for each of its readers; groups : in program order; kernels : of each group
+    """graph : with a copy of views and of cheap operators for each kernel that computes them; groups : in program order
 
+    kernels : of each group
     refused : operator -> why it is in no kernel; apart : operator -> why it does not share the kernel of a reader
+    given : the graph before operators were copied; copied : operator of `graph` -> that of `given`
     """
 
     graph: Graph
+    given: Graph
     groups: list[Region] = field(default_factory=list)
     kernels: dict[Region, tuple[KernelSource, ...]] = field(default_factory=dict)
     refused: dict[Node, str] = field(default_factory=dict)
     apart: dict[Node, str] = field(default_factory=dict)
+    copied: dict[Node, Node] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class _Group:
-    """nodes : in reverse program order; rows : of its reductions, if it has some; product : the one that it computes"""
+    """Operators of one kernel, or one that has no kernel.
 
-    nodes: list[Node]
+    rows : of its reductions, if it has some; product : the one that it computes
+    bit : which it is; below : the bits of what runs after it, because it reads what the group stores
+    """
+
+    bit: int
+    nodes: set[Node]
     rows: Rows | None = None
     product: Node | None = None
-
-    def with_(self, *nodes: Node) -> _Group:
-        """The group with an operator that comes before all of its, or with those of an attention, last first."""
-        if len(nodes) > 1:
-            return _Group([*self.nodes, *nodes], None, nodes[0])
-        (node,) = nodes
-        rows = Rows.of(node) if self.rows is None and node.op.combine is not None else self.rows
-        return _Group([*self.nodes, node], rows, node if is_product(node) else self.product)
+    kernel: bool = True
+    below: int = 0
 
 
 def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> Fusion:
@@ -100,30 +109,89 @@ def views_for_each_reader(graph: Graph) -> Graph:
     )
 
 
+
 class _Sweep:
     def __init__(self, graph: Graph, refusal: Callable[[Node], str | None], write: Write):
-        self.result = Fusion(graph)
+        self.result = Fusion(graph, graph)
         self.write = write
         self.users, self.roots = graph.users(), set(graph.roots)
-        self.group: dict[Node, _Group] = {}
-        nodes = [node for node in graph.operators if not isinstance(node.op, Constant)]
-        for node in nodes:
-            reason = refusal(node)
-            if reason is not None:
-                self.result.refused[node] = reason
-        self.attentions = self.whole_attentions(nodes)
-        for node in reversed(nodes):
-            if node not in self.result.refused and node not in self.group:
+        self.nodes = [node for node in graph.operators if not isinstance(node.op, Constant)]
+        self.position = {node: index for index, node in enumerate(self.nodes)}
+        #: The groups that compute an operator; the first one stores it, if somebody else needs it.
+        self.of: dict[Node, list[_Group]] = {}
+        self.groups: list[_Group] = []
+        self.result.refused = {node: why for node in self.nodes if (why := refusal(node)) is not None}
+        self.attentions = self.whole_attentions()
+        for node in reversed(self.nodes):
+            if node in self.result.refused:
+                self.place((node,), self.new_group(False))
+            elif node not in self.of:
                 self.visit(node)
-        self.merge_siblings(nodes)
-        self.finish(nodes)
+        self.merge_siblings()
+        self.finish()
+
+    # -- groups, and what runs after them ------------------------------------------------------------------------------
+
+    def new_group(self, kernel: bool = True) -> _Group:
+        self.groups.append(_Group(1 << len(self.groups), set(), kernel=kernel))
+        return self.groups[-1]
+
+    def place(self, nodes: Sequence[Node], home: _Group, *copies: _Group) -> None:
+        """Put operators, the last one first, into groups, of which the first stores what others read."""
+        for group in (home, *copies):
+            group.nodes.update(nodes)
+            for node in nodes:
+                if group.kernel and len(nodes) == 1 and node.op.combine is not None:
+                    group.rows = group.rows or Rows.of(node)
+                if group.kernel and group.product is None and is_product(node):
+                    group.product = node
+                self.of.setdefault(node, []).append(group)
+        self.runs_before(home, [reader for node in nodes for reader in self.readers(node)])
+
+    def runs_before(self, group: _Group, readers: Sequence[_Group]) -> None:
+        """Note that these run after the group, and so after all that it runs after."""
+        new = group.below
+        for reader in readers:
+            new |= reader.bit | reader.below
+        if new != group.below:
+            group.below = new
+            for other in self.groups:
+                if other.below & group.bit:
+                    other.below |= new
+
+    def readers(self, node: Node, inside: Collection[_Group] = ()) -> list[_Group]:
+        """The groups that read the operator from memory, or would: all that have a reader of it and not itself."""
+        found = dict.fromkeys(
+            group for value in node.outputs for reader in self.users.get(value, ()) for group in self.of.get(reader, ())
+        )
+        return [group for group in found if node not in group.nodes and group not in inside]
+
+    def region(self, groups: Collection[_Group], nodes: Sequence[Node] = (), stored: bool = False) -> Region:
+        """The region of these groups as one, with operators more, of which the first may be stored."""
+        members = {*nodes, *(node for group in groups for node in group.nodes)}
+        inside = sorted(members, key=self.position.__getitem__)
+        inputs = dict.fromkeys(
+            value
+            for node in inside
+            for value in node.values_in
+            if value.node not in members and not isinstance(value.node.op, Constant)
+        )
+        outputs: list[Value] = []
+        for node in inside:
+            if node in nodes:
+                outputs += node.outputs if stored and node is nodes[0] else ()
+            elif self.of[node][0] in groups and (
+                not self.roots.isdisjoint(node.outputs) or self.readers(node, groups)
+            ):
+                outputs += node.outputs
+        return Region(tuple(inside), tuple(inputs), tuple(outputs))
 
     # -- joining a reader ----------------------------------------------------------------------------------------------
 
-    def whole_attentions(self, nodes: Sequence[Node]) -> dict[Node, tuple[Node, ...]]:
+    def whole_attentions(self) -> dict[Node, tuple[Node, ...]]:
         """The operators of every attention of which nobody else reads a part, last first, by the last."""
         found = {}
-        for node in nodes:
+        for node in self.nodes:
             attention = attention_at(node)
             if attention is None or not attention.nodes.isdisjoint(self.result.refused):
                 continue
@@ -131,9 +199,9 @@ class _Sweep:
             if self.roots.isdisjoint(inner) and attention.nodes.issuperset(
                 reader for value in inner for reader in self.users.get(value, ())
             ):
-                members = tuple(part for part in reversed(nodes) if part in attention.nodes)
+                members = tuple(sorted(attention.nodes, key=self.position.__getitem__, reverse=True))
                 try:
-                    self.write(self.region(_Group([]).with_(*members)))
+                    self.write(self.region((), members, True))
                 except Refused:
                     continue
                 found[node] = members
@@ -141,35 +209,109 @@ class _Sweep:
 
     def visit(self, node: Node) -> None:
         members = self.attentions.get(node, (node,))
-        readers = [reader for value in node.outputs for reader in self.users.get(value, ())]
-        reason = ""
-        for group in dict.fromkeys(self.group[reader] for reader in readers if reader in self.group):
-            reason = self.objection(node, group, readers)
+        readers = self.readers(node)
+        must = not self.roots.isdisjoint(node.outputs) or not all(group.kernel for group in readers)
+        kernels = [group for group in readers if group.kernel]
+        if node.op.view:
+            reason = "somebody else reads this view" if must or not kernels else self.everywhere(node, kernels)
+            if reason:
+                self.result.apart[node] = reason
+                self.place(members, self.new_group(False))
+            return
+        copies: list[_Group] = []
+        if is_cheap(node) and len(kernels) + must > 1 and len(kernels) <= MAX_COPIES:
+            copies = self.worth_copies(node, kernels, must)
+            if len(copies) == len(kernels) and not must:
+                if not self.everywhere(node, kernels):
+                    return
+        copies = [group for group in copies if not self.objection(members, group, False, ())]
+        home, reason = None, ""
+        for group in kernels:
+            others = [other for other in readers if other is not group and other not in copies]
+            reason = self.objection(members, group, must or bool(others), others)
             if not reason:
-                joined = group.with_(*members)
-                try:
-                    self.write(self.region(joined))
-                except Refused as refused:
-                    reason = str(refused)
-                    continue
-                for member in joined.nodes:
-                    self.group[member] = joined
-                return
-        if reason:
-            self.result.apart[node] = reason
-        if not node.op.view:
-            self.group.update(dict.fromkeys(members, _Group([]).with_(*members)))
+                home = group
+                break
+        if home is None:
+            if reason:
+                self.result.apart[node] = reason
+            home = self.new_group()
+        self.place(members, home, *(group for group in copies if group is not home))
 
-    def objection(self, node: Node, group: _Group, readers: Sequence[Node]) -> str:
-        """Why the operator should not join, before a kernel is written to see whether it can."""
+    def everywhere(self, node: Node, groups: Sequence[_Group]) -> str:
+        """Have these groups all compute the operator, or say why one cannot."""
+        for group in groups:
+            if reason := self.objection((node,), group, False, ()):
+                return reason
+        self.place((node,), *groups)
+        return ""
+
+    def worth_copies(self, node: Node, groups: Sequence[_Group], must: bool) -> list[_Group]:
+        """The groups that should rather compute the operator than read it: all, if it then need not be stored and fewer
+        bytes are moved so, or those to whom what it is made of is less than itself.
+
+        must : whether it is stored in any case
+        """
+        size = node.outputs[0].nbytes
+        made_of = {group: self.would_read(node, group) for group in groups}
+        # Its own kernel can compute what only it reads, and what is computed twice makes a product be stored.
+        alone = [value for value in map(origin, node.values_in) if self.only_for(value, node)]
+        stored = sum(item.nbytes for item in alone if not is_cheap(item.node))
+        kept = size + min(made_of.values()) + sum(sorted(min(size, new) for new in made_of.values())[:-1])
+        if not must and sum(made_of.values()) + stored < kept:
+            return list(groups)
+        return [group for group, new in made_of.items() if new < size]
+
+    def would_read(self, node: Node, group: _Group) -> int:
+        """How many bytes a group reads more if it computes the operator."""
+        found = 0
+        for value in dict.fromkeys(map(origin, node.values_in)):
+            known = value.node in group.nodes or any(
+                value is origin(item) for member in group.nodes for item in member.values_in
+            )
+            if not known and not isinstance(value.node.op, Constant):
+                found += value.nbytes
+        return found
+
+    def only_for(self, value: Value, node: Node) -> bool:
+        """Whether the operator alone reads a value that another operator computes."""
+        computed = not isinstance(value.node.op, (Input, Constant)) and value.node not in self.result.refused
+        while computed and value not in self.roots:
+            users = self.users.get(value, ())
+            if len(users) != 1:
+                return False
+            if users[0] is node:
+                return True
+            if not users[0].op.view:
+                return False
+            value = users[0].outputs[0]
+        return False
+
+    def objection(self, nodes: Sequence[Node], group: _Group, stored: bool, others: Sequence[_Group]) -> str:
+        """Why an operator - the first of these - should not join a group that reads it.
+
+        stored : whether it has to be in memory; others : groups that read it there
+        """
+        node = nodes[0]
         if len(group.nodes) >= MAX_NODES:
             return f"the kernel has {MAX_NODES} operators"
-        region = self.region(group.with_(node))
+        region = self.region((group,), nodes, stored)
         if len(region.inputs) + len(region.outputs) > MAX_POINTERS:
             return f"the kernel would take more than {MAX_POINTERS} arrays"
-        stored = node.outputs[0] in self.roots or any(self.group.get(reader) is not group for reader in readers)
-        if node.op.view:
-            return "somebody else reads this view" if stored else ""
+        if not node.op.view and (reason := self.misfit(node, group, stored)):
+            return reason
+        if any((other.bit | other.below) & group.bit for other in others):
+            return "what else reads it comes before the kernel"
+        if not stored and self.is_certain(node, group):
+            return ""
+        try:
+            self.write(region)
+        except Refused as refused:
+            return str(refused)
+        return ""
+
+    def misfit(self, node: Node, group: _Group, stored: bool) -> str:
+        """Why an operator has no place in the space of a group."""
         size, space = prod(node.outputs[0].shape), self.space(group)
         if is_product(node):
             if group.rows is not None or group.product is not None:
@@ -179,7 +321,7 @@ class _Sweep:
         elif group.product is not None and node.op.combine is not None:
             return "a product's kernel has no reduction"
         elif group.product is not None and self.feeds(node, group):
-            if why := no_prologue(node, group.nodes, group.product, stored):
+            if why := no_prologue(node, list(group.nodes), group.product, stored):
                 return why
         if node.op.combine is not None:
             rows = Rows.of(node)
@@ -191,97 +333,158 @@ class _Sweep:
                 return "the kernel has elements that are no rows of this reduction"
         elif stored and size not in ([space] if group.rows is None else [group.rows.counts[0], space]):
             return "somebody else reads it, and the kernel has not one element for each of its own"
-        outside = [reader for reader in readers if self.group.get(reader) is not group]
-        if self.reaches(outside, group):
-            return "what else reads it comes before the kernel"
         return ""
+
+    def is_certain(self, node: Node, group: _Group) -> bool:
+        """Whether an operator that is not stored can be written into the group's kernel, without trying."""
+        return (
+            group.product is None
+            and len(group.nodes) < CERTAIN
+            and node.op.triton is not None
+            and all(member.op.triton is not None or member.op.combine is not None for member in group.nodes)
+        )
 
     def feeds(self, node: Node, group: _Group) -> bool:
         """Whether a factor of the group's product is made of the operator."""
-        readers = [reader for value in node.outputs for reader in self.users.get(value, ())]
-        inside = [reader for reader in readers if self.group.get(reader) is group]
-        return any(reader is group.product or self.feeds(reader, group) for reader in inside)
+        readers = [reader for value in node.outputs for reader in self.users.get(value, ()) if reader in group.nodes]
+        return any(reader is group.product or self.feeds(reader, group) for reader in readers)
 
     def space(self, group: _Group) -> int:
         """How many elements a kernel goes through."""
-        return prod(self.region(group).outputs[0].shape if group.rows is None else group.rows.shape)
-
-    def reaches(self, nodes: Sequence[Node], group: _Group) -> bool:
-        """Whether a path leads from one of these, through whole kernels, into the group."""
-        seen: set[object] = set()
-        waiting: list[Node] = list(nodes)
-        while waiting:
-            node = waiting.pop()
-            unit = self.group.get(node, node)
-            if unit is group:
-                return True
-            if unit in seen:
-                continue
-            seen.add(unit)
-            for member in unit.nodes if isinstance(unit, _Group) else (node,):
-                waiting += [reader for value in member.outputs for reader in self.users.get(value, ())]
-        return False
+        return prod(self.region((group,)).outputs[0].shape if group.rows is None else group.rows.shape)
 
     # -- siblings ------------------------------------------------------------------------------------------------------
 
-    def merge_siblings(self, nodes: Sequence[Node]) -> None:
+    def merge_siblings(self) -> None:
         """Merge kernels of one space that read the same array."""
         by_input: dict[Value, list[_Group]] = {}
-        for group in dict.fromkeys(self.group[node] for node in nodes if node in self.group):
-            for value in self.region(group).inputs:
+        for group in self.kernels():
+            for value in self.region((group,)).inputs:
                 by_input.setdefault(value, []).append(group)
+        merged: dict[_Group, _Group] = {}
+
+        def now(group: _Group) -> _Group:
+            while group in merged:
+                group = merged[group]
+            return group
+
         for value, groups in by_input.items():
             if prod(value.shape) == 1:
                 continue
-            merged: list[_Group] = []
-            for group in dict.fromkeys(self.group[item.nodes[0]] for item in groups):
-                for index, other in enumerate(merged):
-                    both = self.both(other, group, nodes)
-                    if both is not None:
-                        merged[index] = both
+            different: list[_Group] = []
+            for group in dict.fromkeys(map(now, groups)):
+                for other in different:
+                    if self.merge(other, group):
+                        merged[group] = other
                         break
                 else:
-                    merged.append(group)
+                    different.append(group)
 
-    def both(self, one: _Group, other: _Group, nodes: Sequence[Node]) -> _Group | None:
+    def kernels(self) -> list[_Group]:
+        """The groups with a kernel, in the order of their first operators."""
+        found = [group for group in self.groups if group.kernel and group.nodes]
+        return sorted(found, key=lambda group: min(map(self.position.__getitem__, group.nodes)))
+
+    def merge(self, one: _Group, other: _Group) -> bool:
+        """Put the second group into the first one, if that gives a kernel."""
         if one.product is not None or other.product is not None or self.space(one) != self.space(other):
-            return None
+            return False
         rows = one.rows or other.rows
         if one.rows is not None and other.rows is not None and one.rows.counts != other.rows.counts:
-            return None
+            return False
         if rows is not None and is_split(rows) and None in (one.rows, other.rows):
-            return None
-        inside = {*one.nodes, *other.nodes}
-        both = _Group([node for node in reversed(nodes) if node in inside], rows)
-        region = self.region(both)
-        if len(both.nodes) > MAX_NODES or len(region.inputs) + len(region.outputs) > MAX_POINTERS:
-            return None
-        if self.reaches(self.readers(one, other), other) or self.reaches(self.readers(other, one), one):
-            return None
+            return False
+        region = self.region((one, other))
+        if len(region.nodes) > MAX_NODES or len(region.inputs) + len(region.outputs) > MAX_POINTERS:
+            return False
+        if self.comes_back(one, other) or self.comes_back(other, one):
+            return False
         try:
             self.write(region)
         except Refused:
-            return None
-        self.group.update(dict.fromkeys(both.nodes, both))
-        return both
+            return False
+        for node in other.nodes:
+            groups = [one if group is other else group for group in self.of[node]]
+            self.of[node] = list(dict.fromkeys(groups))
+        one.nodes |= other.nodes
+        one.rows, other.nodes = rows, set()
+        both = one.bit | other.bit
+        for group in self.groups:
+            if group.below & both:
+                group.below |= both
+        self.runs_before(one, [reader for node in one.nodes if self.of[node][0] is one
+                               for reader in self.readers(node)])  # fmt: skip
+        one.below &= ~both
+        return True
 
-    def readers(self, group: _Group, other: _Group) -> list[Node]:
-        """Who reads the group's values, neither in it nor in the other: paths from there must not come back."""
-        readers = [reader for node in group.nodes for value in node.outputs for reader in self.users.get(value, ())]
-        return [reader for reader in readers if self.group.get(reader) not in (group, other)]
+    def comes_back(self, group: _Group, other: _Group) -> bool:
+        """Whether a path leads from a group through further ones to the other."""
+        readers = (reader for node in group.nodes if self.of[node][0] is group for reader in self.readers(node))
+        return any(reader.below & other.bit for reader in readers if reader is not other)
 
     # -- the result ----------------------------------------------------------------------------------------------------
 
-    def region(self, group: _Group) -> Region:
-        return region_of(list(reversed(group.nodes)), self.users, self.roots)
-
-    def finish(self, nodes: Sequence[Node]) -> None:
-        for group in dict.fromkeys(self.group[node] for node in nodes if node in self.group):
-            region = self.region(group)
+    def finish(self) -> None:
+        """Make operators that several groups compute anew for each of them, and write the kernels."""
+        result, kernels = self.result, self.kernels()
+        regions = {group: self.region((group,)) for group in kernels}
+        if any(len(groups) > 1 for groups in self.of.values()):
+            regions = self.copied(regions)
+        for group in kernels:
+            region = regions[group]
             try:
-                self.result.kernels[region] = self.write(region)
+                result.kernels[region] = self.write(region)
             except Refused as refused:
-                self.result.refused.update(dict.fromkeys(region.nodes, str(refused)))
+                result.refused.update(dict.fromkeys(region.nodes, str(refused)))
                 continue
-            self.result.groups.append(region)
-        self.result.apart = {node: why for node, why in self.result.apart.items() if not node.op.view}
+            result.groups.append(region)
+        result.apart = {node: why for node, why in result.apart.items() if not node.op.view}
+
+    def copied(self, regions: dict[_Group, Region]) -> dict[_Group, Region]:
+        """The regions over a graph in which every operator is in one of them alone."""
+        result, graph = self.result, self.result.graph
+        new: dict[tuple[_Group | None, Value], Value] = {}
+
+        def seen(value: Value, group: _Group | None) -> Value:
+            """What stands for a value where a group reads it."""
+            groups = self.of.get(value.node)
+            if groups is None:
+                return value
+            return new[group if group in groups else groups[0], value]
+
+        for node in self.nodes:
+            for group in self.of[node]:
+                inputs = [seen(item, group) if isinstance(item, Value) else item for item in node.inputs]
+                made = node.replace(inputs=tuple(inputs))
+                result.copied[made] = node
+                new.update({(group, old): value for old, value in zip(node.outputs, made.outputs, strict=True)})
+        of = {node: new[groups[0], node.outputs[0]].node for node, groups in self.of.items()}
+        result.refused = {of[node]: why for node, why in result.refused.items()}
+        result.apart = {of[node]: why for node, why in result.apart.items()}
+        result.graph = Graph(
+            graph.inputs,
+            [seen(value, None) for value in graph.outputs],
+            [(target, seen(value, None)) for target, value in graph.effects],
+            graph.draws,
+            graph.name,
+        )
+        return {
+            group: Region(
+                tuple(new[group, node.outputs[0]].node for node in region.nodes),
+                tuple(dict.fromkeys(seen(value, group) for value in region.inputs)),
+                tuple(new[group, value] for value in region.outputs),
+            )
+            for group, region in regions.items()
+        }
+
+
+def is_cheap(node: Node) -> bool:
+    """Whether an operator may be computed in several kernels: element by element, and the same each time."""
+    return node.op.triton is not None and node.op.combine is None and not node.op.random and not node.op.view
+
+
+def origin(value: Value) -> Value:
+    """What a view, or a view of a view, looks at."""
+    while value.node.op.view and len(value.node.outputs) == 1 and value.node.values_in:
+        value = value.node.values_in[0]
+    return value

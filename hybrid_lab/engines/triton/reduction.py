@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from hybrid_lab.engines.triton.body import TYPES, Body, Place, Refused, comment, short, wide
+from hybrid_lab.engines.triton.body import TYPES, Body, Place, Refused, Scope, comment, short, wide
 from hybrid_lab.engines.triton.index import Variable, linear, unravel
 from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.graph.node import Node, Value, input_node
@@ -94,6 +94,17 @@ class RowBody(Body):
         self.results: dict[Node, str] = {}
         self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
         self.reduce: Callable[[Node], str] = self.whole_row
+        self._loops: dict[Value, set[Scope]] = {}
+
+    @property
+    def passes(self) -> dict[Value, int]:
+        """How many loops read an element per row and column of these inputs, where there are several."""
+        return {value: len(found) for value, found in self._loops.items() if len(found) > 1}
+
+    def _load(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        if scope is not self.scopes[0] and self.row in linear(place, value.shape).variables:
+            self._loops.setdefault(value, set()).add(scope)
+        return super()._load(value, place, guard, scope)
 
     def anchored(self, value: Value, place: Place) -> str:
         if value.node.op.combine is None:
@@ -180,6 +191,7 @@ def write_rows(group: Region) -> KernelSource:
         name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
         {"rows": rows, "columns": columns},
         {"ROWS": power_of_two(rows, 1, max(1, TILE // width)), "COLUMNS": width}, {"ROWS": rows}, (("rows", "ROWS"),),
+        passes=body.passes,
     )  # fmt: skip
 
 

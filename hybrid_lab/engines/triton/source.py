@@ -43,6 +43,21 @@ def philox_word(seed, draw, element):
 '''
 
 
+NORMAL = '''
+
+@triton.jit
+def philox_normal(seed, draw, element, dtype: tl.constexpr):
+    """Standard normal number `element` of a draw: words 2k and 2k + 1 make two, by Box and Muller's transform."""
+    first = philox_word(seed, draw, element // 2 * 2)
+    angle = philox_word(seed, draw, element // 2 * 2 + 1).to(dtype) * 1.4629180792671596e-09
+    below = (first ^ tl.full(first.shape, 0xFFFFFFFF, tl.uint32)).to(dtype) * 2.3283064365386963e-10
+    slight = below * (1.0 + below * (0.5 + below * (0.3333333333333333 + below * 0.25)))
+    logarithm = tl.where(below < 0.001, slight, -tl.log((first.to(dtype) + 1.0) * 2.3283064365386963e-10))
+    radius = tl.sqrt(2.0 * logarithm)
+    return tl.where(element % 2 == 0, radius * tl.cos(angle), radius * tl.sin(angle))
+'''
+
+
 @dataclass(frozen=True)
 class KernelSource:
     """A kernel's text and how to call it: inputs, outputs, seed and draws if it draws, sizes, and blocks as constants.
@@ -55,6 +70,7 @@ class KernelSource:
     tiled : names of the blocks that may be another power of two, with the most that is useful
     grid : pairs (size, block): so many programs along each axis of the launch as blocks cover the size; a block "" is 1
     warps : of a program on a GPU; stages : of its pipelined loops, None for what Triton's backend takes by itself
+    passes : input -> how many loops over its rows read it, where they are more than one
     """
 
     name: str
@@ -69,6 +85,7 @@ class KernelSource:
     grid: tuple[tuple[str, str], ...] = ()
     warps: int = 4
     stages: int | None = None
+    passes: Mapping[Value, int] = field(default_factory=dict)
 
     @property
     def code(self) -> str:
@@ -124,7 +141,8 @@ def function(
     written = _told_once(written)
     width = min(max((len(text) for text, comment in written if comment), default=0), 72)
     lines = [f"    {text:<{width}}  # {comment}" if comment else f"    {text}" for text, comment in written]
-    top = ["import triton", "import triton.language as tl", *(PHILOX.splitlines() if body.draws else []), "", ""]
+    helpers = (PHILOX if body.draws else "") + (NORMAL if "philox_normal" in words else "")
+    top = ["import triton", "import triton.language as tl", *helpers.splitlines(), "", ""]
     call = [f"def {name}({', '.join(arguments)}):"]
     if len(call[0]) > 100:
         wrapped = _wrapped([f"{item}," for item in arguments], 96)
