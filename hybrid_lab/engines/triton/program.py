@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines import memory
-from hybrid_lab.engines.engine import Executable, Program
+from hybrid_lab.engines.engine import Executable, Kept, Program
 from hybrid_lab.engines.numpy.engine import Later, describe
 from hybrid_lab.engines.numpy.program import Explain, Writer, identifier
 from hybrid_lab.engines.numpy.training import Begin, Finish, JointTraining
@@ -229,6 +229,10 @@ class DeviceTraining(JointTraining):
         super().__init__(*arguments)
         note_copies(self.forward.report, self.plan.forward)
         note_copies(self.backward.report, self.plan.backward)
+
+    def in_place(self, kept: Kept, operands: Sequence[Any], rng: tuple[int, int], out: Sequence[Any]) -> list[Any]:
+        """The backward in the arena of `kept`, which stays leased: for captured launches."""
+        return self._finish(operands, rng, kept.lease, out)
 
 
 def note_copies(report: Report, found: Plan) -> None:
