@@ -31,7 +31,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-graphs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-cpu bench-gpu test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-graphs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -44,6 +44,7 @@ help:
 	@echo 'make build       the front end only'
 	@echo 'make wheel       wheel and sdist in dist/'
 	@echo 'make bench       measurements beside the peers'
+	@echo 'make bench-aot   kernels of five networks for five GPUs that need not be here: registers, spills, bytes, seconds'
 	@echo 'make bench-cpu   eleven workloads beside MXNet, torch, torch.compile and onnxruntime'
 	@echo 'make bench-gpu   workloads, single operators and products on a GPU beside torch and torch.compile'
 	@echo 'make test-gpu    the tests of the Triton engine on this machine'"'"'s GPU'
@@ -107,6 +108,10 @@ bench-cpu: install
 bench-gpu:
 	$(PY) benchmarks/gpu/bandwidth.py
 	$(PY) benchmarks/gpu/run.py $(ARGS)
+
+# Some ten minutes. ARGS='--only LeNet --target gfx942' measures a part and keeps the rows of the rest.
+bench-aot: install
+	$(PY) benchmarks/aot/run.py $(ARGS)
 
 wheel: $(STAMPS)/wheel
 
