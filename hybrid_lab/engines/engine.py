@@ -156,6 +156,8 @@ class Engine(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    #: Flags of hybridize() that `compile` takes beside those of every engine.
+    own_options: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def device(self) -> Any:

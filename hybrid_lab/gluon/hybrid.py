@@ -34,7 +34,7 @@ from hybrid_lab.symbol.symbol import Symbol, compose
 _local = tracing._local
 _ARRAYS = {NDArray}
 
-_FLAGS = ("engine", "device", "static_alloc", "static_shape", "strict")
+_FLAGS = ("engine", "device", "static_alloc", "static_shape", "strict", "tf32")
 #: Flags of MXNet's hybridize() that change nothing here.
 _MXNET_FLAGS = ("backend", "backward_bulk_size", "clear", "forward_bulk_size", "inline_limit", "partition_if_dynamic")
 
@@ -231,6 +231,7 @@ class HybridBlock(Block):
         static_alloc: bool = False,
         static_shape: bool = False,
         strict: bool = False,
+        tf32: bool = False,
         **flags: Any,
     ) -> None:
         """Run this block and its children as compiled graphs from the next call on; `active=False` goes back to eager
@@ -241,6 +242,8 @@ class HybridBlock(Block):
         static_alloc : keep all intermediate memory from call to call
         static_shape : besides, capture the launches of a GPU once and replay them
         strict : refuse operators that the engine cannot compile instead of running them through the fallback
+        tf32 : on a GPU that has it - NVIDIA's from sm80 on, AMD's gfx942 - products of float32 with 10 bits of each
+            factor, several times as fast; without it, and everywhere else, float32 is multiplied as float32
         flags : MXNet's other flags (inline_limit, forward_bulk_size ...) are accepted and kept; any other is dropped
             with a warning
 
@@ -268,6 +271,7 @@ class HybridBlock(Block):
             "static_alloc": static_alloc,
             "static_shape": static_shape,
             "strict": strict,
+            **({"tf32": True} if tf32 else {}),
             **flags,
         }
         object.__setattr__(self, "_active", bool(active))

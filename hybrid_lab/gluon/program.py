@@ -157,6 +157,7 @@ class Program:
         options = {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
         if flags.get("strict"):
             options["strict"] = True
+        options |= {name: True for name in engine.own_options if flags.get(name)}
         self.special = special
         self.engine, self._where = engine.name, engine.where()
         self.together: Training | None = None

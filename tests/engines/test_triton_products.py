@@ -5,7 +5,8 @@ import pytest
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
-from hybrid_lab.engines.triton import kernel, product
+import hybrid_lab as mx
+from hybrid_lab.engines.triton import kernel, product, tiles
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
@@ -181,3 +182,48 @@ def test_convolutions_of_other_ranks(rank):
         Graph([x, w, b, dy], [y, dx, dw]),
         x=data(x.shape), w=data(w.shape, 1), b=data((3,), 2), dy=data(y.shape, 3),
     )  # fmt: skip
+
+
+def test_tf32_only_where_it_is_asked_for_and_the_chip_has_it(monkeypatch):
+    assert {chip: tiles.precision(True, chip) for chip in ("sm75", "sm80", "sm90", "gfx90a", "gfx942", "gfx1100")} == {
+        "sm75": "ieee", "sm80": "tf32", "sm90": "tf32", "gfx90a": "ieee", "gfx942": "tf32", "gfx1100": "ieee",
+    }  # fmt: skip
+    assert tiles.precision(False, "sm90") == "ieee"
+    x, w = inputs(x=(20, 20), w=(20, 20))
+    (source,) = kernels_of(Graph([x, w], [op("dot", x, w)]), "tf32")[2]
+    assert 'input_precision="tf32"' in source.text
+
+
+def test_the_flag_reaches_the_engine(monkeypatch):
+    asked = []
+    monkeypatch.setattr(tiles, "precision", lambda tf32, chip: asked.append(tf32) or "ieee")
+    net = mx.gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    net.hybridize(engine="triton", tf32=True)
+    net(mx.nd.ones((1, 3)))
+    with mx.autograd.record():
+        net(mx.nd.ones((1, 3)))
+    net.hybridize(engine="triton")
+    net(mx.nd.ones((1, 3)))
+    net.hybridize(engine="numpy", tf32=True)
+    net(mx.nd.ones((1, 3)))
+    assert asked == [True, True, True, False]
+
+
+def test_configurations_stay_within_the_arrays_and_are_six_at_most():
+    x, w = inputs(x=(4096, 20), w=(20, 300))
+    (source,) = kernels_of(Graph([x, w], [op("dot", x, w)]))[2]
+    for chip in ("sm80", "gfx942", "gfx950", "gfx1100"):
+        found = tiles.configurations(source, chip)
+        assert 2 <= len(found) <= 6 and all(item.blocks["INNER"] <= 32 for item in found)
+        assert all(item.stages == 1 for item in found) or chip != "gfx950"
+
+
+def test_a_few_programs_at_least():
+    """Tiles shrink with the product, down to 32 x 32; large float16 products have large ones."""
+
+    def blocks(rows, columns, exact):
+        return tuple(tiles.for_product(rows, columns, 512, 1, exact).blocks.values())
+
+    assert blocks(4096, 4096, False) == (128, 128, 32) and blocks(4096, 4096, True) == (64, 64, 16)
+    assert blocks(256, 256, True) == (32, 32, 16) and blocks(4, 50000, True) == (16, 64, 16)

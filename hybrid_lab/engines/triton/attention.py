@@ -18,7 +18,7 @@ from hybrid_lab.engines.triton.body import TYPES, Elements, Place, Refused, Scop
 from hybrid_lab.engines.triton.factors import Factors
 from hybrid_lab.engines.triton.index import Variable, linear
 from hybrid_lab.engines.triton.kinds import has_element, is_product, product_of
-from hybrid_lab.engines.triton.product import MOST_PROGRAMS, ProductBody
+from hybrid_lab.engines.triton.product import MOST_PROGRAMS, ProductBody, is_exact
 from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, power_of_two
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
@@ -232,7 +232,7 @@ def write_attention(group: Region, found: Attention, precision: str = "ieee") ->
     body.attend()
     body.finish()
     width = max(sizes["columns"], sizes["inner"])
-    chosen = tiles.for_attention(sizes["rows"], sizes["keys"], width)
+    chosen = tiles.for_attention(sizes["rows"], sizes["keys"], width, is_exact(found.mixed, precision))
     blocks = {
         **chosen.blocks,
         "COLUMNS": power_of_two(sizes["columns"], tiles.LEAST),

@@ -36,6 +36,8 @@ EACH = 3
 _SCRIPT = Path(__file__).with_name("compile_process.py")
 #: Triton's name of an option -> the source's; a source without it, or with None, leaves the choice to Triton.
 _OPTIONS = {"num_warps": "warps", "num_stages": "stages"}
+#: Chips on which pipelined loops fail in some kernels.
+_ONE_STAGE = ("gfx950",)
 
 
 def divisible(source: KernelSource) -> tuple[int, ...]:
@@ -52,9 +54,11 @@ def divisible(source: KernelSource) -> tuple[int, ...]:
     )
 
 
-def options_of(source: KernelSource) -> dict[str, Any]:
+def options_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, Any]:
     """What is handed to Triton: warps and stages where the source says them. Products and sums are joined (fma)."""
     given = {name: getattr(source, own, None) for name, own in _OPTIONS.items()}
+    if target[1] in _ONE_STAGE:
+        given["num_stages"] = 1
     return {"enable_fp_fusion": True, **{name: value for name, value in given.items() if value is not None}}
 
 
@@ -70,7 +74,7 @@ def request_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, 
         "constants": dict(source.blocks),
         "divisible": list(divisible(source)),
         "target": list(target),
-        "options": options_of(source),
+        "options": options_of(source, target),
     }
     request["key"] = key_of(request, _version())
     return request

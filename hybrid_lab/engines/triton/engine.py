@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
 from hybrid_lab.engines.report import RegionReport, Report
-from hybrid_lab.engines.triton import availability
+from hybrid_lab.engines.triton import availability, tiles
 from hybrid_lab.engines.triton.fusion import Fusion, fuse
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.engines.triton.steps import KernelOperator, on_torch
@@ -23,6 +24,7 @@ from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.partition import contract
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.log import logger
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.program import DeviceExecutable
@@ -35,6 +37,7 @@ class TritonEngine(Engine):
 
     name: ClassVar[str] = "triton"
     title: ClassVar[str] = "Triton"
+    own_options: ClassVar[frozenset[str]] = frozenset({"tf32"})
 
     @property
     def device(self) -> Any:
@@ -48,12 +51,17 @@ class TritonEngine(Engine):
         return f"Triton in {device.name}" if device.interpreted else f"Triton on {device.name}"
 
     def compile(
-        self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
+        self,
+        graph: Graph,
+        static_alloc: bool = False,
+        static_shape: bool = False,
+        strict: bool = False,
+        tf32: bool = False,
     ) -> Executable:
         from hybrid_lab.engines.triton.capture import capturing
 
         started = time.perf_counter()
-        written = self._write(graph, strict)
+        written = self._write(graph, strict, tf32)
         _prepare(written.sources)
         executable = written.executable(static_alloc)
         executable.run.write_now()
@@ -71,7 +79,8 @@ class TritonEngine(Engine):
 
         started = time.perf_counter()
         strict, static_alloc = options.get("strict", False), options.get("static_alloc", False)
-        first, second = self._write(forward, strict), self._write(backward, strict)
+        tf32 = options.get("tf32", False)
+        first, second = self._write(forward, strict, tf32), self._write(backward, strict, tf32)
         _prepare([*first.sources, *second.sources])
         made = first.executable(static_alloc), second.executable(static_alloc)
         made[0].report.seconds = time.perf_counter() - started
@@ -88,8 +97,8 @@ class TritonEngine(Engine):
         super().trim()
         POOL.clear()
 
-    def _write(self, graph: Graph, strict: bool) -> _Written:
-        graph, fusion, sources = kernels_of(graph)
+    def _write(self, graph: Graph, strict: bool, tf32: bool) -> _Written:
+        graph, fusion, sources = kernels_of(graph, _precision(tf32))
         report = Report(self.name, graph.name)
         for group in fusion.groups:
             names = [node.op.name for node in group.nodes]
@@ -130,6 +139,20 @@ class _Written:
         return DeviceExecutable(self.graph, DeviceLater(self.graph, self.report, static_alloc), self.report)
 
 
+def _precision(tf32: bool) -> str:
+    """How float32 is multiplied here."""
+    device = availability.device()
+    found = tiles.precision(tf32, device.name)
+    if tf32 and found != "tf32" and not device.interpreted:
+        _tell_of_no_tf32(device.name)
+    return found
+
+
+@functools.cache
+def _tell_of_no_tf32(name: str) -> None:
+    logger.warning(f"tf32=True changes nothing on {name}: it multiplies float32 as float32 only")
+
+
 def _prepare(sources: Sequence[KernelSource]) -> None:
     """Compile in parallel what is not on disk yet; the interpreter compiles nothing."""
     if not availability.device().interpreted:
@@ -138,10 +161,13 @@ def _prepare(sources: Sequence[KernelSource]) -> None:
         compiling.prepare(sources)
 
 
-def kernels_of(graph: Graph) -> tuple[Graph, Fusion, list[KernelSource]]:
-    """The lowered graph, its groups, and the sources of all kernels in the order in which they run."""
+def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, list[KernelSource]]:
+    """The lowered graph, its groups, and the sources of all kernels in the order in which they run.
+
+    precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
+    """
     graph = dump("decompose", simplify(decompose(lower_random(graph), lambda node: refusal(node) is None)))
-    fusion = fuse(graph, refusal, write_kernels)
+    fusion = fuse(graph, refusal, functools.partial(write_kernels, precision=precision))
     return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]
 
 

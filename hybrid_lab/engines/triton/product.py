@@ -121,8 +121,7 @@ def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple
     product = product_of(anchor)
     assert product is not None
     sizes = Sizes.of(product)
-    exact = product_dtype(anchor) != "float16" and (precision == "ieee" or product_dtype(anchor) == "float64")
-    chosen = tiles.for_product(sizes.rows, sizes.columns, sizes.inner, sizes.batches, exact)
+    chosen = tiles.for_product(sizes.rows, sizes.columns, sizes.inner, sizes.batches, is_exact(anchor, precision))
     parts = count_parts(sizes, chosen)
     if sizes.batches * parts > MOST_PROGRAMS:
         raise Refused(f"more than {MOST_PROGRAMS} products")
@@ -133,9 +132,10 @@ def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple
     return _parts(group, anchor, sizes, chosen, precision, left), _total(group, anchor, sizes, left)
 
 
-def product_dtype(node: Node) -> str:
-    """The name of the dtype that its factors have."""
-    return str(node.outputs[0].dtype.name)
+def is_exact(node: Node, precision: str) -> bool:
+    """Whether the factors are multiplied without tensor cores."""
+    dtype = node.outputs[0].dtype.name
+    return dtype == "float64" or (dtype == "float32" and precision == "ieee")
 
 
 def count_parts(sizes: Sizes, chosen: tiles.Configuration) -> int:

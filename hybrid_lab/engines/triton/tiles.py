@@ -19,7 +19,7 @@ LEAST = 16
 ENOUGH = 128
 #: Tiles of the output (rows, columns, warps), larger ones first, and how far along the summed axis one step goes.
 _LADDER = ((128, 128, 8), (128, 64, 4), (64, 128, 4), (64, 64, 4), (32, 64, 4), (64, 32, 4), (32, 32, 4))
-_INNER = 32
+_INNER, _EXACT_INNER = 32, 16
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,28 @@ class Configuration:
 def for_product(rows: int, columns: int, inner: int, batches: int, exact: bool) -> Configuration:
     """The largest tiles of which there are enough to keep a GPU busy, else the smallest.
 
-    exact : float32 or wider without tensor cores, where more than 64 x 64 sums do not fit a program's registers
+    exact : float32 or wider without tensor cores, where larger tiles than 64 x 64 x 16 do not fit into registers
     """
+    step = power_of_two(inner, LEAST, _EXACT_INNER if exact else _INNER)
     fitting = [item for item in _LADDER if not exact or item[0] * item[1] <= 64 * 64]
     found = Configuration({})
     for most_rows, most_columns, warps in fitting:
         high, wide = power_of_two(rows, LEAST, most_rows), power_of_two(columns, LEAST, most_columns)
-        blocks = {"ROWS": high, "COLUMNS": wide, "INNER": power_of_two(inner, LEAST, _INNER)}
+        blocks = {"ROWS": high, "COLUMNS": wide, "INNER": step}
         found = Configuration(blocks, min(warps, max(1, high * wide // 256)))
         if -(-rows // high) * -(-columns // wide) * batches >= ENOUGH:
             break
     return found
 
 
-def for_attention(rows: int, keys: int, width: int) -> Configuration:
-    """width : numbers of a query, key or value, which a program holds whole; wider ones leave room for fewer rows."""
-    high, wide = (64, 64) if width <= 64 else (64, 32) if width <= 128 else (32, 32)
-    return Configuration({"ROWS": power_of_two(rows, LEAST, high), "KEYS": power_of_two(keys, LEAST, wide)}, 4, 1)
+def for_attention(rows: int, keys: int, width: int, exact: bool) -> Configuration:
+    """What fits into a program's registers.
+
+    width : numbers of a query, key or value, which a program holds whole; exact : as for products
+    """
+    high, wide, warps = (32, 32, 8) if exact else (64, 64, 4) if width <= 128 else (32, 32, 4)
+    blocks = {"ROWS": power_of_two(rows, LEAST, high), "KEYS": power_of_two(keys, LEAST, wide)}
+    return Configuration(blocks, warps if blocks["ROWS"] > LEAST else 4, 1)
 
 
 def family(architecture: str) -> str:

@@ -32,6 +32,7 @@ _FLAG_TYPES: dict[str, Any] = {
     "static_alloc": bool,
     "static_shape": bool,
     "strict": bool,
+    "tf32": bool,
 }
 
 
