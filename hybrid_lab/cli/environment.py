@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -61,7 +62,7 @@ def report() -> Iterator[Item]:
     yield Item("hybrid-lab", f"{_version.__version__} in {Path(__file__).resolve().parents[1]}")
     yield Item("python", f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
     yield Item("processors", str(os.cpu_count()))
-    for probe in (_numpy, _onnx, _onnxruntime, _torch, _triton, _compiler, _gpu):
+    for probe in (_numpy, _onnx, _onnxruntime, _torch, _triton, _gpu_driver, _compiler, _gpu, _kernel_cache):
         yield _guarded(probe)
     for probe in (_jupyterlab, _front_end, _server, _widgets):
         yield _guarded(probe)
@@ -114,24 +115,43 @@ def _torch() -> Item:
 
 
 def _triton() -> Item:
+    from ..engines.triton.availability import interpreting, triton_distributions, two_tritons
+
     needed = "the Triton engine"
     if not has_module("triton"):
         amd = f"pip install pytorch-triton-rocm --index-url {ROCM_INDEX}"
         return Item("triton", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {amd} (Linux only)")
-    version = version_of("triton") or version_of("pytorch-triton-rocm") or "version unknown"
-    interpreted = os.environ.get("HYBRID_LAB_TRITON") == "interpret"
-    return Item("triton", version + (", interpreter on (HYBRID_LAB_TRITON=interpret)" if interpreted else ""), needed)
+    found = triton_distributions()
+    names = ", ".join(f"{version} from {name}" for name, version in found.items())
+    text = names or "a module that no known distribution provides"
+    text += ", interpreter on (HYBRID_LAB_TRITON=interpret)" * interpreting()
+    return Item("triton", text if len(found) < 2 else f"{text}; {two_tritons(found)}", needed)
 
 
 def _compiler() -> Item:
-    for name in filter(None, (os.environ.get("CC"), "cc", "gcc", "clang")):
-        found = shutil.which(name)
-        if found:
-            first = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=20).stdout.splitlines()
-            return Item("C compiler", f"{found}: {first[0] if first else 'no version'}")
-    return Item(
-        "C compiler", None, "Triton's launchers", "apt-get install gcc (Debian), xcode-select --install (macOS)"
-    )
+    from ..engines.triton.availability import c_compiler
+
+    name, needed = "C compiler", "Triton's launchers, which it builds at first use"
+    get = "apt-get install gcc libc6-dev (Debian), dnf install gcc (Fedora), xcode-select --install (macOS)"
+    found = c_compiler()
+    if found is None:
+        chosen = os.environ.get("CC")
+        return Item(name, None, needed, f"unset CC={chosen}, which is not there, or {get}" if chosen else get)
+    first = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=20).stdout.splitlines()
+    text = f"{found}: {first[0] if first else 'no version'}"
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
+        text += "; Python.h is missing, which some releases of Triton need: apt-get install python3-dev (Debian)"
+    return Item(name, text, needed)
+
+
+def _gpu_driver() -> Item:
+    found = [f"{vendor} {version}" for vendor, version in _drivers()]
+    nodes = [path for path in ("/dev/kfd", "/dev/nvidia0", "/dev/dxg") if Path(path).exists()]
+    if nodes and not found:
+        found = [f"version unknown ({', '.join(nodes)} is there)"]
+    get = "NVIDIA: the driver package of this system (Debian: apt-get install nvidia-driver); AMD: amdgpu is a part of "
+    get += "Linux, amdgpu-install brings the newest, and the user must be in the groups render and video"
+    return Item("GPU driver", "; ".join(found) or None, "the Triton engine on a GPU", get)
 
 
 def _gpu() -> Item:
@@ -147,11 +167,15 @@ def _gpus_by_torch() -> list[str]:
 
     if not torch.cuda.is_available():
         return []
+    from ..engines.triton.targets import supported
+
     found = []
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
-        kind = getattr(device, "gcnArchName", None) or f"sm{device.major}{device.minor}"
-        found.append(f"{device.name} ({kind}, {device.total_memory / 2**30:.0f} GiB, driver {_driver() or 'unknown'})")
+        amd = getattr(device, "gcnArchName", None) if torch.version.hip else None
+        kind = amd.split(":")[0] if amd else f"sm{device.major}{device.minor}"
+        note = "" if supported(kind) else ", which Triton does not compile for"
+        found.append(f"{device.name} ({kind}{note}, {device.total_memory / 2**30:.0f} GiB)")
     return found
 
 
@@ -164,15 +188,28 @@ def _gpus_by_driver() -> list[str]:
             names = filter(None, map(str.strip, answer.stdout.splitlines()))
             return [f"{name} (not usable by the installed torch)" for name in names]
     if Path("/dev/kfd").exists():
-        return [f"AMD, driver {_driver() or 'unknown'} (not usable by the installed torch)"]
+        return ["AMD (not usable by the installed torch)"]
     return []
 
 
-def _driver() -> str | None:
-    for file in ("/sys/module/nvidia/version", "/sys/module/amdgpu/version"):
-        if Path(file).exists():
-            return Path(file).read_text().strip()
-    return f"Linux {platform.release()}" if Path("/sys/module/amdgpu").exists() else None
+def _drivers() -> Iterator[tuple[str, str]]:
+    """(vendor, version) of the drivers that the kernel has loaded. AMD's in the kernel has the kernel's version."""
+    for vendor, module in (("NVIDIA", "nvidia"), ("AMD", "amdgpu")):
+        folder = Path("/sys/module") / module
+        if (folder / "version").is_file():
+            yield vendor, (folder / "version").read_text().strip()
+        elif folder.is_dir():
+            yield vendor, f"{module} of Linux {platform.release()}"
+
+
+def _kernel_cache() -> Item:
+    from ..engines.cache import cache_folder
+
+    folder = cache_folder("binaries")
+    if folder is None:
+        return Item("kernel cache", "off (HYBRID_LAB_CACHE is empty)")
+    count = sum(len(entry.name) == 64 for entry in os.scandir(folder)) if folder.is_dir() else 0
+    return Item("kernel cache", f"{count} binaries in {folder}")
 
 
 def _jupyterlab() -> Item:

@@ -16,7 +16,9 @@ def test_report_names_the_parts(capsys):
         "torch",
         "triton",
         "GPU",
+        "GPU driver",
         "C compiler",
+        "kernel cache",
         "jupyterlab",
         "lab extension",
     ):

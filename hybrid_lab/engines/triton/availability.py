@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.metadata
 import importlib.util
 import os
 import shutil
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hybrid_lab.engines.triton.internals import interpret
+from hybrid_lab.engines.triton.targets import supported
+from hybrid_lab.log import logger
 
 INTERPRET = "interpret"
 
@@ -37,6 +43,8 @@ def missing() -> str | None:
     """
     for module in ("triton", "torch"):
         if importlib.util.find_spec(module) is None:
+            if module == "triton" and sys.platform != "linux":
+                return f"Triton runs on Linux, not on {sys.platform}; hybridize() without engine= takes another engine"
             extras = "hybrid-lab[cuda] for NVIDIA, hybrid-lab[rocm] with the documented index for AMD"
             return f"{module} is not installed; pip install {extras}"
     if interpreting():
@@ -55,17 +63,81 @@ def _driver_seen() -> bool:
 
 @functools.lru_cache
 def _gpu_problem() -> str | None:
-    import torch
-
+    try:
+        import torch
+        import triton
+    except Exception as error:  # a library that is not there, or of another CUDA or ROCm
+        return (
+            f"torch and triton are installed but do not load ({type(error).__name__}: {error}); install a pair that "
+            "belongs together: pip install --force-reinstall torch, from the index for this GPU"
+        )
+    assert triton is not None
     if not torch.cuda.is_available():
         build = "ROCm" if torch.version.hip else "CUDA" if torch.version.cuda else "CPU"
         return (
             f"torch {torch.__version__} ({build} build) reaches no GPU; install the torch build for this GPU and check "
             "its driver"
         )
-    if not any(shutil.which(name) for name in (os.environ.get("CC", "cc"), "gcc", "clang")):
-        return "Triton builds a small helper at first use and finds no C compiler; install gcc or clang, or set CC"
+    name = device_name()
+    if not supported(name):
+        return (
+            f"this GPU is a {name}, which Triton does not compile for; it does for AMD's gfx90a, gfx942, gfx950, "
+            "gfx11xx and gfx12xx and for NVIDIA's from compute capability 7.5; hybridize(engine='onnxruntime') runs on "
+            "the CPU"
+        )
+    if c_compiler() is None:
+        chosen = os.environ.get("CC")
+        found = f"CC names {chosen!r}, which is not there" if chosen else "finds no C compiler"
+        return (
+            f"Triton builds a small helper at first use and {found}; install gcc or clang (Debian: apt-get install gcc "
+            "libc6-dev), or set CC to one"
+        )
+    distributions = triton_distributions()
+    if len(distributions) > 1:
+        logger.warning(two_tritons(distributions))
     return None
+
+
+def c_compiler() -> str | None:
+    """The C compiler that Triton takes: $CC, else gcc or clang; None where there is none."""
+    chosen = os.environ.get("CC")
+    if chosen:
+        return shutil.which(chosen.split()[0])
+    return shutil.which("gcc") or shutil.which("clang")
+
+
+#: The distributions that bring a module `triton`.
+_DISTRIBUTIONS = (
+    "triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton", "pytorch-triton-xpu", "triton-windows",
+)  # fmt: skip
+
+
+def triton_distributions() -> dict[str, str]:
+    """Those of them that are installed, with their versions. More than one is a mistake: they overwrite one another."""
+    found = {}
+    for name in _DISTRIBUTIONS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def two_tritons(distributions: Mapping[str, str]) -> str:
+    """What to do about several of them."""
+    names = " and ".join(f"{name} {version}" for name, version in distributions.items())
+    return (
+        f"{names} are installed, which overwrite one another's files: pip uninstall {' '.join(distributions)}, then "
+        "install the one that belongs to this torch (pip install --force-reinstall torch, from its index)"
+    )
+
+
+def device_name() -> str:
+    """ "gfx1100" or "sm90" of the first GPU that torch reaches."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(0)
+    if torch.version.hip:
+        return str(properties.gcnArchName).split(":")[0]
+    return f"sm{properties.major}{properties.minor}"
 
 
 @functools.lru_cache
@@ -74,12 +146,7 @@ def device() -> Device:
     if interpreting():
         interpret()
         return Device("the interpreter", "cpu", True)
-    import torch
-
-    properties = torch.cuda.get_device_properties(0)
-    if torch.version.hip:
-        return Device(properties.gcnArchName.split(":")[0], "cuda", False)
-    return Device(f"sm{properties.major}{properties.minor}", "cuda", False)
+    return Device(device_name(), "cuda", False)
 
 
 @functools.lru_cache

@@ -1,0 +1,103 @@
+"""What is missing for the Triton engine, each with the next step; machines are made up."""
+
+import logging
+import re
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("triton")
+torch = pytest.importorskip("torch")
+
+from hybrid_lab.cli import environment  # noqa: E402
+from hybrid_lab.engines.triton import availability  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def no_interpreter(monkeypatch):
+    monkeypatch.delenv("HYBRID_LAB_TRITON", raising=False)
+    availability._gpu_problem.cache_clear()
+    yield
+    availability._gpu_problem.cache_clear()
+
+
+def machine(monkeypatch, name="gfx942", reached=True, compiler=True, tritons=("triton",)):
+    """A machine with an AMD GPU."""
+    monkeypatch.setattr(availability, "_driver_seen", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: reached)
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(gcnArchName=f"{name}:sramecc+"))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(availability.shutil, "which", lambda name: f"/usr/bin/{name}" if compiler else None)
+    monkeypatch.setattr(availability, "triton_distributions", lambda: dict.fromkeys(tritons, "3.6.0"))
+
+
+def test_nothing_is_missing(monkeypatch):
+    machine(monkeypatch)
+    assert availability.missing() is None
+    assert availability.device_name() == "gfx942"
+
+
+@pytest.mark.parametrize(
+    "how, message",
+    [
+        ({"reached": False}, "ROCm build.*reaches no GPU; install the torch build"),
+        ({"name": "gfx803"}, "a gfx803, which Triton does not compile for.*engine='onnxruntime'"),
+        ({"compiler": False}, "finds no C compiler; install gcc or clang"),
+    ],
+)
+def test_what_is_missing_comes_with_the_next_step(monkeypatch, how, message):
+    machine(monkeypatch, **how)
+    assert re.search(message, availability.missing())
+
+
+def test_a_compiler_that_is_not_there_is_named(monkeypatch):
+    machine(monkeypatch, compiler=False)
+    monkeypatch.setenv("CC", "icc")
+    assert "CC names 'icc', which is not there" in availability.missing()
+
+
+@pytest.mark.parametrize("module", ["torch", "triton"])
+def test_a_missing_library_is_named(monkeypatch, module):
+    find = availability.importlib.util.find_spec
+    monkeypatch.setattr(availability.importlib.util, "find_spec", lambda name: None if name == module else find(name))
+    assert availability.missing().startswith(f"{module} is not installed; pip install")
+
+
+def test_triton_is_for_linux(monkeypatch):
+    monkeypatch.setattr(availability.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(availability.sys, "platform", "darwin")
+    assert "Triton runs on Linux, not on darwin" in availability.missing()
+
+
+def test_two_tritons_are_warned_about(monkeypatch, caplog):
+    machine(monkeypatch, tritons=("triton", "pytorch-triton-rocm"))
+    logging.getLogger("hybrid_lab").addHandler(caplog.handler)
+    try:
+        assert availability.missing() is None
+    finally:
+        logging.getLogger("hybrid_lab").removeHandler(caplog.handler)
+    assert "triton 3.6.0 and pytorch-triton-rocm 3.6.0 are installed" in caplog.text
+    assert "pip uninstall triton pytorch-triton-rocm" in caplog.text
+    assert "pip uninstall" in environment._triton().found
+
+
+def test_the_report_names_the_distribution(monkeypatch):
+    machine(monkeypatch, tritons=("triton-rocm",))
+    assert environment._triton().found == "3.6.0 from triton-rocm"
+
+
+def test_the_report_tells_of_a_missing_compiler(monkeypatch):
+    machine(monkeypatch, compiler=False)
+    item = environment._compiler()
+    assert item.found is None and "apt-get install gcc" in item.get
+    monkeypatch.setenv("CC", "icc")
+    assert "unset CC=icc" in environment._compiler().get
+
+
+def test_the_report_tells_of_a_gpu_without_a_target(monkeypatch):
+    machine(monkeypatch)
+    found = SimpleNamespace(name="Radeon RX 580", gcnArchName="gfx803", total_memory=8 << 30, major=8, minor=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: found)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert environment._gpus_by_torch() == ["Radeon RX 580 (gfx803, which Triton does not compile for, 8 GiB)"]
