@@ -33,7 +33,7 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
     "reductions": ("sum", "max", "min", "_size_ratio"),
     "movement": (
         "identity", "Reshape", "reshape_like", "expand_dims", "_channel_like", "transpose", "broadcast_like",
-        "_restore_axes", "slice_axis", "Concat",
+        "_restore_axes", "slice_axis", "Concat", "_contrib_arange_like",
     ),
     "indexing": ("pick", "take"),
     "products": ("dot", "batch_dot", "_linalg_gemm2", "FullyConnected", "Convolution"),

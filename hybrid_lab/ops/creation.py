@@ -278,6 +278,11 @@ class ArangeLike(Operator, name="_contrib_arange_like"):
         numbers = np.arange(prod(shape)) // self.repeat * self.step + self.start
         return into(numbers.astype(data.dtype).reshape(shape), out)
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        shape = self.infer_shape(K.shape(0))
+        (index,) = K.unravel(place, shape, (prod(shape),))
+        return str(K.scaled(K.quotient(index, self.repeat), self.step, self.start))
+
     def onnx(self, g: Any, data: Any) -> Any:
         stand_in = np.broadcast_to(np.zeros((), g.dtype(data)), g.shape(data))
         return g.Identity(g.const(self.numpy(stand_in), g.dtype(data)))

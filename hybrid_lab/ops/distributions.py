@@ -281,6 +281,10 @@ class UniformLike(_Like, name="_random_uniform_like", aliases=("random_uniform_l
     high: float = 1.0
     samples = [sample((3, 4), gradient=False, attrs={"low": -1.0, "high": 2.0})]
 
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        return philox.moved_text(philox.uniform_text(np.dtype("float32"), wide=True), self.high - self.low, self.low)
+
 
 class NormalLike(_Like, name="_random_normal_like", aliases=("random_normal_like",)):
     """Independent numbers in the shape and dtype of data: normal with mean loc and standard deviation scale."""
@@ -289,6 +293,10 @@ class NormalLike(_Like, name="_random_normal_like", aliases=("random_normal_like
     loc: float = 0.0
     scale: float = 1.0
     samples = [sample((3, 4), gradient=False, loc=-1.0, scale=2.0)]
+
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        return philox.moved_text(philox.normal_text(np.dtype("float32")), self.scale, self.loc)
 
 
 _SHARES, _PAIR = np.array([0.3, 0.9, 0.5], "float32"), np.array([0.7, 20.0], "float32")

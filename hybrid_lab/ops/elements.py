@@ -35,3 +35,9 @@ def joined(K: Any, index: Any, ends: Sequence[int], read: Callable[[int, int, st
     for end, name in reversed(parts[:-1]):
         text = f"tl.where(({index}) < {end}, {name}, {text})"
     return text
+
+
+def on_diagonal(K: Any, place: tuple[Any, ...], row: int, column: int, k: int, source: tuple[Any, ...]) -> str:
+    """In kernels: the element of input 0 at `source` where the axes row and column are on diagonal k, else 0."""
+    guard = f"(({place[column]}) == ({place[row]}) + {k})"
+    return str(K.where(guard, K.read(0, source, guard), K.literal(0)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Unary
 from hybrid_lab.ops.sample import sample
@@ -97,6 +98,9 @@ class AllFinite(Operator, name="all_finite"):
     def numpy(self, data: Any, out: Any = None) -> Any:
         return _verdict((data,), out)
 
+    def lower(self, F: Any, data: Any) -> Any:
+        return _lowered_verdict(F, data)
+
 
 class MultiAllFinite(Operator, name="multi_all_finite"):
     """1 if no element of any input is infinite or NaN, else 0: float32, shape (1,). data : num_arrays arrays."""
@@ -122,11 +126,20 @@ class MultiAllFinite(Operator, name="multi_all_finite"):
     def numpy(self, *data: Any, out: Any = None) -> Any:
         return _verdict(data, out)
 
+    def lower(self, F: Any, *data: Any) -> Any:
+        return reduce(F.broadcast_mul, (_lowered_verdict(F, item) for item in data))
+
 
 def _verdict(data: tuple[np.ndarray, ...], out: np.ndarray | None) -> np.ndarray:
     out = np.empty(1, np.float32) if out is None else out
     out[...] = all(bool(np.isfinite(item).all()) for item in data)
     return out
+
+
+def _lowered_verdict(F: Any, data: Any) -> Any:
+    if 0 in data.shape:
+        raise Unmappable("all_finite of an empty array")
+    return F.min(F.Cast(F._contrib_isfinite(data), dtype="float32"))
 
 
 def _refuse_old_output(op: Any) -> None:

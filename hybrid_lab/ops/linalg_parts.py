@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.elements import on_diagonal
 from hybrid_lab.ops.linalg_products import square
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
@@ -88,6 +89,9 @@ class ExtractDiag(_Diagonal, name="_linalg_extractdiag", aliases=("linalg_extrac
     def numpy(self, A: Any, out: Any = None) -> Any:
         return self.take(A, out)
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return str(K.read(0, (*place[:-1], place[-1] + max(-self.offset, 0), place[-1] + max(self.offset, 0))))
+
     def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
         return F._linalg_makediag(dy, offset=self.offset)
 
@@ -105,6 +109,10 @@ class MakeDiag(_Diagonal, name="_linalg_makediag", aliases=("linalg_makediag",))
 
     def numpy(self, A: Any, out: Any = None) -> Any:
         return self.put(A, out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        source = (*place[:-2], place[-2] + min(self.offset, 0))
+        return on_diagonal(K, place, len(place) - 2, len(place) - 1, self.offset, source)
 
     def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
         return F._linalg_extractdiag(dy, offset=self.offset)

@@ -260,6 +260,15 @@ class ScatterAlong(Operator, name="_scatter_along"):
         np.put_along_axis(out, places, data, self.axis)
         return out
 
+    def lower(self, F: Any, data: Any, places: Any, like: Any) -> Any:
+        rank = len(like.shape)
+        axis = self.axis % rank
+        hits = F.one_hot(places, depth=like.shape[axis])
+        spread = F.broadcast_like(F.expand_dims(data, axis=-1), hits)
+        total = F.sum(F.where(hits, spread, F.zeros_like(spread)), axis=axis, keepdims=True)
+        order = [rank if index == axis else index for index in range(rank)]
+        return F.Reshape(F.transpose(total, axes=(*order, axis)), shape=like.shape)
+
     def grad(self, F: Any, data: Any, places: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any, Any]:
         return F._gather_along(dy, places, axis=self.axis), None, None
 
@@ -286,6 +295,10 @@ class GatherAlong(Operator, name="_gather_along"):
 
     def numpy(self, data: Any, places: Any, out: Any = None) -> Any:
         return into(np.take_along_axis(data, places, self.axis), out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        axis = self.axis % len(place)
+        return str(K.read(0, (*place[:axis], K.number(1, place, K.shape(0)[axis]), *place[axis + 1 :])))
 
     def grad(self, F: Any, data: Any, places: Any, y: Any, dy: Any) -> tuple[Any, Any]:
         return F._scatter_along(dy, places, data, axis=self.axis), None

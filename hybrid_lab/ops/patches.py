@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import LAYOUTS
 from hybrid_lab.ops.conv_kernels import Geometry
@@ -79,6 +79,41 @@ class _Patches(Operator):
             result[(slice(None), slice(None), *place)] = image[(..., *where)]
         return into(result.reshape(lead[0], lead[1] * prod(self.kernel), prod(output)), out)
 
+    def element_of_columns(self, K: Any, place: tuple[Any, ...]) -> str:
+        """In kernels: an element of the columns of input 0, an image."""
+        (batch, row, window), shape = place, K.shape(0)
+        channel, *places = K.unravel((row,), (shape[1] * prod(self.kernel),), (shape[1], *self.kernel))
+        output = self.windows(shape[2:])
+        steps, geometry = K.unravel((window,), (prod(output),), output), self.geometry
+        pixels = [
+            step * stride + inner * dilate + -pad
+            for step, stride, inner, dilate, pad in zip(
+                steps, geometry.stride, places, geometry.dilate, geometry.pad, strict=True
+            )
+        ]
+        guards = [K.guard(pixel, size) for pixel, size in zip(pixels, shape[2:], strict=True)]
+        guard = " & ".join(item for item in guards if item)
+        return str(K.where(guard, K.read(0, (batch, channel, *pixels), guard), K.literal(0)))
+
+    def element_of_image(self, K: Any, place: tuple[Any, ...], shape: tuple[int, ...]) -> str:
+        """In kernels: an element of an image of this shape that the columns in input 0 are added up to."""
+        if prod(self.kernel) > 64:
+            raise Unmappable(f"a window of {prod(self.kernel)} places; kernels have up to 64")
+        geometry, output, parts = self.geometry, self.windows(shape[2:]), []
+        for number, inner in enumerate(np.ndindex(*self.kernel)):
+            steps, guards = [], []
+            for pixel, at, stride, dilate, pad, size in zip(
+                place[2:], inner, geometry.stride, geometry.dilate, geometry.pad, output, strict=True
+            ):
+                step, guard = K.divided(pixel + (pad - at * dilate), stride, size)
+                steps.append(step)
+                guards += [guard] * bool(guard)
+            guard = " & ".join(guards)
+            row = place[1] * prod(self.kernel) + number
+            (window,) = K.unravel(tuple(steps), output, (prod(output),))
+            parts.append(str(K.where(guard, K.read(0, (place[0], row, window), guard), K.literal(0))))
+        return " + ".join(parts)
+
     def image(self, columns: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None, scratch: Any) -> np.ndarray:
         """(n, c * prod(kernel), windows) -> `shape` (n, c, *spatial), where windows overlap added up."""
         output = self.windows(shape[2:])
@@ -132,6 +167,9 @@ class Im2Col(_Patches, name="im2col"):
     def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         return self.columns(data, out, scratch)
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return self.element_of_columns(K, place)
+
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F._im2col_grad(dy, data, **self.shared)
 
@@ -162,6 +200,9 @@ class Im2ColGrad(_Patches, name="_im2col_grad"):
     def numpy(self, dy: Any, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         return self.image(dy, data.shape, out, scratch)
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return self.element_of_image(K, place, K.shape(1))
+
     def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
         return F.im2col(d, **self.shared), None
 
@@ -191,6 +232,9 @@ class Col2Im(_Patches, name="col2im"):
 
     def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         return self.image(data, self.infer_shape(data.shape), out, scratch)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        return self.element_of_image(K, place, self.infer_shape(K.shape(0)))
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F.im2col(dy, **self.shared)

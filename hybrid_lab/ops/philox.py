@@ -108,6 +108,28 @@ def uniform(seed: int, draw: int, count: int, dtype: np.dtype | str = "float32")
     return made
 
 
+def uniform_text(dtype: np.dtype, wide: bool = False) -> str:
+    """`uniform` as an expression of Triton over {seed}, {draw} and {element}. wide : of all 32 bits in any dtype"""
+    word = "philox_word({seed}, {draw}, {element})"
+    if dtype == np.float64 or wide:
+        kind = "float64" if dtype == np.float64 else "float32"
+        return f"{word}.to(tl.{kind}) * {2.0**-32!r}"
+    bits = 11 if dtype == np.float16 else 24
+    return f"({word} >> {32 - bits}).to(tl.float32) * {2.0**-bits!r}"
+
+
+def normal_text(dtype: np.dtype) -> str:
+    """`normal` likewise."""
+    kind = "float64" if dtype == np.float64 else "float32"
+    return f"philox_normal({{seed}}, {{draw}}, {{element}}, tl.{kind})"
+
+
+def moved_text(text: str, factor: float, start: float) -> str:
+    """An expression times a number, plus a number."""
+    text = text if factor == 1 else f"({text}) * {factor!r}"
+    return text if start == 0 else f"{text} + {start!r}"
+
+
 def keep_threshold(probability: float) -> int:
     """A word w keeps its element where (w >> 8) < this."""
     return min(max(math.ceil(probability * 2**24), 0), 2**24)

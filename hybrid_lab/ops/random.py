@@ -51,6 +51,10 @@ class RandomUniform(_Sampled, name="random_uniform", aliases=("_random_uniform",
         sample(attrs={"shape": (2, 3), "dtype": "float64"}),
     ]
 
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        return philox.moved_text(philox.uniform_text(self.infer_type()), self.high - self.low, self.low)
+
     def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
         numbers = philox.uniform(*_key(rng), prod(self.shape), self.infer_type())
         if (self.low, self.high) != (0.0, 1.0):
@@ -72,6 +76,10 @@ class RandomNormal(_Sampled, name="random_normal", aliases=("_random_normal", "n
         sample(shape=(5,), loc=-2.0, scale=3.0),
         sample(attrs={"shape": (2, 3), "dtype": "float64"}),
     ]
+
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        return philox.moved_text(philox.normal_text(self.infer_type()), self.scale, self.loc)
 
     def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
         numbers = philox.normal(*_key(rng), prod(self.shape), self.infer_type())
@@ -107,6 +115,11 @@ class RandomIntegers(_Sampled, name="random_randint", aliases=("_random_randint"
         limits = np.iinfo(self.infer_type())
         if self.low < limits.min or self.high - 1 > limits.max:
             raise AttributeSpecError(f"{self.name}: [{self.low}, {self.high}) does not fit {self.infer_type().name}")
+
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        word = "philox_word({seed}, {draw}, {element}).to(tl.uint64)"
+        return f"(({word} * {self.high - self.low}) >> 32).to(tl.int64) + {self.low}"
 
     def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
         # The high half of word * span: each number has the same share of the 2^32 words, give or take one.

@@ -141,7 +141,7 @@ class Recurrence(_Steps, name="_recurrence"):
         i, f, g, o = np.split(projected + product, 4, axis=1)
         i, f, g, o = raw.sigmoid(i), raw.sigmoid(f), np.tanh(g), raw.sigmoid(o)
         new = f * c + i * g
-        if self.clip_min is not None:
+        if self.clip_min is not None and self.clip_max is not None:
             least, most = (np.fmin, np.fmax) if self.clip_nan else (np.minimum, np.maximum)
             new = most(least(new, self.clip_max), self.clip_min)
         new = np.where(valid, new, c)

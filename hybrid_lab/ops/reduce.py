@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import Axis, DType
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
@@ -310,6 +310,19 @@ class _ArgExtreme(Operator):
     def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
         raise NotImplementedError
 
+    def lower(self, F: Any, data: Any) -> Any:
+        shape = self.infer_shape(data.shape)
+        if 0 in data.shape:
+            raise Unmappable(f"{self.name} of an empty array")
+        line = F.Reshape(data, shape=(-1,)) if self.axis is None else data
+        axis = 0 if self.axis is None else self.axis % len(line.shape)
+        best = (F.max if self.name == "argmax" else F.min)(line, axis=axis, keepdims=True)
+        # Where there is a NaN it is the largest and the smallest, and equal to nothing.
+        hit = F.broadcast_equal(line, best) + F.broadcast_not_equal(line, line)
+        steps = F.broadcast_like(F._channel_like(F._contrib_arange_like(line, axis=axis), line, axis=axis), line)
+        first = F.min(F.where(hit, steps, F.broadcast_like(F._size_ratio(line, best), line)), axis=axis, keepdims=True)
+        return F.Reshape(first, shape=shape)
+
     def numpy(self, data: Any, out: Any = None) -> Any:
         shape = self.infer_shape(data.shape)
         where = self.find(data, self.axis)
@@ -488,6 +501,9 @@ class ArgMaxChannel(Operator, name="argmax_channel"):
     """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,)."""
 
     samples = [sample((3, 4), gradient=False)]
+
+    def lower(self, F: Any, data: Any) -> Any:
+        return F.argmax(data, axis=1)
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         if len(data) != 2:

@@ -5,7 +5,6 @@ Bilinear resizing and adaptive pooling are linear along each axis: one small mat
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import accumulate
 from math import prod
 from typing import Any, Literal
@@ -13,78 +12,15 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops import blas
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.elements import joined
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.separable import Separable, image_shape
 
 
-def _image(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if len(shape) != 4:
-        raise ShapeError(f"{name}: data has shape {shape}; four dimensions are needed (n, c, h, w)")
-    return shape
-
-
-class _Separable(Operator):
-    """Base of operators that multiply an image with one matrix from either side, and of their gradients."""
-
-    kinds = "f"
-
-    def target(self, *shapes: tuple[int, ...]) -> tuple[int, int]:
-        """Height and width of the result. Raises ShapeError."""
-        raise NotImplementedError
-
-    def matrix(self, size: int, wanted: int) -> np.ndarray:
-        """The (wanted, size) matrix along one axis, float64."""
-        raise NotImplementedError
-
-    @lru_cache(64)  # noqa: B019 - operators are interned and live for ever
-    def matrices(self, spatial: tuple[int, ...], wanted: tuple[int, int], dtype: str) -> list[np.ndarray]:
-        """The matrix of the rows and that of the columns."""
-        made = [self.matrix(size, target) for size, target in zip(spatial, wanted, strict=True)]
-        return [np.ascontiguousarray(item, dtype) for item in made]
-
-    def forward(self, data: np.ndarray, wanted: tuple[int, int], out: np.ndarray | None) -> np.ndarray:
-        """rows data columns^T"""
-        if data.dtype == np.float16:
-            return into(self.forward(data.astype(np.float32), wanted, None).astype(np.float16), out)
-        rows, columns = self.matrices(data.shape[2:], wanted, data.dtype.name)
-        return _both_sides(rows, data, columns, out)
-
-    def backward(self, dy: np.ndarray, spatial: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
-        """rows^T dy columns"""
-        if dy.dtype == np.float16:
-            return into(self.backward(dy.astype(np.float32), spatial, None).astype(np.float16), out)
-        rows, columns = self.matrices(spatial, dy.shape[2:], dy.dtype.name)
-        return _both_sides(rows.T, dy, columns.T, out)
-
-    def emit_backward(self, g: Any, dy: Any, spatial: tuple[int, ...]) -> Any:
-        """The gradient in ONNX: the same two products."""
-        wanted = g.shape(dy)[2:]
-        rows, columns = self.matrices(spatial, wanted, "float64")
-        return g.MatMul(g.MatMul(g.const(rows.T, g.dtype(dy)), dy), g.const(columns, g.dtype(dy)))
-
-
-def _both_sides(left: np.ndarray, x: np.ndarray, right: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-    """left x right^T for every image of x, in the order that is cheaper."""
-    (high, h), (wide, w) = left.shape, right.shape
-    lead = x.shape[:2]
-    if out is None or not out.flags.c_contiguous:
-        return into(_both_sides(left, x, right, np.empty((*lead, high, wide), x.dtype)), out)
-    if 0 in x.shape or 0 in out.shape:
-        out.fill(0)
-        return out
-    if h * w * wide + high * h * wide <= high * h * w + high * w * wide:
-        half = blas.matmul(np.ascontiguousarray(x).reshape(prod(lead) * h, w), right.T)
-        return np.matmul(left, half.reshape(*lead, h, wide), out=out)
-    half = np.matmul(left, x)
-    blas.matmul(half.reshape(prod(lead) * high, w), right.T, out=out.reshape(prod(lead) * high, wide))
-    return out
-
-
-class _Resizing(_Separable):
+class _Resizing(Separable):
     """Base of BilinearResize2D and its gradient: the attributes and the sizes they mean."""
 
     height: int = 1
@@ -104,9 +40,9 @@ class _Resizing(_Separable):
             raise AttributeSpecError("BilinearResize2D: height, width and their scales must be positive")
 
     def target(self, *shapes: tuple[int, ...]) -> tuple[int, int]:
-        spatial, scales = _image("BilinearResize2D", shapes[0])[2:], (self.scale_height, self.scale_width)
+        spatial, scales = image_shape("BilinearResize2D", shapes[0])[2:], (self.scale_height, self.scale_width)
         if self.mode == "like":
-            spatial = _image("BilinearResize2D", shapes[1])[2:]
+            spatial = image_shape("BilinearResize2D", shapes[1])[2:]
         wanted = tuple(map(self._resized, spatial, scales, (self.height, self.width)))
         if min(wanted) < 1 or 0 in spatial:
             raise ShapeError(f"BilinearResize2D: nothing is left of {shapes[0]} with {self!r}")
@@ -164,10 +100,33 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
         return ("data", "like") if self.mode == "like" else ("data",)
 
     def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        return (*_image("BilinearResize2D", data)[:2], *self.target(data, *([like] if like is not None else [])))
+        return (*image_shape("BilinearResize2D", data)[:2], *self.target(data, *([like] if like is not None else [])))
 
     def numpy(self, data: Any, like: Any = None, out: Any = None) -> Any:
         return self.forward(data, self.target(data.shape, *([like.shape] if like is not None else [])), out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        like = [K.shape(1)] if self.mode == "like" else []
+        wanted, spatial = self.target(K.shape(0), *like), K.shape(0)[2:]
+        sides = [self._taps(K, *each) for each in zip(place[2:], spatial, wanted, strict=True)]
+        parts = []
+        for row, row_share in sides[0]:
+            for column, share in sides[1]:
+                factors = [item for item in (row_share, share) if item != "1.0"]
+                parts.append(" * ".join([K.read(0, (*place[:2], row, column)), *factors]))
+        return " + ".join(parts)
+
+    def _taps(self, K: Any, index: Any, size: int, wanted: int) -> list[tuple[Any, str]]:
+        """The two pixels along an axis that a new one lies between, and their shares."""
+        if size == 1 or wanted == 1 and self.align_corners:
+            return [(K.zero, "1.0")]
+        factor = (size - 1) / (wanted - 1) if self.align_corners else size / wanted
+        start = 0.0 if self.align_corners else factor / 2 - 0.5
+        at = K.named(f"tl.maximum(({index}).to(tl.float32) * {factor!r} + {start!r}, 0.0)", "at")
+        first = K.computed(f"tl.minimum({at}.to(tl.int32), {size - 1})", size, index)
+        second = K.computed(f"tl.minimum({first} + 1, {size - 1})", size, index, first)
+        share = K.named(f"{at} - {first}", "share")
+        return [(first, f"(1.0 - {share})"), (second, share)]
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         ddata = F._bilinear_resize_grad(rest[-1], data, align_corners=self.align_corners)
@@ -200,6 +159,9 @@ class BilinearResizeGrad(_Resizing, name="_bilinear_resize_grad"):
     def numpy(self, dy: Any, data: Any, out: Any = None) -> Any:
         return self.backward(dy, data.shape[2:], out)
 
+    def lower(self, F: Any, dy: Any, data: Any) -> Any:
+        return self.lower_backward(F, dy, data.shape[2:])
+
     def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
         return F._contrib_BilinearResize2D(d, dy, mode="like", align_corners=self.align_corners), None
 
@@ -207,7 +169,7 @@ class BilinearResizeGrad(_Resizing, name="_bilinear_resize_grad"):
         return self.emit_backward(g, dy, g.shape(data)[2:])
 
 
-class _Adaptive(_Separable):
+class _Adaptive(Separable):
     """Base of AdaptiveAvgPooling2D and its gradient."""
 
     output_size: Shape = ()
@@ -219,7 +181,7 @@ class _Adaptive(_Separable):
             )
 
     def target(self, *shapes: tuple[int, ...]) -> tuple[int, int]:
-        if 0 in _image("AdaptiveAvgPooling2D", shapes[0])[2:]:
+        if 0 in image_shape("AdaptiveAvgPooling2D", shapes[0])[2:]:
             raise ShapeError(f"AdaptiveAvgPooling2D: data {shapes[0]} has no pixels to average")
         sizes = self.output_size or (1,)
         return sizes[0], sizes[-1]
@@ -255,7 +217,7 @@ class AdaptiveAvgPooling2D(_Adaptive, name="_contrib_AdaptiveAvgPooling2D"):
     ]
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
-        return (*_image("AdaptiveAvgPooling2D", data)[:2], *self.target(data))
+        return (*image_shape("AdaptiveAvgPooling2D", data)[:2], *self.target(data))
 
     def numpy(self, data: Any, out: Any = None) -> Any:
         (n, channels, h, w), (high, wide) = data.shape, self.target(data.shape)
@@ -267,7 +229,10 @@ class AdaptiveAvgPooling2D(_Adaptive, name="_contrib_AdaptiveAvgPooling2D"):
         return self.forward(data, (high, wide), out)
 
     def lower(self, F: Any, data: Any) -> Any:
-        return F.Pooling(data, **self.pooling(data.shape))
+        try:
+            return F.Pooling(data, **self.pooling(data.shape))
+        except Unmappable:
+            return self.lower_forward(F, data)
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F._adaptive_avg_pool_grad(dy, data, output_size=self.output_size)
@@ -309,7 +274,10 @@ class AdaptiveAvgPoolGrad(_Adaptive, name="_adaptive_avg_pool_grad"):
         return self.backward(dy, data.shape[2:], out)
 
     def lower(self, F: Any, dy: Any, data: Any) -> Any:
-        return F._spread_pool_grad(dy, data, **self.pooling(data.shape))
+        try:
+            return F._spread_pool_grad(dy, data, **self.pooling(data.shape))
+        except Unmappable:
+            return self.lower_backward(F, dy, data.shape[2:])
 
     def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
         return F._contrib_AdaptiveAvgPooling2D(d, output_size=self.output_size), None
@@ -384,7 +352,7 @@ class UpSampling(_Repeating, name="UpSampling"):
 
     def infer_shape(self, *data: tuple[int, ...]) -> tuple[int, ...]:
         for shape in data:
-            _image("UpSampling", shape)
+            image_shape("UpSampling", shape)
         if self.sample_type == "bilinear":
             if len(data) != 2:
                 raise ShapeError(f"UpSampling: bilinear takes data and weight, not {len(data)} inputs")

@@ -1,4 +1,4 @@
-"""RNN and its gradient as products and _recurrence: for each layer and direction one product of all inputs, and steps."""
+"""RNN and its gradient as products and _recurrence: for each layer and direction a product of all inputs, and steps."""
 
 from __future__ import annotations
 

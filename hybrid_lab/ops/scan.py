@@ -9,6 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ops.attributes import DType
+from hybrid_lab.ops.elements import on_diagonal
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
@@ -145,6 +146,13 @@ class Diag(Operator, name="diag"):
             return into(np.diag(data, self.k), out)
         return into(np.diagonal(data, self.k, *self.axes(data.shape)).copy(), out)
 
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        if len(K.shape(0)) == 1:
+            return on_diagonal(K, place, 0, 1, self.k, (place[0] if self.k >= 0 else place[1],))
+        rest, step = list(place[:-1]), place[-1]
+        where = {axis: step + max(sign * self.k, 0) for axis, sign in zip(self.axes(K.shape(0)), (-1, 1), strict=True)}
+        return str(K.read(0, tuple(where[axis] if axis in where else rest.pop(0) for axis in range(len(K.shape(0))))))
+
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F._diag_grad(dy, data, k=self.k, axis1=self.axis1, axis2=self.axis2)
 
@@ -187,6 +195,14 @@ class DiagGrad(Operator, name="_diag_grad"):
         places = np.diagonal(np.arange(result.size).reshape(like.shape), self.k, *axes)
         result.reshape(-1)[places] = dy
         return into(result, out)
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+        if len(K.shape(1)) == 1:
+            return str(K.read(0, (place[0] + max(-self.k, 0), place[0] + max(self.k, 0))))
+        diag = Diag.bind(k=self.k, axis1=self.axis1, axis2=self.axis2)
+        row, column = diag.axes(K.shape(1))  # type: ignore[attr-defined]
+        rest = [index for axis, index in enumerate(place) if axis not in (row, column)]
+        return on_diagonal(K, place, row, column, self.k, (*rest, place[row] + min(self.k, 0)))
 
     def grad(self, F: Any, dy: Any, like: Any, y: Any, d: Any) -> tuple[Any, Any]:
         return F.diag(d, k=self.k, axis1=self.axis1, axis2=self.axis2), None

@@ -237,6 +237,9 @@ class MultiSumSquares(Operator, name="multi_sum_sq"):
         flat = [item.reshape(-1).astype(np.float32, copy=False) for item in data]
         return into(np.array([np.dot(item, item) for item in flat], np.float32), out)
 
+    def lower(self, F: Any, *data: Any) -> Any:
+        return F.Concat(*(F.sum(F.square(F.Cast(item, dtype="float32"))) for item in data), dim=0)
+
 
 class MultiLARS(Operator, name="multi_lars"):
     """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both

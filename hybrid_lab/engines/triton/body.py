@@ -310,6 +310,13 @@ class Elements:
         """A part of the expression that stands in a line of its own."""
         return self._body.write(expression, wanted, self._scope)
 
+    def inside(self, number: int, guard: str, name: str) -> str:
+        """`name`, an element of input `number`, where the guard holds, else 0; what was loaded is 0 there already."""
+        value = self._node.inputs[number]
+        while value.node in self._body.nodes and value.node.op.view:
+            value = value.node.values_in[0]
+        return self.where(guard, name, "0.0") if value.node in self._body.nodes else name
+
     def where(self, guard: str, name: str, other: str) -> str:
         """`name` where the guard holds, else `other`; "" always holds."""
         return f"tl.where({guard}, {name}, {other})" if guard else name
@@ -368,6 +375,17 @@ class Elements:
     def literal(self, number: float, of: int | None = None) -> str:
         """A number in the dtype of the output, or of input `of`."""
         return literal(number, self.dtype(of))
+
+    def scaled(self, index: Index, factor: float, start: float) -> str:
+        """index * factor + start as a number of the output's dtype."""
+        if not index.variables:
+            return self.literal(index.constant * factor + start)
+        dtype = wide(self.dtype())
+        if dtype in ("float32", "float64"):
+            return f"(({index}).to({TYPES[dtype]}) * {factor!r} + {start!r})"
+        if factor % 1 or start % 1:
+            raise Unmappable("whole numbers with a broken step")
+        return f"(({index}) * {int(factor)} + {int(start)}).to({TYPES[dtype]})"
 
     @property
     def zero(self) -> Index:

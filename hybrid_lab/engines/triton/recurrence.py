@@ -12,7 +12,7 @@ of 200 units and 32 sequences are two programs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from hybrid_lab.engines.triton.body import TYPES, Body, Refused, comment, label, wide
 from hybrid_lab.engines.triton.index import Variable
@@ -32,11 +32,12 @@ def write_recurrence(group: Region, anchor: Node, precision: str) -> tuple[Kerne
     """The kernel that prepares the states, and the one that goes through the steps. precision : as for products"""
     if any(node is not anchor and not node.op.view for node in group.nodes):
         raise Refused("a recurrence has a kernel of its own")
-    gradient = anchor.op.name == "_recurrence_grad"
-    given = dict(zip(anchor.op.names(), anchor.inputs, strict=True))
+    op: Any = anchor.op
+    gradient = op.name == "_recurrence_grad"
+    given = dict(zip(op.names(), anchor.inputs, strict=True))
     dtype = wide(anchor.outputs[0].dtype)
     batch, hidden = given["dstate" if gradient else "state"].shape
-    rows = GATES[anchor.op.mode] * hidden
+    rows = GATES[op.mode] * hidden
     if gradient:
         parts = {"carried": (1, batch, hidden), "carried_cell": (1, batch, hidden), "behind": (2, batch, rows)}
         first = {"carried": given["dstate"], "carried_cell": given.get("dcell")}
@@ -70,7 +71,8 @@ def _start(group: Region, anchor: Node, states: dict[str, Value], first: dict[st
                 body.line(f"tl.store({where}, {element}, mask=inside)")
     head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]
     summary = f"The first states of {batch:,} sequences, where steps read them."
-    name = f"{anchor.op.mode}_start"
+    op: Any = anchor.op
+    name = f"{op.mode}_start"
     text = function(name, body, pointers, head, ["n"], ["BLOCK"], summary)
     count = batch * hidden
     return KernelSource(
@@ -86,7 +88,7 @@ class _Steps:
         self, group: Region, anchor: Node, given: dict[str, Any], states: dict[str, Value], precision: str
     ):  # fmt: skip
         self.group, self.anchor, self.given, self.precision = group, anchor, given, precision
-        self.op: Any = anchor.op
+        self.op = cast(Any, anchor.op)
         self.body = body = Body(group.nodes)
         for name in "rows hidden steps ROWS COLUMNS INNER time step start first now earlier".split():
             body.fresh(name)
