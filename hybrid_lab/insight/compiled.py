@@ -214,24 +214,29 @@ def compile_for(net: HybridBlock, *targets: str, inputs: Any = None, train: bool
     started = time.perf_counter()
     _check(targets)
     graphs = graphs_of(net, known_inputs(net) if inputs is None else inputs, train)
-    return compile_graphs(net.name, graphs, targets, started)
+    made = compile_graphs(net.name, graphs, targets, bool(net._flags.get("tf32")))
+    made.seconds = time.perf_counter() - started
+    return made
 
 
 def compile_graphs(
-    name: str, graphs: dict[str, Graph], targets: Sequence[str], started: float | None = None
+    name: str, graphs: dict[str, Graph], targets: Sequence[str], tf32: bool = False
 ) -> CompiledModel:
-    """The same for graphs by what they are: "forward", "backward" ..."""
+    """The same for graphs by what they are: "forward", "backward" ... tf32 : as hybridize() takes it"""
+    from hybrid_lab.engines.triton import tiles
     from hybrid_lab.engines.triton.kernels import compiled_for, kernels_of_graphs
 
-    started = time.perf_counter() if started is None else started
-    kernels, fused = kernels_of_graphs(graphs)
+    started = time.perf_counter()
+    precisions = {target: tiles.precision(tf32, target) for target in targets}
+    written = {precision: kernels_of_graphs(graphs, precision) for precision in dict.fromkeys(precisions.values())}
+    _, fused = written[precisions[targets[0]]]
     fallbacks = [
         (part, Fallback(node.op.name, "no kernel", reason, format_origin(node)))
         for part, fusion in fused
         for node, reason in fusion.refused.items()
         if not node.op.view
     ]
-    made = [kernel for target in targets for kernel in compiled_for(kernels, target)]
+    made = [kernel for target in targets for kernel in compiled_for(written[precisions[target]][0], target)]
     return CompiledModel(name, tuple(targets), made, fallbacks, time.perf_counter() - started)
 
 

@@ -114,6 +114,14 @@ def test_another_batch_compiles_nothing(monkeypatch):
     assert net.compile_for("gfx942", inputs=(512, 8)).kernels[0].resources.registers > 0
 
 
+def test_tf32_is_compiled_where_the_chip_has_it():
+    net = nn.Dense(64, in_units=64)
+    net.hybridize(engine="numpy", tf32=True)
+    amd, old, nvidia = net.compile_for("gfx942", "gfx90a", "sm90", inputs=(64, 64)).kernels
+    assert 'input_precision="tf32"' in amd.source and 'input_precision="tf32"' in nvidia.source
+    assert 'input_precision="ieee"' in old.source
+
+
 def test_operators_without_a_kernel_are_listed():
     made = head(sorts=True).compile_for("gfx942", inputs=(16, 8))
     assert "sort in forward has no kernel" in str(made)

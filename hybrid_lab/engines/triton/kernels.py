@@ -12,7 +12,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import format_bytes
-from hybrid_lab.engines.triton import availability, compiling, internals
+from hybrid_lab.engines.triton import availability, compiling, internals, traffic
 from hybrid_lab.engines.triton.binaries import Binary
 from hybrid_lab.engines.triton.fusion import Fusion
 from hybrid_lab.engines.triton.kinds import product_of
@@ -51,8 +51,8 @@ class FusedKernel:
     nodes : the operators in it, views too, in order
     why : why these are together, and why their neighbours are apart
     source : the generated text; blocks : elements of a tile along each axis; programs : along each axis of the launch
-    bytes_moved : of its inputs and outputs, each once; flops : operations, roughly: one for an element of a pointwise
-        operator, two for each product
+    bytes_moved : what it reads and writes (see traffic.py); flops : operations, roughly: one for an element of a
+        pointwise operator, two for each product
     target : what `ttir`, `asm` and `resources` are of: this machine's GPU, or None where there is none. `on("gfx942")`
         is the same kernel compiled for another one
     """
@@ -172,14 +172,19 @@ def measured(source: KernelSource, runs: int = 20) -> float:
     return statistics.median(times[3:])
 
 
-def kernels_of_graphs(graphs: Mapping[str, Graph | None]) -> tuple[list[FusedKernel], list[tuple[str, Fusion]]]:
-    """The kernels of graphs by what they are - "forward", "backward" ... - and how each was fused."""
+def kernels_of_graphs(
+    graphs: Mapping[str, Graph | None], precision: str = "ieee"
+) -> tuple[list[FusedKernel], list[tuple[str, Fusion]]]:
+    """The kernels of graphs by what they are - "forward", "backward" ... - and how each was fused.
+
+    precision : as engine.kernels_of takes it
+    """
     from hybrid_lab.engines.triton.engine import kernels_of
 
     kernels, fused = [], []
     for part, graph in graphs.items():
         if graph is not None:
-            lowered, fusion, _ = kernels_of(graph)
+            lowered, fusion, _ = kernels_of(graph, precision)
             kernels += kernels_in(lowered, fusion, part)
             fused.append((part, fusion))
     return kernels, fused
@@ -189,11 +194,12 @@ def kernels_in(graph: Graph, fusion: Fusion, part: str = "") -> list[FusedKernel
     """The kernels of a graph (see engine.kernels_of) in the order in which they run."""
     users = graph.users()
     here = target_here()
-    return [
-        _kernel(source, group, number, fusion, users, part, here)
-        for group in fusion.groups
-        for number, source in enumerate(fusion.kernels[group])
-    ]
+    found = []
+    for group in fusion.groups:
+        reads, why = traffic.looked_at(group.nodes), tuple(_why(group, fusion, users))
+        for number, source in enumerate(fusion.kernels[group]):
+            found.append(_kernel(source, group, number, traffic.moved_by(source, reads), why, part, here))
+    return found
 
 
 def compiled_for(kernels: Sequence[FusedKernel], target: str) -> list[FusedKernel]:
@@ -210,15 +216,14 @@ def compiled_for(kernels: Sequence[FusedKernel], target: str) -> list[FusedKerne
 
 
 def _kernel(
-    source: KernelSource, group: Region, number: int, fusion: Fusion, users: Any, part: str, here: str | None
+    source: KernelSource, group: Region, number: int, moved: int, why: tuple[str, ...], part: str, here: str | None
 ) -> FusedKernel:
     nodes = tuple(map(_node, group.nodes))
-    moved = sum(value.nbytes for value in dict.fromkeys((*source.inputs, *source.outputs)))
     # Where several kernels make a group the first one does the work.
     flops = sum(map(flops_of, group.nodes)) if number == 0 else sum(prod(value.shape) for value in source.outputs)
     return FusedKernel(
-        source.name, source.kind, part, nodes, tuple(_why(group, fusion, users)), source.text, dict(source.blocks),
-        _programs(source), moved, flops, _dtype(group), source, here,
+        source.name, source.kind, part, nodes, why, source.text, dict(source.blocks), _programs(source), moved, flops,
+        _dtype(group), source, here,
     )  # fmt: skip
 
 
