@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops import conv_kernels
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops import conv_kernels, depthwise
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv_kernels import Geometry
+from hybrid_lab.ops.depthwise import is_depthwise
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.sample import sample
@@ -227,8 +228,10 @@ class Convolution(_Convolving, name="Convolution"):
             return ddata, dweight
         return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    def product(self, *shapes: tuple[int, ...]) -> Product | None:
         data, groups = shapes[0], self.num_group
+        if is_depthwise(self.geometry, data[1], self.num_filter):
+            return None
         per_group = (data[1] // groups, self.num_filter // groups)
         _, _, *output = self.output_shape(data)
         return Product(
@@ -240,6 +243,10 @@ class Convolution(_Convolving, name="Convolution"):
             place=lambda g, f, n: (n[0], _channel(g, f, per_group[1]), *n[1:]),
             bias=None if self.no_bias else lambda K, g, f, n: K.read(2, (_channel(g, f, per_group[1]),)),
         )  # fmt: skip
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> Any:
+        total = depthwise.convolved(K, self.geometry, self.num_filter, place)
+        return total if self.no_bias else f"{total} + {K.read(2, place[1:2])}"
 
     def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
         return g.Conv(data, weight, *([bias] if bias else []), **onnx_attributes(self.geometry))
@@ -275,8 +282,10 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
             F._conv_weight_grad(dy, d, weight, **self.shared),
         )
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    def product(self, *shapes: tuple[int, ...]) -> Product | None:
         _, data, _ = shapes
+        if is_depthwise(self.geometry, data[1], self.num_filter):
+            return None
         groups, output = self.num_group, shapes[0][2:]
         channels, filters = data[1] // groups, self.num_filter // groups
 
@@ -296,6 +305,9 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
             right=covered,
             place=lambda g, c, n: (n[0], _channel(g, c, channels), *n[1:]),
         )  # fmt: skip
+
+    def element(self, K: Any, place: tuple[Any, ...]) -> Any:
+        return depthwise.data_gradient(K, self.geometry, self.num_filter, place)
 
     def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
         geometry, shape = self.geometry, g.shape(data)
@@ -329,8 +341,15 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
     def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
         return F.Convolution(data, d, no_bias=True, **self.shared), F._conv_data_grad(dy, data, d, **self.shared), None
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    def lower(self, F: Any, dy: Any, data: Any, weight: Any) -> Any:
+        if self.num_group == 1:
+            raise Unmappable("the weight gradient of one group is one product")
+        return depthwise.weight_gradient(F, self.geometry, dy, data, weight)
+
+    def product(self, *shapes: tuple[int, ...]) -> Product | None:
         dy, data, _ = shapes
+        if is_depthwise(self.geometry, data[1], self.num_filter):
+            return None
         groups = self.num_group
         channels, filters = data[1] // groups, self.num_filter // groups
         return Product(

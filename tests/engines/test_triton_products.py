@@ -48,7 +48,7 @@ def test_views_of_factors_are_read_where_they_lie():
 
 
 @pytest.mark.parametrize(
-    "stride, pad, dilate, groups", [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 2, 2), (2, 0, 1, 4), (3, 2, 1, 1)]
+    "stride, pad, dilate, groups", [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 2, 2), (2, 0, 1, 2), (3, 2, 1, 1)]
 )
 def test_convolutions_and_their_gradients(stride, pad, dilate, groups):
     attributes = {
@@ -227,3 +227,37 @@ def test_a_few_programs_at_least():
 
     assert blocks(4096, 4096, False) == (128, 128, 32) and blocks(4096, 4096, True) == (64, 64, 16)
     assert blocks(256, 256, True) == (32, 32, 16) and blocks(4, 50000, True) == (16, 64, 16)
+
+
+@pytest.mark.parametrize("stride, pad, dilate, filters", [(1, 1, 1, 4), (2, 1, 1, 4), (2, 0, 2, 8), (3, 2, 1, 12)])
+def test_depthwise_convolutions_go_through_windows(stride, pad, dilate, filters):
+    """No tiles of products with one row; the gradient of the weight is a sum over windows."""
+    attributes = {
+        "kernel": (3, 3), "stride": (stride,) * 2, "pad": (pad,) * 2, "dilate": (dilate,) * 2, "num_filter": filters,
+        "num_group": 4,
+    }  # fmt: skip
+    x, w, b = inputs(x=(3, 4, 11, 9), w=(filters, 1, 3, 3), b=(filters,))
+    y = op("Convolution", x, w, b, **attributes)
+    dy = input_node("dy", shape=y.shape, dtype="float32")
+    dx, dw = (op(name, dy, x, w, **attributes) for name in ("_conv_data_grad", "_conv_weight_grad"))
+    graph = Graph([x, w, b, dy], [op("relu", y), dx, dw])
+    sources = kernels_of(graph)[2]
+    assert {source.kind for source in sources} == {"pointwise", "rows"} and "im2col_mul_sum" in {
+        source.name for source in sources
+    }
+    agree(graph, x=data(x.shape), w=data(w.shape, 1), b=data(b.shape, 2), dy=data(y.shape, 3))
+
+
+def test_the_padding_of_a_depthwise_convolution_stays_0_whatever_is_computed_before():
+    x, w = inputs(x=(2, 3, 7), w=(3, 1, 3))
+    y = op("Convolution", op("broadcast_add", x, 1.0), w, kernel=3, pad=2, num_filter=3, num_group=3, no_bias=True)
+    graph = Graph([x, w], [y])
+    assert len(kernels_of(graph)[2]) == 1
+    agree(graph, x=data(x.shape), w=data(w.shape, 1))
+
+
+def test_a_large_depthwise_kernel_is_a_product():
+    x, w = inputs(x=(1, 2, 12, 12), w=(2, 1, 9, 9))
+    graph = Graph([x, w], [op("Convolution", x, w, kernel=(9, 9), num_filter=2, num_group=2, no_bias=True)])
+    assert [source.kind for source in kernels_of(graph)[2]] == ["product"]
+    agree(graph, x=data(x.shape), w=data(w.shape, 1))
