@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import html
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
@@ -24,6 +25,10 @@ from hybrid_lab.insight.states import block_state, class_name, walk
 from hybrid_lab.insight.table import short_line, wrapped
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import copies
+
+if TYPE_CHECKING:
+    from hybrid_lab.engines.triton.kernels import FusedKernel
+    from hybrid_lab.graph.graph import Graph
 
 _DETAILED = 2
 """Programs of a Block whose reports are printed in full: the first ones and the latest one."""
@@ -103,6 +108,20 @@ class Explanation:
 
     def __post_init__(self) -> None:
         self._recipes: dict[tuple[str, int], Callable[[], Passes]] = {}
+        self._on_triton: list[tuple[dict[str, Graph | None], bool]] = []
+
+    @functools.cached_property
+    def kernels(self) -> list[FusedKernel]:
+        """The kernels of the latest program of each Block that runs on Triton, in the order in which they run: their
+        text, what they are made of and why, and - on a GPU, or with `kernel.on("gfx942")` - what they compile to.
+        """
+        from hybrid_lab.engines.triton import tiles
+        from hybrid_lab.engines.triton.kernels import kernels_of_graphs, target_here
+
+        found = []
+        for graphs, tf32 in self._on_triton:
+            found += kernels_of_graphs(graphs, tiles.precision(tf32, target_here() or ""))[0]
+        return found
 
     @property
     def fallbacks(self) -> list[str]:
@@ -270,7 +289,7 @@ def explain(net: Block, *inputs: Any) -> Explanation:
                 net(*inputs)
         except HybridizeError as caught:
             error = str(caught)
-    rows, recipes = [], {}
+    rows, recipes, on_triton = [], {}, []
     for path, _, block, before in walk(net):
         state = block_state(block)
         output = ", ".join(format_type(shape, dtype) for shape, dtype in block._last_outputs)
@@ -281,9 +300,15 @@ def explain(net: Block, *inputs: Any) -> Explanation:
             row.programs = [program for program, _ in made]
             recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(made)})
             row.recompiled = block._graphs.history.recompiles
+            found = [item.program for item in tuple(block._graphs.compilations) if item.program.engine == "triton"]
+            on_triton += [(program.special, bool(block._flags.get("tf32"))) for program in found[-1:]]
         rows.append(row)
     explanation = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
     explanation._recipes = recipes
+    explanation._on_triton = [
+        ({"parameters": special.prologue, "forward": special.forward, "backward": special.backward}, tf32)
+        for special, tf32 in on_triton
+    ]
     return explanation
 
 
