@@ -50,7 +50,7 @@ def empty(shape: Sequence[int], dtype: Any, device: Any) -> Any:
     try:
         return torch.empty(shape, dtype=dtype, device=device)
     except RuntimeError as error:
-        raise exhausted(error, device, torch.empty(0, dtype=dtype).element_size() * int(np.prod(shape))) from error
+        raise exhausted(error, device, dtype.itemsize * int(np.prod(shape))) from error
 
 
 def to_device(array: np.ndarray, device: Any, out: Any = None) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines import Executable
+from hybrid_lab.engines.memory import is_tensor, to_host
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import GraphCache
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -269,4 +270,5 @@ def gradients(
         return [None] * len(sources)
     links, given = zip(*pairs, strict=True)
     found, _ = run_backward(links, [NDArray._wrap(np.array(head)) for head in given], None, False, False)
-    return [None if array._tape is None else found.get(array._tape) for array in sources]
+    gradients = [None if array._tape is None else found.get(array._tape) for array in sources]
+    return [to_host(item) if is_tensor(item) else item for item in gradients]

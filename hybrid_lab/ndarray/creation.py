@@ -126,10 +126,9 @@ def empty(shape: Shape, ctx: Context | None = None, dtype: Any = None, stype: st
 
 
 def _create(name: str, ctx: Context | None, dtype: Any, **attributes: Any) -> NDArray:
-    made = invoke(get(name).bind(dtype=check_dtype(dtype or np.float32).name, **attributes), ())
-    if isinstance(made, NDArray):
-        made._buffer.context = resolve(ctx)
-    return made
+    op = get(name).bind(dtype=check_dtype(dtype or np.float32).name, **attributes)
+    with resolve(ctx):
+        return invoke(op, ())
 
 
 @_traceable

@@ -253,13 +253,17 @@ def _listed(inputs: Sequence[Any]) -> str:
     return " and ".join(type(item).__name__ for item in inputs) + (" were" if len(inputs) > 1 else " was")
 
 
-def _destinations(op: Operator, outs: Sequence[Any], visible: int, inferred: Any) -> Sequence[NDArray]:
+def _destinations(
+    op: Operator, outs: Sequence[Any], visible: int, inferred: Any, on_device: bool = False
+) -> Sequence[NDArray]:
     """The arrays to write, checked. Raises ShapeError, DTypeError, AutogradError."""
     if len(outs) != visible:
         raise AttributeSpecError(f"{op.name} has {visible} outputs, out= holds {len(outs)} arrays")
     for target, shape, dtype in zip(outs, *inferred, strict=False):
         if type(target) is not NDArray:
             raise DTypeError(f"{op.name}: out= must be an NDArray, not {type(target).__name__}")
+        if target._buffer.lives_on_device is not on_device:
+            raise DTypeError(f"{op.name}: the arrays are on another context than out=, which is on {target.context}")
         if target._view.shape != shape:
             raise ShapeError(f"{op.name}: the result has shape {shape}, out= has {target._view.shape}")
         if target._view.dtype != dtype:

@@ -49,8 +49,8 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
     inferred = _infer(op, operands)
     outs = None
     if out is not None:
-        outs = calls._destinations(op, out if isinstance(out, (list, tuple)) else (out,), op.num_visible, inferred)
-        _context(op, [*inputs, *outs])
+        given = out if isinstance(out, (list, tuple)) else (out,)
+        outs = calls._destinations(op, given, op.num_visible, inferred, True)
     links: tuple[Any, ...] = ()
     entry = None
     recorded = tape.state.recording and any(getattr(item, "_tape", None) is not None for item in inputs)
@@ -61,10 +61,15 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
             entry.device = device
     update_aux = bool(op.aux_names) and (tape.state.training or op.aux_always)
     need = _need(op, entry, len(inputs))
-    raw = [item.raw(device) if type(item) is NDArray else item for item in operands]
+    raw = [
+        item if type(item) is not NDArray
+        else item.raw(device) if op.reads_values(index) or item._buffer.lives_on_device
+        else calls.stand_in(item._view.shape, item._view.dtype)
+        for index, item in enumerate(operands)
+    ]  # fmt: skip
     executable, places = _executable(op, raw, need, update_aux)
     tensors = [item for item in raw if is_tensor(item)]
-    found = executable.run(tensors, rng or (0, 0))
+    found = executable.run.on_tensors(tensors, rng or (0, 0))
     outputs: list[Any] = [None] * op.num_outputs
     for index, value in zip([index for index, wanted in enumerate(need) if wanted], found, strict=False):
         outputs[index] = value
@@ -89,8 +94,9 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
 
 
 def _context(op: Operator, inputs: Sequence[Any]) -> Context:
-    """The one context of all arrays."""
-    found = list(dict.fromkeys(item.context for item in inputs if type(item) is NDArray))
+    """The one context of all arrays that are read."""
+    arrays = [item for index, item in enumerate(inputs) if type(item) is NDArray and op.reads_values(index)]
+    found = list(dict.fromkeys(item.context for item in arrays or inputs if type(item) is NDArray))
     if len(found) > 1:
         where = " and ".join(map(str, found))
         raise DTypeError(
@@ -167,7 +173,7 @@ def apply_on_device(device: Any) -> Any:
             to_device(item, device) if _is_large(item, op, index) else item for index, item in enumerate(inputs)
         ]
         executable, _ = _executable(op, raw, (True,) * op.num_outputs)
-        return executable.run([item for item in raw if is_tensor(item)], (0, 0))
+        return executable.run.on_tensors([item for item in raw if is_tensor(item)], (0, 0))
 
     return apply
 

@@ -46,10 +46,11 @@ def _draw(
     if dtype is not None:
         attributes["dtype"] = np.dtype(dtype).name
     op = get(name).bind(shape=shape, **attributes)
-    made = invoke(op, (), out)
-    if ctx is not None and out is None and isinstance(made, NDArray):
-        made._buffer.context = resolve(ctx)
-    return made
+    where = out.context if isinstance(out, NDArray) else ctx
+    if where is None:
+        return invoke(op, (), out)
+    with resolve(where):
+        return invoke(op, (), out)
 
 
 def _is_array(value: Any) -> bool:

@@ -208,6 +208,7 @@ class FusedUpdate:
 
     def _on_device(self, held: _Arrays, numbers: list[list[float]], device: Any) -> bool:
         """The step where weights, gradients and states live on a device; False where it is not one kernel there."""
+        from hybrid_lab.engines.triton.capture import CapturedLaunches
         from hybrid_lab.engines.triton.update import run
 
         programs = [_device_program(group.program) for group in held.groups]
@@ -218,11 +219,12 @@ class FusedUpdate:
         if held.launches is None or held.launches[0] != made_for:
             places = held.partition[0]
             launches = [programs[place].prepare(row) for place, row in zip(places, rows, strict=True)]
-            held.launches = made_for, launches
+            written = [tensor for row in rows for at, tensor in enumerate(row) if at != 1]  # all but gradients
+            held.launches = made_for, CapturedLaunches(lambda: run(launches), written)
         for program, given in zip(programs, numbers, strict=True):
             program.set_numbers(given)
         try:
-            run(held.launches[1])
+            held.launches[1]()
         finally:
             for buffer in held.written:
                 buffer.written_on_device()

@@ -124,7 +124,7 @@ class CapturedRun:
             self._report.notes.append(f"launches are not captured: {self.reason}")
 
     def __call__(self, inputs: Sequence[Any], rng: tuple[int, int]) -> list[Any]:
-        if self.reason or not all(hasattr(item, "data_ptr") for item in inputs):
+        if self.reason or not inputs or not all(hasattr(item, "data_ptr") for item in inputs):
             return self._plain(inputs, rng)
         with self._lock:
             if self._replay is not None and self._steady.serves(inputs):

@@ -58,7 +58,7 @@ class TritonEngine(Engine):
         strict: bool = False,
         tf32: bool = False,
     ) -> Executable:
-        from hybrid_lab.engines.triton.capture import capturing
+        from hybrid_lab.engines.triton.capture import CapturedRun
 
         started = time.perf_counter()
         written = self._write(graph, strict, tf32)
@@ -66,7 +66,7 @@ class TritonEngine(Engine):
         executable = written.executable(static_alloc)
         executable.run.write_now()
         if static_shape:
-            executable.run = capturing(executable)
+            executable.run = CapturedRun(executable)
         executable.report.seconds = time.perf_counter() - started
         return executable
 
@@ -74,7 +74,7 @@ class TritonEngine(Engine):
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
     ) -> Training:
         """As every engine: one arena for both, and their kernels are compiled together."""
-        from hybrid_lab.engines.triton.capture import CapturedTraining
+        from hybrid_lab.engines.triton.capture import CapturedRun, CapturedTraining
         from hybrid_lab.engines.triton.program import DeviceTraining
 
         started = time.perf_counter()
@@ -89,7 +89,13 @@ class TritonEngine(Engine):
             training = DeviceTraining(*made, sources, num_outputs, static_alloc)
         else:
             training = SeparateTraining(*made, num_outputs)
-        return CapturedTraining(training, num_outputs) if options.get("static_shape") else training
+        if not options.get("static_shape"):
+            return training
+        if isinstance(training, DeviceTraining):
+            return CapturedTraining(training, sources)
+        for executable in made:
+            executable.run = CapturedRun(executable)
+        return training
 
     def trim(self) -> None:
         from hybrid_lab.engines.triton.arena import POOL

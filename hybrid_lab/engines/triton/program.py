@@ -180,7 +180,10 @@ class DeviceFinish(DeviceWriter, Finish):
 
 
 class DeviceLater(Later):
-    """A device program that is planned and written when it is first run; takes and gives NumPy arrays, too."""
+    """A device program that is planned and written when it is first run.
+
+    It takes and gives tensors of the device; called without one it takes and gives NumPy arrays, by counted copies.
+    """
 
     def write_now(self) -> None:
         """Plan and write it now."""
@@ -196,27 +199,25 @@ class DeviceLater(Later):
         return program.run
 
     def __call__(self, inputs: Sequence[Any], rng: tuple[int, int]) -> list[Any]:
-        if np.ndarray not in set(map(type, inputs)):
+        if inputs and np.ndarray not in set(map(type, inputs)):
             return super().__call__(inputs, rng)
         device = availability.torch_device()
         tensors = [memory.to_device(item, device) if type(item) is np.ndarray else item for item in inputs]
         return [memory.to_host(item) for item in super().__call__(tensors, rng)]
 
+    def on_tensors(self, inputs: Sequence[Any], rng: tuple[int, int]) -> list[Any]:
+        """As calling it with tensors, for programs that may have no inputs."""
+        return super().__call__(inputs, rng)
+
 
 class DeviceExecutable(Executable):
-    """An executable that takes and gives tensors of `device`; with NumPy arrays it copies them there and back."""
+    """An executable of `device`; see DeviceLater for what it takes and gives."""
 
     __slots__ = ("device",)
 
     def __init__(self, graph: Graph, run: DeviceLater, report: Report):
         super().__init__(graph, run, report)  # type: ignore[arg-type]
         self.device = availability.torch_device()
-
-    def __call__(self, inputs: Sequence[Any], rng: tuple[int, int] = (0, 0)) -> list[Any]:
-        results = self.run(inputs, rng)
-        if inputs or not results:
-            return results
-        return [memory.to_host(item) for item in results]
 
 
 class DeviceTraining(JointTraining):

@@ -1,0 +1,481 @@
+"""Device programs: whole graphs on tensors of one device. Triton's interpreter stands in for a GPU, with memory that
+is copied to and from as a GPU's is.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, engines, gluon, nd
+from hybrid_lab.diagnostics import AutogradError, EngineError
+from hybrid_lab.engines import memory
+from hybrid_lab.engines.copies import copies
+from hybrid_lab.engines.triton import arena, capture, kernel, program
+from hybrid_lab.gluon import nn
+from tests.graph.building import graph_of
+
+GPU = mx.gpu(0)
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch):
+    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+
+
+@pytest.fixture
+def copied():
+    """copied() -> (to the device, to the host) since the last time."""
+    last = [copies.to_device, copies.to_host]
+
+    def look():
+        found = copies.to_device - last[0], copies.to_host - last[1]
+        last[:] = copies.to_device, copies.to_host
+        return found
+
+    return look
+
+
+def both(function, *shapes):
+    """Inputs, what the numpy engine gives for them, and the triton engine's executable."""
+    graph = graph_of(function, *shapes)
+    arrays = [np.random.RandomState(0).randn(*shape).astype("float32") for shape in shapes]
+    return arrays, engines.get("numpy").compile(graph)(arrays), engines.get("triton").compile(graph)
+
+
+def tensors(arrays):
+    return [torch.from_numpy(array.copy()) for array in arrays]
+
+
+def close(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-5, atol=1e-5)
+
+
+# -- one graph -----------------------------------------------------------------------------------------------------
+
+
+def test_the_program_is_a_line_of_launches():
+    arrays, expected, executable = both(lambda F, x, w: F.softmax(F.dot(F.tanh(x), w)), (4, 6), (6, 5))
+    source = executable.report.program
+    assert source.count("k_dot(") == 1 and "empty((4, 5), float32)" in source
+    found = executable.run(tensors(arrays), (0, 0))
+    assert all(type(item) is torch.Tensor for item in found)
+    close(found, expected)
+
+
+def test_arrays_of_the_host_are_copied_there_and_back(copied):
+    arrays, expected, executable = both(lambda F, x: F.exp(x), (3, 4))
+    close(executable(arrays), expected)
+    assert copied() == (1, 1)
+
+
+def test_outputs_are_nobodys_memory_but_the_callers():
+    arrays, expected, executable = both(lambda F, x: (F.exp(x), F.reshape(x, shape=(-1,)), x), (3, 4))
+    given = tensors(arrays)
+    first = executable.run(given, (0, 0))
+    for item in first:
+        item.fill_(9)
+    close(executable.run(given, (0, 0)), expected)
+    close(given, arrays)
+
+
+def test_views_are_no_steps_and_other_orders_are_copies():
+    arrays, expected, executable = both(
+        lambda F, x: (F.sort(F.reshape(F.exp(x), shape=(2, 6))), F.sort(F.transpose(x)), F.sort(F.reverse(x, axis=1))),
+        (3, 4),
+    )
+    close(executable.run(tensors(arrays), (0, 0)), expected)
+    assert "is a view of" in executable.report.program
+
+
+def test_constants_go_to_the_device_once(copied):
+    table = np.arange(12, dtype="float32").reshape(3, 4)
+
+    def function(F, x):
+        return F.sum(x * F.array(table), axis=1), F.exp(x) + F.array(table)
+
+    class Tabled(gluon.HybridBlock):
+        hybrid_forward = staticmethod(function)
+
+    net = Tabled()
+    net.hybridize()
+    x = nd.ones((3, 4), ctx=GPU)
+    net(x)
+    copied()
+    found = net(x)
+    assert copied() == (0, 0)
+    close([item.asnumpy() for item in found], [table.sum(1), np.e + table])
+
+
+def test_parts_of_split_reductions_are_planned():
+    arrays, expected, executable = both(lambda F, x: F.sum(x), (300_000,))
+    assert executable.report.arena_bytes and executable.report.memory.steps[0].op.temporaries
+    close(executable.run(tensors(arrays), (0, 0)), expected)
+
+
+def test_operators_without_a_kernel_run_in_torch_or_on_the_host(copied):
+    def function(F, x):
+        return F.sort(x) * 2.0
+
+    arrays, expected, executable = both(function, (3, 4))
+    copied()
+    close(executable.run(tensors(arrays), (0, 0)), expected)
+    report = executable.report
+    assert report.operators["numpy"] == 1 and report.host_copies == {"sort": 2} and copied() == (1, 1)
+    assert "copies between device and host in each call: 2 for sort" in str(report)
+    with pytest.raises(EngineError, match="sort: no kernel"):
+        engines.get("triton").compile(graph_of(function, (3, 4)), strict=True)
+
+
+def test_what_torch_computes_stays_on_the_device(copied, monkeypatch):
+    monkeypatch.setattr("hybrid_lab.engines.triton.engine.refusal", lambda node: "a test")
+    arrays, expected, executable = both(lambda F, x: F.exp(x) + F.transpose(x), (4, 4))
+    assert executable.report.operators == {"triton": 1, "torch": 2, "numpy": 0}
+    assert not executable.report.host_copies
+    copied()
+    close(executable.run(tensors(arrays), (0, 0)), expected)
+    assert copied() == (0, 0)
+
+
+def test_static_alloc_keeps_its_arena():
+    graph = graph_of(lambda F, x: F.sort(F.exp(x)) * 2.0, (300, 400))
+    arrays = [np.random.RandomState(0).randn(300, 400).astype("float32")]
+    arena.POOL.clear()
+    engines.get("triton").compile(graph, static_alloc=True)(arrays)
+    assert not arena.POOL.nbytes
+    engines.get("triton").compile(graph)(arrays)
+    assert arena.POOL.nbytes
+    engines.get("triton").trim()
+    assert not arena.POOL.nbytes
+
+
+def test_threads_have_arenas_of_their_own():
+    arrays, _, executable = both(lambda F, x, w: F.softmax(F.dot(F.tanh(x), w)), (4, 6), (6, 5))
+    found = {}
+
+    def work(number):
+        given = tensors([arrays[0] * number, arrays[1]])
+        found[number] = [executable.run(given, (0, 0))[0].clone() for _ in range(3)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, results in found.items():
+        (expected,) = executable.run(tensors([arrays[0] * number, arrays[1]]), (0, 0))
+        assert all(torch.equal(result, expected) for result in results)
+
+
+def test_memory_that_runs_out_is_an_error_with_sizes(monkeypatch):
+    def full(*arguments, **keywords):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
+
+    net = nn.Dense(3, in_units=4)
+    net.initialize(ctx=GPU)
+    net.hybridize()
+    x = nd.ones((2, 4), ctx=GPU)
+    expected = net(x).asnumpy()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "empty", full)
+        with pytest.raises(EngineError, match=r"memory does not suffice \(24 B more were asked for\).*smaller batches"):
+            net(x)
+    np.testing.assert_array_equal(net(x).asnumpy(), expected)
+
+
+# -- training ------------------------------------------------------------------------------------------------------
+
+
+def small_net():
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(3, 3, in_channels=1, activation="relu"),
+        nn.BatchNorm(in_channels=3),
+        nn.MaxPool2D(),
+        nn.Dropout(0.3),
+        nn.Dense(4, in_units=3 * 4 * 4),
+    )
+    return net
+
+
+class Training:
+    """Some steps of a small network on one engine and context: losses and parameters, and the copies of the last one.
+
+    watch : called after each step
+    """
+
+    def __init__(self, engine, ctx, steps=3, optimizer="sgd", watch=lambda: None, **flags):
+        mx.random.seed(0)
+        settings = {"sgd": {"learning_rate": 0.1, "momentum": 0.9}, "adam": {"learning_rate": 0.01}}[optimizer]
+        self.net, self.loss = small_net(), gluon.loss.SoftmaxCrossEntropyLoss()
+        self.net.initialize(ctx=ctx)
+        self.net.hybridize(engine=engine, **flags)
+        self.loss.hybridize(engine=engine, **flags)
+        self.trainer = gluon.Trainer(self.net.collect_params(), optimizer, settings)
+        numbers = np.random.RandomState(0)
+        mx.random.seed(7)
+        self.losses = []
+        for _ in range(steps):
+            x, y = numbers.randn(2, 1, 10, 10), numbers.randint(0, 4, 2)
+            x, y = nd.array(x, ctx=ctx), nd.array(y, ctx=ctx)
+            with autograd.record():
+                loss = self.loss(self.net(x), y)
+            loss.backward()
+            self.trainer.step(2)
+            self.losses.append(loss)
+            watch()
+        self.losses = [loss.asnumpy() for loss in self.losses]
+        self.values = [parameter.data(ctx).asnumpy() for parameter in self.net.collect_params().values()]
+
+
+@pytest.fixture(scope="module")
+def by_numpy():
+    """The training by the numpy engine, by optimizer."""
+    return {name: Training("numpy", mx.cpu(), optimizer=name) for name in ("sgd", "adam")}
+
+
+@pytest.mark.parametrize("ctx", [mx.cpu(), GPU], ids=str)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_training_follows_numpy_and_stays_on_the_device(ctx, optimizer, by_numpy, copied):
+    steps = []
+    run = Training(None, ctx, 3, optimizer, lambda: steps.append(copied()))
+    assert steps[1:] == [(2, 0)] * 2  # the batch and its labels
+    close(run.losses, by_numpy[optimizer].losses)
+    for found, expected in zip(run.values, by_numpy[optimizer].values, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    (update,) = run.trainer.updates
+    assert "on the device" in update
+    assert "copies so far" in str(mx.explain(run.net))
+
+
+def test_forward_and_backward_share_an_arena_and_give_what_they_give_apart():
+    net = small_net()
+    net.initialize(ctx=GPU)
+    net.hybridize()
+    x = nd.array(np.random.RandomState(0).randn(2, 1, 10, 10), ctx=GPU)
+    mx.random.seed(1)
+    with autograd.record():
+        y = net(x)
+    y.backward(retain_graph=True)
+    apart = [parameter.grad().asnumpy() for parameter in net.collect_params().values() if parameter.grad_req != "null"]
+    y.backward()
+    joint = [parameter.grad().asnumpy() for parameter in net.collect_params().values() if parameter.grad_req != "null"]
+    for one, other in zip(apart, joint, strict=True):
+        np.testing.assert_array_equal(one, other)
+    made = net._graphs.compilations[-1].program
+    assert isinstance(made.together, program.DeviceTraining) and made.forward.report.shared_arena
+    with pytest.raises(AutogradError):
+        y.backward()
+
+
+def test_gradients_add_up_and_several_outputs_go_backward(copied):
+    class Two(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            y = F.tanh(x)
+            return y * x, F.exp(y)
+
+    results = []
+    for ctx, engine in ((mx.cpu(), "numpy"), (GPU, "triton")):
+        net = Two()
+        net.hybridize(engine=engine)
+        x = nd.array(np.random.RandomState(0).randn(3, 4), ctx=ctx)
+        x.attach_grad("add")
+        for _ in range(2):
+            with autograd.record():
+                a, b = net(x)
+            autograd.backward([a, b])
+        with autograd.record():
+            a, b = net(x)
+        b.backward()
+        results.append(x.grad.asnumpy())
+    close(results[1:], results[:1])
+    x.grad[:] = 0
+    copied()
+    with autograd.record():
+        a, b = net(x)
+    autograd.backward([a, b])
+    assert copied() == (1, 0)  # the zeros
+
+
+def test_a_failed_launch_leaves_arrays_as_they_were(monkeypatch):
+    net = small_net()
+    net.initialize(ctx=GPU)
+    net.hybridize()
+    x = nd.array(np.random.RandomState(0).randn(2, 1, 10, 10), ctx=GPU)
+    with autograd.record():
+        net(x)
+    before = [parameter.data(GPU).asnumpy() for parameter in net.collect_params().values()]
+    calls = []
+
+    def failing(self, tensors, numbers):
+        calls.append(self.source.name)
+        if len(calls) > 2:
+            raise RuntimeError("a launch failed")
+        return plain(self, tensors, numbers)
+
+    plain = kernel.Kernel.__call__
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel.Kernel, "__call__", failing)
+        with pytest.raises(RuntimeError, match="a launch failed"), autograd.record():
+            net(x)
+    for parameter, value in zip(net.collect_params().values(), before, strict=True):
+        np.testing.assert_array_equal(parameter.data(GPU).asnumpy(), value)
+    with autograd.record():
+        net(x)
+
+
+def test_steps_can_be_watched_with_arrays_of_the_host():
+    net = small_net()
+    net.initialize()
+    net.hybridize()
+    x = nd.array(np.random.RandomState(0).randn(2, 1, 10, 10))
+    net(x)
+    assert mx.compare(net, x).equal
+    assert str(mx.profile(net, x))
+
+
+# -- captured launches ---------------------------------------------------------------------------------------------
+
+
+class StandIn:
+    """Stands for torch's graphs: a replay runs the function again and writes what it gives where it first was."""
+
+    replays = 0
+    spoil = False
+
+    def capture(self, function):
+        import torch
+
+        made = function()  # a capture runs nothing: so the first replay does not either
+        waiting = [True]
+
+        def replay():
+            StandIn.replays += 1
+            if not waiting:
+                for place, value in zip(made, function(), strict=True):
+                    if place is not value:
+                        place.copy_(value)
+            waiting.clear()
+            if StandIn.spoil and made:
+                with torch.no_grad():
+                    made[0].view(-1)[0] += 1
+
+        return replay, made
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    monkeypatch.setattr(capture, "recorder", StandIn)
+    monkeypatch.setattr(StandIn, "replays", 0)
+    monkeypatch.setattr(StandIn, "spoil", False)
+    return StandIn
+
+
+def plain_net():
+    """Without Dropout, which would keep it from being captured."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(5, in_units=6, activation="tanh"), nn.BatchNorm(in_channels=5), nn.Dense(3, in_units=5))
+    return net
+
+
+def trained(steps, **flags):
+    mx.random.seed(0)
+    net = plain_net()
+    net.initialize(ctx=GPU)
+    net.hybridize(**flags)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+    numbers, outputs = np.random.RandomState(0), []
+    for _ in range(steps):
+        x = nd.array(numbers.randn(4, 6), ctx=GPU)
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        trainer.step(4)
+        outputs.append(y)
+    values = [y.asnumpy() for y in outputs] + [item.data(GPU).asnumpy() for item in net.collect_params().values()]
+    return net, values
+
+
+def test_captured_calls_give_what_plain_ones_give(stand_in):
+    plain, captured = trained(5)[1], trained(5, static_shape=True)
+    assert stand_in.replays >= 3 * 3
+    for one, other in zip(plain, captured[1], strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert "not captured" not in str(mx.explain(captured[0]))
+
+
+def test_a_replay_with_other_bits_is_not_used(stand_in):
+    plain = trained(5)[1]
+    stand_in.spoil = True
+    net, values = trained(5, static_shape=True)
+    for one, other in zip(plain, values, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert "the first replay of the forward gave other numbers than a plain run" in str(mx.explain(net))
+
+
+def test_a_prediction_is_captured_and_parameters_may_change(stand_in):
+    net = plain_net()
+    net.initialize(ctx=GPU)
+    net.hybridize(static_shape=True)
+    for number in range(6):
+        x = nd.array(np.random.RandomState(number).randn(4, 6), ctx=GPU)
+        found = net(x).asnumpy()
+        net.hybridize(False)
+        np.testing.assert_allclose(net(x).asnumpy(), found, rtol=1e-5, atol=1e-6)
+        object.__setattr__(net, "_active", True)
+        if number == 3:
+            net[0].weight.set_data(nd.ones((5, 6)))
+
+
+def test_a_forward_that_waits_for_its_backward_keeps_its_memory(stand_in):
+    net = plain_net()
+    net.initialize(ctx=GPU)
+    net.hybridize(static_shape=True)
+    xs = [nd.array(np.random.RandomState(number).randn(4, 6), ctx=GPU) for number in range(2)]
+
+    def gradient(*order):
+        with autograd.record():
+            ys = [net(x) for x in xs]
+        for number in order:
+            ys[number].backward()
+        return net[0].weight.grad(GPU).asnumpy()
+
+    for _ in range(3):
+        with autograd.record():
+            y = net(xs[0])
+        y.backward()
+    expected = net[0].weight.grad(GPU).asnumpy()
+    np.testing.assert_array_equal(gradient(1, 0), expected)
+    np.testing.assert_array_equal(gradient(0, 1), gradient(0, 1))
+
+
+def test_programs_that_draw_are_not_captured_and_draw_anew(stand_in):
+    net = nn.HybridSequential()
+    net.add(nn.Dense(8, in_units=4), nn.Dropout(0.5))
+    net.initialize(ctx=GPU)
+    net.hybridize(static_shape=True)
+    x = nd.ones((4, 4), ctx=GPU)
+    with autograd.record():
+        masks = [net(x).asnumpy() != 0 for _ in range(4)]
+    assert len({mask.tobytes() for mask in masks}) == 4
+    assert "launches are not captured: it draws random numbers" in str(mx.explain(net))
+
+
+def test_the_interpreter_says_that_it_captures_nothing():
+    net = nn.Dense(2, in_units=3)
+    net.initialize()
+    net.hybridize(static_shape=True)
+    net(nd.ones((1, 3)))
+    assert "Triton's interpreter has no captured launches" in str(mx.explain(net))
+
+
+def test_exhausted_names_other_errors_as_they_are():
+    error = RuntimeError("something else")
+    assert memory.exhausted(error, "cpu") is error
