@@ -18,10 +18,10 @@ from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.insight.reference import (
     Values,
-    agrees,
     changed,
     difference,
     in_float64,
+    nearness,
     operands_of,
     region_in,
     region_values,
@@ -153,7 +153,7 @@ class _Checker:
             apart = max(apart, difference(got, wanted[value]))
             known = (right or {}).get(value)
             sure = known is not None and difference(got, known) <= limit
-            good, distance = agrees(got, own[value], limit, None if sure else partial(again, index))
+            good, distance, _ = nearness(got, own[value], limit, None if sure else partial(again, index))
             good = good or sure
             fine, alone = fine and good, max(alone, distance)
             odd = odd or unlike(got, own[value]) if np.isinf(distance) else odd
@@ -205,7 +205,7 @@ class _Checker:
             last = [value for value in region.nodes[count - 1].outputs if own.get(value) is not None]
             seen = expose(engines.find(whole.runs_on), region, last, operands, self.rng) or {}
             return any(
-                not agrees(seen[value], own[value], tolerance(value.dtype, self.gradient))[0]
+                not nearness(seen[value], own[value], tolerance(value.dtype, self.gradient)).agrees
                 for value in last
                 if value in seen
             )
@@ -217,7 +217,7 @@ class _Checker:
             bad = next(
                 value
                 for value in region.outputs
-                if not agrees(found[outer[value]], own[value], tolerance(value.dtype, self.gradient))[0]
+                if not nearness(found[outer[value]], own[value], tolerance(value.dtype, self.gradient)).agrees
             )
             node, remark = bad.node, "in the region as it runs; compiled apart it is right"
         for check in inside:

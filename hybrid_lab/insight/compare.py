@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -16,7 +17,7 @@ from hybrid_lab.insight.calls import Call, Compiled, compile_call, gradients, ou
 from hybrid_lab.insight.checking import Check, Part, check_program
 from hybrid_lab.insight.eager import listen
 from hybrid_lab.insight.origins import first_changed, first_miscompiled, first_untrue
-from hybrid_lab.insight.reference import agrees, changed, in_float64, tolerance, unlike
+from hybrid_lab.insight.reference import ROUNDING, changed, in_float64, nearness, tolerance, unlike
 from hybrid_lab.insight.table import (
     Column,
     Row,
@@ -46,7 +47,8 @@ class NodeRow:
 
     part : "prologue", "forward" or "backward"; operator : with its attributes; type : of its outputs
     block, line : where it comes from; runs_on : the engine
-    difference : from eager; own : from the reference kernel on the same inputs; both relative to the largest value
+    difference : from eager; own : from the reference kernel on the same inputs; both relative to the largest value.
+        An operator that agrees though `own` is large is as near to float64 as eager: its sums cancel
     """
 
     part: str
@@ -69,6 +71,8 @@ class ValueRow:
     """What the user gets: "output 0", "gradient of conv0_weight" ... and how far hybrid is from eager.
 
     unlike : where the difference is infinite, why: "NaN in eager at 8 places, a number in hybrid"
+    rounding : where it agrees though the difference is larger than the tolerance, because sums cancel and eager's own
+        numbers are mostly rounding: hybrid's distance from the value in float64 by eager's rounding errors
     """
 
     value: str
@@ -76,6 +80,7 @@ class ValueRow:
     tolerance: float
     agrees: bool
     unlike: str = ""
+    rounding: float | None = None
 
     def __str__(self) -> str:
         return f"{self.value}: {self.unlike}" if self.unlike else f"{self.value} differs by {self.difference:.1e}"
@@ -131,13 +136,24 @@ class CallComparison:
 
     @property
     def headline(self) -> str:
-        largest = max((row.difference for row in self.values), default=0.0)
+        largest = max((row.difference for row in self.values if row.rounding is None), default=0.0)
         odd = next((row.unlike for row in self.values if row.unlike), "")
         nodes = sum(not (row.region is not None and not row.inside) for row in self.nodes)
         verdict = "equal" if self.equal else "NOT EQUAL"
         return (
             f"{self.mode}, {self.where}: {verdict}; {count(nodes, 'node')}, {count(len(self.values), 'value')}, "
-            + (odd or f"largest difference {largest:.1e}")
+            + (odd or f"largest difference {largest:.1e}{self._cancelled}")
+        )
+
+    @property
+    def _cancelled(self) -> str:
+        """What decided about values of which eager has no correct digits either."""
+        times = [row.rounding for row in self.values if row.rounding is not None]
+        if not times:
+            return ""
+        return (
+            f" but for {count(len(times), 'value')} where sums cancel to nearly nothing: at most {max(times):.1f} "
+            f"times as far from float64 as eager's rounding ({ROUNDING:.0f} is allowed)"
         )
 
 
@@ -295,9 +311,9 @@ def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, A
             rows.append(ValueRow(name, 0.0 if empty else float("inf"), 0.0, bool(empty), odd))
             continue
         allowed = tolerance(want.dtype, index >= len(wanted[0]))
-        fine, apart = agrees(got, want, allowed, partial(again, index))
+        fine, apart, rounding = nearness(got, want, allowed, partial(again, index))
         odd = unlike(got, want) if np.isinf(apart) else ""
-        rows.append(ValueRow(name, apart, allowed, fine, odd))
+        rows.append(ValueRow(name, apart, allowed, fine, odd, rounding if fine else None))
     return rows
 
 
@@ -386,19 +402,21 @@ _COLUMNS = (
 
 def _table(call: CallComparison, limit: int) -> Table:
     rows, part = [], ""
+    sizes = Counter((row.part, row.region) for row in call.nodes if row.inside)
     for number, row in _chosen(call.nodes, limit):
         if row.part != part:
             part = row.part
             rows.append(Row(["", part, "", "", "", "", "", ""], strong=True))
+        whole = row.region is not None and not row.inside
         cells = [
             str(number),
-            row.operator,
-            row.type,
-            row.block,
-            short_line(row.line),
+            f"{row.operator}: {count(sizes[row.part, row.region], 'operator')} run as one" if whole else row.operator,
+            "" if whole else row.type,
+            "" if whole else row.block,
+            "" if whole else short_line(row.line),
             _amount(row.difference),
             _amount(row.own),
-            "" if row.agrees else "DIFFERS",
+            "DIFFERS" if not row.agrees else "rounding" if row.own > row.tolerance else "",
         ]
         rows.append(Row(cells, depth=int(row.inside), strong=not row.agrees))
     return Table(_COLUMNS, rows)

@@ -91,6 +91,11 @@ class BlockRow:
     programs: list[ProgramRow] = field(default_factory=list)
     recompiled: int = 0
 
+    @property
+    def own_graphs(self) -> list[GraphRow]:
+        """The graphs that calls run; not those of a Block that runs inside the graph of another one."""
+        return self.graphs if self.state in ("active", "file") else []
+
 
 @dataclass
 class Explanation:
@@ -183,7 +188,7 @@ class Explanation:
     def headline(self) -> str:
         """`net0: 1 graph, 1 program, 0 fallbacks, 0 recompiles`."""
         counts = {
-            "graph": sum(len(row.graphs) for row in self.blocks),
+            "graph": sum(len(row.own_graphs) for row in self.blocks),
             "program": sum(len(row.programs) for row in self.blocks),
             "fallback": sum(program.fallback_count for row in self.blocks for program in row.programs),
             "recompile": sum(row.recompiled for row in self.blocks),
@@ -219,9 +224,10 @@ class Explanation:
 def _details(row: BlockRow) -> list[str]:
     """The graphs and programs of a Block in lines of text."""
     lines = []
-    for graph in row.graphs if row.state in ("active", "file") else ():
+    for graph in row.own_graphs:
         guard = f", only for {graph.guard}" if graph.guard else ""
-        lines.append(f"graph {graph.structure}: {count(graph.operators, 'operator')}, from the {graph.source}{guard}")
+        operators = count(graph.operators, "operator")
+        lines.append(f"graph of a call with {graph.structure}: {operators}, from the {graph.source}{guard}")
     last, choice = len(row.programs) - 1, ""
     for number, program in enumerate(row.programs):
         if _LISTED <= number < last:

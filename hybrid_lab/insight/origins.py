@@ -12,7 +12,7 @@ from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.stages import Stage
 from hybrid_lab.insight.calls import Compiled
 from hybrid_lab.insight.eager import Operation
-from hybrid_lab.insight.reference import Values, agrees, all_values, difference, graph_values, tolerance
+from hybrid_lab.insight.reference import Values, all_values, difference, graph_values, nearness, tolerance
 
 
 def first_untrue(
@@ -93,7 +93,7 @@ def first_changed(compiled: Compiled, heads: Sequence[Any] | None) -> tuple[Node
             wrong = [
                 value
                 for value, old, new in zip(graph.outputs, expected, results, strict=False)
-                if not agrees(new, old, tolerance(old.dtype, True))[0]
+                if not nearness(new, old, tolerance(old.dtype, True)).agrees
             ]
             if wrong:
                 node = _first_other(values, current, wrong) or wrong[0].node
@@ -129,7 +129,7 @@ def _missing(
     values, made = graph_values(graph, inputs, rng), all_values(executable.graph, inputs, rng)
     results = [made[value] for value in executable.graph.outputs]
     pairs = zip((values[value] for value in graph.outputs), results, strict=False)
-    if all(agrees(new, old, tolerance(old.dtype, True))[0] for old, new in pairs):
+    if all(nearness(new, old, tolerance(old.dtype, True)).agrees for old, new in pairs):
         return None
     known = _Known(made)
     text = f"the engine {engine} compiles it into something that computes another value"
@@ -152,7 +152,7 @@ class _Known:
     def has(self, value: Value, array: Any) -> bool:
         """Whether an array of the value's type holds the same numbers, but for rounding."""
         options = self._arrays.get((value.shape, value.dtype), ())
-        return any(agrees(array, option, tolerance(value.dtype, True))[0] for option in options)
+        return any(nearness(array, option, tolerance(value.dtype, True)).agrees for option in options)
 
 
 def _first_other(old: Values, new: Values, wrong: Sequence[Value]) -> Node | None:
@@ -175,4 +175,4 @@ def _bound(compiled: Compiled) -> Graph:
 
 
 def _same(found: Any, wanted: Any) -> bool:
-    return agrees(found, wanted, 10 * tolerance(wanted.dtype, False))[0]
+    return nearness(found, wanted, 10 * tolerance(wanted.dtype, False)).agrees

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from hybrid_lab.ops.run import run_kernel
 TOLERANCES = {"float16": (1e-2, 2e-2), "float32": (1e-5, 1e-4), "float64": (1e-9, 1e-8)}
 
 #: How many times further than eager's rounding errors go a result may be from the one in float64.
-_ROUNDING = 16.0
+ROUNDING = 16.0
 #: How often, and by how much relative to each number, inputs are changed to see how large rounding errors are.
 _SAMPLES, _CHANGE = 4, 1e-4
 
@@ -76,8 +76,21 @@ def unlike(found: Any, wanted: Any) -> str:
 Again = Callable[[int], tuple[Any, Any] | None]
 
 
-def agrees(found: Any, wanted: Any, allowed: float, again: Again | None = None) -> tuple[bool, float]:
-    """(whether `found` is `wanted` but for rounding, their difference).
+class Nearness(NamedTuple):
+    """How near a value is to the one in eager.
+
+    agrees : whether it is the same but for rounding; difference : relative to the largest value
+    rounding : where that did not decide, the distance from the value in float64 as a multiple of eager's rounding
+        errors, `ROUNDING` at most; else None
+    """
+
+    agrees: bool
+    difference: float
+    rounding: float | None = None
+
+
+def nearness(found: Any, wanted: Any, allowed: float, again: Again | None = None) -> Nearness:
+    """How near `found` is to `wanted`.
 
     again : asked where the difference is larger than `allowed`. Sums that cancel have few correct digits in eager
     either; then what counts is the distance from the value in float64, beside eager's own distance for these inputs and
@@ -85,15 +98,17 @@ def agrees(found: Any, wanted: Any, allowed: float, again: Again | None = None) 
     """
     apart = difference(found, wanted)
     if apart <= allowed or not np.isfinite(apart) or allowed == 0 or again is None:
-        return apart <= allowed, apart
+        return Nearness(apart <= allowed, apart)
     first, rounding = None, 0.0
     for change in range(_SAMPLES):
         pair = again(change)
         if pair is None or np.shape(pair[0]) != np.shape(wanted) or not np.isfinite(pair[0]).all():
-            return False, apart
+            return Nearness(False, apart)
         first = pair[0] if first is None else first
         rounding = max(rounding, _distance(*pair))
-    return _distance(first, found) <= _ROUNDING * rounding, apart
+    own = _distance(first, found)
+    times = own / rounding if rounding else float("inf") if own else 0.0
+    return Nearness(times <= ROUNDING, apart, times)
 
 
 def _distance(one: Any, other: Any) -> float:

@@ -130,8 +130,10 @@ def code(lines: Iterable[str]) -> str:
 
 
 def wrapped(text: str, indent: str) -> list[str]:
-    """A sentence as lines that fit a screen."""
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]
+    """A sentence as lines that fit a screen; all but the first stand further in, whatever space it begins with."""
+    sentence = text.lstrip(" ")
+    indent += " " * (len(text) - len(sentence))
+    return textwrap.wrap(sentence, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]
 
 
 def operator_text(node: Node) -> str:

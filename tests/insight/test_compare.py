@@ -127,6 +127,24 @@ def test_blocks_below_a_plain_block_are_compared_each():
     assert found.equal and [call.name.partition(" ")[2] for call in found.calls] == ["(body)"] * 2 + ["(heads)"] * 2
 
 
+def test_the_headline_has_the_measure_that_decides(sessions):
+    """The true gradient of a bias before BatchNorm is zero: eager and hybrid have nothing but rounding there."""
+
+    def body():
+        net = nn.HybridSequential()
+        net.add(nn.Conv2D(8, 3), nn.BatchNorm(), nn.Dense(3))
+        return net
+
+    found = mx.compare(make(body, sessions), images(4), train=True)
+    (call,) = found.calls
+    bias = next(row for row in call.values if "conv" in row.value and row.value.endswith("_bias"))
+    assert found.equal and bias.difference > bias.tolerance and 0 <= bias.rounding <= 16
+    largest = max(row.difference for row in call.values if row is not bias)
+    assert f"largest difference {largest:.1e} but for 1 value where sums cancel" in call.headline
+    assert f"{bias.difference:.1e}" not in call.headline and "16 is allowed" in call.headline
+    assert any(line.endswith("rounding") for line in str(found).split("\n"))
+
+
 # -- planted kernels ---------------------------------------------------------------------------------------------------
 
 

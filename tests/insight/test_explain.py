@@ -52,7 +52,21 @@ def x(rows=2):
 def test_what_happened_in_one_line():
     net = make()
     assert mx.explain(net).headline == f"{net.name}: 0 graphs, 0 programs, 0 fallbacks, 0 recompiles"
-    assert mx.explain(net, x()).headline == f"{net.name}: 2 graphs, 1 program, 0 fallbacks, 0 recompiles"
+    assert mx.explain(net, x()).headline == f"{net.name}: 1 graph, 1 program, 0 fallbacks, 0 recompiles"
+
+
+def test_lines_that_go_on_stand_further_in():
+    pytest.importorskip("onnxruntime")
+    net = nn.HybridSequential()
+    net.add(*(nn.Conv2D(16, 3, padding=1, activation="relu") for _ in range(6)))
+    net.initialize()
+    net.hybridize(engine="onnxruntime")
+    lines = str(mx.explain(net, mx.nd.ones((4, 3, 32, 32)))).split("\n")
+    (region,) = [index for index, line in enumerate(lines) if "region 0" in line]
+    assert "region 0: onnxruntime runs 12 operators as one (Convolution, " in lines[region]
+    first, second = (len(line) - len(line.lstrip()) for line in lines[region : region + 2])
+    assert second == first + 2, lines[region : region + 2]
+    assert any("graph of a call with (tensor,): 12 operators, from the code" in line for line in lines)
 
 
 def test_states_in_order_of_the_tree():
