@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import html
 import logging
 import sys
+import threading
 from typing import Any
 
 logger = logging.getLogger("hybrid_lab")
 
 
 class _StandardError(logging.StreamHandler[Any]):
-    """Writes to whatever sys.stderr is at the time: notebooks replace it for every cell."""
+    """Writes to whatever sys.stderr is at the time: notebooks replace it for every cell.
+
+    A notebook shows standard error as if something had gone wrong, in red. So what is for information only becomes an
+    output of the cell there; a standard error that somebody catches, and threads, have it as ever.
+    """
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING or not (_in_cell() and self._display(self.format(record))):
+            super().emit(record)
+
+    @staticmethod
+    def _display(text: str) -> bool:
+        from IPython.display import display
+
+        style = "margin:0;padding:0;background:none;color:inherit;opacity:.7;white-space:pre-wrap"
+        try:
+            display({"text/plain": text, "text/html": f'<pre style="{style}">{html.escape(text)}</pre>'}, raw=True)
+        except Exception:  # a line of ours must never fail a cell
+            return False
+        return True
 
     @property
     def stream(self) -> Any:
@@ -22,6 +43,12 @@ class _StandardError(logging.StreamHandler[Any]):
     @stream.setter
     def stream(self, value: Any) -> None:
         pass
+
+
+def _in_cell() -> bool:
+    """Whether standard error goes from the main thread to a notebook."""
+    kernel = type(sys.stderr).__module__ == "ipykernel.iostream"
+    return kernel and threading.current_thread() is threading.main_thread()
 
 
 def install() -> None:

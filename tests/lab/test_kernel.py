@@ -218,6 +218,29 @@ def test_every_cell_has_its_number(tmp_path):
         alone.stop()
 
 
+def test_information_is_no_error_in_a_notebook(kernel):
+    """Standard error is red there: a warning belongs on it, the line of a first call does not."""
+    logs = "from hybrid_lab.log import logger; logger.{}('{}')"
+    identity = kernel.start(logs.format("info", "net: 1 <graph>") + "; " + logs.format("warning", "slow"))
+    kernel.finish(identity)
+    mine = [message for message in kernel.heard if message["parent_header"].get("msg_id") == identity]
+    shown = [message["content"]["data"] for message in mine if message["msg_type"] == "display_data"]
+    assert [data["text/plain"] for data in shown] == ["net: 1 <graph>"] and "1 &lt;graph&gt;" in shown[0]["text/html"]
+    streams = [message["content"] for message in mine if message["msg_type"] == "stream"]
+    assert [(each["name"], each["text"]) for each in streams] == [("stderr", "slow\n")]
+
+
+def test_information_goes_where_standard_error_is_sent(kernel):
+    catch = "import contextlib, io, threading\nwith contextlib.redirect_stderr(io.StringIO()) as caught:\n    {}\n"
+    log = "__import__('hybrid_lab.log').log.logger.info('mine')"
+    assert kernel.run(catch.format(log) + "print(repr(caught.getvalue()))") == repr("mine\n")
+    thread = f"thread = threading.Thread(target=lambda: {log}); thread.start(); thread.join()"
+    identity = kernel.start(thread)
+    kernel.finish(identity)
+    mine = [message for message in kernel.heard if message["parent_header"].get("msg_id") == identity]
+    assert not [message for message in mine if message["msg_type"] == "display_data"]
+
+
 def test_a_redefined_class_is_told_to_the_pages(kernel, page):
     before = len(page.pushes)
     kernel.run(CLASS.replace("self.fc(x)", "self.fc(x) * 2"))
