@@ -127,7 +127,9 @@ class HybridMagics(Magics):
         findings = check(text, target=target, context=context, file=f"cell {running_cell(self.shell)}")
         print("\n".join(map(str, findings)) if findings else "no findings")
         # With the same lines, so that errors name them too; a second cell magic must stay on top.
-        if not self.shell.run_cell(cell if cell.lstrip().startswith("%%") else text).success:
+        with _numbered(self.shell):
+            ran = self.shell.run_cell(cell if cell.lstrip().startswith("%%") else text)
+        if not ran.success:
             raise CellFailed("%%hybrid_lint ran the cell; its error is above")
 
     def _lines_above(self, cell: str) -> int:
@@ -179,6 +181,23 @@ def _words(line: str, usage: str) -> tuple[str, list[str]]:
     if not words:
         raise UsageError(f"name a model: {usage}")
     return words[0], words[1:]
+
+
+@contextlib.contextmanager
+def _numbered(shell: Any) -> Iterator[None]:
+    """Give code that is run now the number of the cell that runs: IPython 9 would name it after the next one."""
+    number, compiler = running_cell(shell), shell.compile
+    cache = compiler.cache
+
+    def named(transformed_code: str, number_: int = 0, raw_code: str | None = None) -> str:
+        name: str = cache(transformed_code, number, raw_code=raw_code)
+        return name
+
+    compiler.cache = named
+    try:
+        yield
+    finally:
+        del compiler.cache
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ def test_paths_quotes_and_parts_of_models(model, tmp_path):
 
 
 def test_explain(model):
-    assert "1 graph" in str(model("%hybrid_explain net x")) or "2 graphs" in str(model("%hybrid_explain net x"))
+    assert "1 graph," in str(model("%hybrid_explain net x"))
 
 
 def test_profile(model):
@@ -120,6 +120,18 @@ def test_errors_of_the_cell_name_the_same_lines(shell, model, capsys):
     assert isinstance(result.error_in_exec, CellFailed)
     out = capsys.readouterr().out
     assert "ValueError: mine" in out and "4 raise ValueError" in out and out.count("Traceback") == 1
+
+
+def test_tracebacks_and_places_name_the_cell_that_one_sees(shell, model, capsys):
+    """IPython gives code that a magic runs the number of the next cell."""
+    code = "from hybrid_lab.diagnostics.location import capture\nplace = capture(False)\nraise ValueError('mine')"
+    cell = f"%%hybrid_lint\n{code}"
+    number = shell.execution_count
+    shell.run_cell(cell, store_history=True)
+    out = capsys.readouterr().out
+    assert f"In[{number}]" in out and f"In[{number + 1}]" not in out
+    assert f"cell {number}, line" in str(shell.user_ns["place"].describe())
+    assert "cache" not in vars(shell.compile)
 
 
 def test_lint_knows_the_cells_before(model, capsys):
