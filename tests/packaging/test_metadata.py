@@ -41,8 +41,9 @@ def test_extras_are_the_documented_ones():
 
 
 @pytest.mark.parametrize("ignored", [True, False])
-def test_the_wheel_takes_the_notebooks_and_nothing_that_lies_beside_them(tmp_path, ignored):
+def test_wheel_and_sdist_take_the_notebooks_and_nothing_that_lies_beside_them(tmp_path, ignored):
     """Also where there is no .gitignore, and git does not show what a run of the tutorial wrote."""
+    from hatchling.builders.sdist import SdistBuilder
     from hatchling.builders.wheel import WheelBuilder
 
     notebooks = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -55,6 +56,8 @@ def test_the_wheel_takes_the_notebooks_and_nothing_that_lies_beside_them(tmp_pat
         (tmp_path / "notebooks" / name).write_text("")
     taken = sorted(file.distribution_path for file in WheelBuilder(str(tmp_path)).recurse_included_files())
     assert taken == [f"hybrid_lab/notebooks/{name}" for name in notebooks]
+    carried = sorted(file.relative_path for file in SdistBuilder(str(tmp_path)).recurse_included_files())
+    assert [path for path in carried if path.startswith("notebooks")] == [f"notebooks/{name}" for name in notebooks]
     if ignored:
         subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
         shown = subprocess.run(
