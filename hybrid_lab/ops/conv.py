@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops import conv_kernels, depthwise
+from hybrid_lab.ops import conv_kernels, conv_products, depthwise
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv_kernels import Geometry
 from hybrid_lab.ops.depthwise import is_depthwise
@@ -152,25 +152,6 @@ class _Convolving(Spatial):
         return (self.num_filter, self.group_of(channels), *self.kernel)
 
 
-def _channel(group: Any, inner: Any, size: int) -> Any:
-    """The number of a channel among those of all groups."""
-    return group[0] * size + inner[0]
-
-
-def window(K: Any, number: int, geometry: Geometry, front: Any, output: Any, kernel: Any) -> Any:
-    """The pixel of input `number` that an output's window has at a place of the kernel; 0 in the padding.
-
-    front : image and channel; output, kernel : an index per spatial axis
-    """
-    shape, place, guards = K.shape(number), list(front), []
-    for axis, (y, k) in enumerate(zip(output, kernel, strict=True)):
-        index = y * geometry.stride[axis] + k * geometry.dilate[axis] + -geometry.pad[axis]
-        guard = K.guard(index, shape[2 + axis])
-        place.append(index)
-        guards += [guard] * bool(guard)
-    return K.read(number, place, " & ".join(guards))
-
-
 def prepared(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Contiguous memory for a kernel's result: `out` where it is."""
     return out if out is not None and out.flags.c_contiguous else np.empty(shape, dtype)
@@ -229,20 +210,11 @@ class Convolution(_Convolving, name="Convolution"):
         return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
 
     def product(self, *shapes: tuple[int, ...]) -> Product | None:
-        data, groups = shapes[0], self.num_group
+        data = shapes[0]
         if is_depthwise(self.geometry, data[1], self.num_filter):
             return None
-        per_group = (data[1] // groups, self.num_filter // groups)
-        _, _, *output = self.output_shape(data)
-        return Product(
-            (groups,), per_group[1:], (data[0], *output), (per_group[0], *self.kernel),
-            left=lambda K, g, f, k: K.read(1, (_channel(g, f, per_group[1]), *k)),
-            right=lambda K, g, k, n: window(
-                K, 0, self.geometry, (n[0], _channel(g, k[:1], per_group[0])), n[1:], k[1:]
-            ),
-            place=lambda g, f, n: (n[0], _channel(g, f, per_group[1]), *n[1:]),
-            bias=None if self.no_bias else lambda K, g, f, n: K.read(2, (_channel(g, f, per_group[1]),)),
-        )  # fmt: skip
+        bias = None if self.no_bias else 2
+        return conv_products.convolution(self.geometry, data, self.output_shape(data), bias=bias)
 
     def element(self, K: Any, place: tuple[Any, ...]) -> Any:
         total = depthwise.convolved(K, self.geometry, self.num_filter, place)
@@ -283,28 +255,10 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
         )
 
     def product(self, *shapes: tuple[int, ...]) -> Product | None:
-        _, data, _ = shapes
+        dy, data, _ = shapes
         if is_depthwise(self.geometry, data[1], self.num_filter):
             return None
-        groups, output = self.num_group, shapes[0][2:]
-        channels, filters = data[1] // groups, self.num_filter // groups
-
-        def covered(K: Any, g: Any, k: Any, n: Any) -> Any:
-            """The output whose window has this pixel at this place of the kernel, if there is one."""
-            geometry, place, guards = self.geometry, [n[0], _channel(g, k[:1], filters)], []
-            for axis, size in enumerate(output):
-                shifted = n[1 + axis] + k[1 + axis] * -geometry.dilate[axis] + geometry.pad[axis]
-                index, guard = K.divided(shifted, geometry.stride[axis], size)
-                place.append(index)
-                guards += [guard] * bool(guard)
-            return K.read(0, place, " & ".join(guards))
-
-        return Product(
-            (groups,), (channels,), (data[0], *data[2:]), (filters, *self.kernel),
-            left=lambda K, g, c, k: K.read(2, (_channel(g, k[:1], filters), *c, *k[1:])),
-            right=covered,
-            place=lambda g, c, n: (n[0], _channel(g, c, channels), *n[1:]),
-        )  # fmt: skip
+        return conv_products.data_gradient(self.geometry, data, dy)
 
     def element(self, K: Any, place: tuple[Any, ...]) -> Any:
         return depthwise.data_gradient(K, self.geometry, self.num_filter, place)
@@ -350,14 +304,7 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
         dy, data, _ = shapes
         if is_depthwise(self.geometry, data[1], self.num_filter):
             return None
-        groups = self.num_group
-        channels, filters = data[1] // groups, self.num_filter // groups
-        return Product(
-            (groups,), (filters,), (channels, *self.kernel), (data[0], *dy[2:]),
-            left=lambda K, g, f, n: K.read(0, (n[0], _channel(g, f, filters), *n[1:])),
-            right=lambda K, g, n, k: window(K, 1, self.geometry, (n[0], _channel(g, k[:1], channels)), n[1:], k[1:]),
-            place=lambda g, f, k: (_channel(g, f, filters), *k),
-        )  # fmt: skip
+        return conv_products.weight_gradient(self.geometry, data, dy)
 
     def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
         """One matrix product of dy with the patches of data, which Slice and Concat gather."""

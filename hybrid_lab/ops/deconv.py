@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops import conv_kernels
+from hybrid_lab.ops import conv_kernels, conv_products
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import ConvWeightGrad, Spatial, delivered, onnx_attributes, prepared
 from hybrid_lab.ops.conv_kernels import Geometry
+from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.sample import sample
 
 
@@ -129,6 +130,11 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
             return ddata, dweight
         return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
 
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        data, geometry = shapes[0], self.sizes(shapes[0][2:]).geometry
+        output = self.infer_shape(*shapes)
+        return conv_products.data_gradient(geometry, output, data, weight=1, bias=None if self.no_bias else 2)
+
     def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
         sizes = self.sizes(g.shape(data)[2:])
         given = [bias] if bias else []
@@ -184,6 +190,10 @@ class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
             F._deconv_weight_grad(dy, d, weight, **self.shared),
         )
 
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        dy, data, _ = shapes
+        return conv_products.convolution(self.sizes(data[2:]).geometry, dy, data, weight=2)
+
     def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
         return g.Conv(dy, weight, **onnx_attributes(self.sizes(g.shape(data)[2:]).geometry))
 
@@ -212,6 +222,10 @@ class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
             F._deconv_data_grad(dy, data, d, **self.shared),
             None,
         )
+
+    def product(self, *shapes: tuple[int, ...]) -> Product:
+        dy, data, _ = shapes
+        return conv_products.weight_gradient(self.sizes(data[2:]).geometry, dy, data, dy=1, number=0)
 
     def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
         # The weight gradient of the convolution that is turned round: data and dy change places.

@@ -261,3 +261,15 @@ def test_a_large_depthwise_kernel_is_a_product():
     graph = Graph([x, w], [op("Convolution", x, w, kernel=(9, 9), num_filter=2, num_group=2, no_bias=True)])
     assert [source.kind for source in kernels_of(graph)[2]] == ["product"]
     agree(graph, x=data(x.shape), w=data(w.shape, 1))
+
+
+@pytest.mark.parametrize("groups, given", [(1, {"adj": (1, 1)}), (2, {"pad": (0, 0), "target_shape": (9, 11)})])
+def test_transposed_convolutions_and_their_gradients(groups, given):
+    attributes = {"kernel": (3, 4), "stride": (2, 3), "pad": (1, 1), "num_filter": 4, "num_group": groups, **given}
+    x, w, b = inputs(x=(2, 6, 5, 4), w=(6, 4 // groups, 3, 4), b=(4,))
+    y = op("Deconvolution", x, w, b, no_bias=False, **attributes)
+    dy = input_node("dy", shape=y.shape, dtype="float32")
+    dx, dw = (op(name, dy, x, w, **attributes) for name in ("_deconv_data_grad", "_deconv_weight_grad"))
+    graph = Graph([x, w, b, dy], [op("relu", y), dx, dw])
+    assert [source.kind for source in kernels_of(graph)[2]] == ["product"] * 3
+    agree(graph, x=data(x.shape), w=data(w.shape, 1), b=data(b.shape, 2), dy=data(y.shape, 3))
