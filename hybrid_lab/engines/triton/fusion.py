@@ -12,8 +12,9 @@ merged. Why an operator stayed outside is written down.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
 from hybrid_lab.engines.triton.attention import attention_at
 from hybrid_lab.engines.triton.body import Refused
@@ -32,6 +33,8 @@ Write = Callable[[Region], "tuple[KernelSource, ...]"]
 MAX_NODES, MAX_POINTERS = 64, 24
 #: At most so many kernels compute the same operator.
 MAX_COPIES = 8
+#: What is made of so few bytes is computed again rather than by a kernel of its own. More than there are bytes.
+SMALL, NEVER = 1 << 16, 1 << 62
 #: Kernels of fewer operators, all element by element, can be written for certain.
 CERTAIN = 32
 
@@ -120,6 +123,7 @@ class _Sweep:
         #: The groups that compute an operator; the first one stores it, if somebody else needs it.
         self.of: dict[Node, list[_Group]] = {}
         self.groups: list[_Group] = []
+        self.tried: dict[Any, str] = {}
         self.result.refused = {node: why for node in self.nodes if (why := refusal(node)) is not None}
         self.attentions = self.whole_attentions()
         for node in reversed(self.nodes):
@@ -200,11 +204,8 @@ class _Sweep:
                 reader for value in inner for reader in self.users.get(value, ())
             ):
                 members = tuple(sorted(attention.nodes, key=self.position.__getitem__, reverse=True))
-                try:
-                    self.write(self.region((), members, True))
-                except Refused:
-                    continue
-                found[node] = members
+                if not self.refuses(self.region((), members, True)):
+                    found[node] = members
         return found
 
     def visit(self, node: Node) -> None:
@@ -253,25 +254,44 @@ class _Sweep:
         must : whether it is stored in any case
         """
         size = node.outputs[0].nbytes
-        made_of = {group: self.would_read(node, group) for group in groups}
-        # Its own kernel can compute what only it reads, and what is computed twice makes a product be stored.
-        alone = [value for value in map(origin, node.values_in) if self.only_for(value, node)]
-        stored = sum(item.nbytes for item in alone if not is_cheap(item.node))
-        kept = size + min(made_of.values()) + sum(sorted(min(size, new) for new in made_of.values())[:-1])
-        if not must and sum(made_of.values()) + stored < kept:
+        leaves, later = self.made_of(node)
+        if not must and size + sum(value.nbytes for value in leaves) <= SMALL:
             return list(groups)
-        return [group for group, new in made_of.items() if new < size]
+        new = {group: self.would_read(leaves, node, group) for group in groups}
+        read = {group: min(size, found) for group, found in new.items()}
+        # What is not cheap and for this operator alone would be its own kernel; copies of it read it from memory.
+        last = sum(value.nbytes for value in later)
+        own = sum(value.nbytes for value in leaves if value not in later) + sum(read.values())
+        home = last + sum(read.values()) + min(new[group] - read[group] for group in groups)
+        if not must and sum(new.values()) + last < size + min(own, home):
+            return list(groups)
+        return [group for group, found in new.items() if found < size]
 
-    def would_read(self, node: Node, group: _Group) -> int:
-        """How many bytes a group reads more if it computes the operator."""
-        found = 0
-        for value in dict.fromkeys(map(origin, node.values_in)):
-            known = value.node in group.nodes or any(
-                value is origin(item) for member in group.nodes for item in member.values_in
-            )
-            if not known and not isinstance(value.node.op, Constant):
-                found += value.nbytes
-        return found
+    def made_of(self, node: Node) -> tuple[list[Value], set[Value]]:
+        """What a cheap operator, and cheap ones before it that are for it alone, are computed of; and which of these
+        values are for it alone too.
+        """
+        leaves: dict[Value, None] = {}
+        later: set[Value] = set()
+        waiting = [node]
+        while waiting:
+            reader = waiting.pop()
+            for value in map(origin, reader.values_in):
+                alone = self.only_for(value, reader)
+                if alone and is_cheap(value.node):
+                    waiting.append(value.node)
+                elif not isinstance(value.node.op, Constant):
+                    leaves[value] = None
+                    if alone:
+                        later.add(value)
+        return list(leaves), later
+
+    def would_read(self, leaves: Sequence[Value], node: Node, group: _Group) -> int:
+        """How many bytes a group reads more if it computes an operator that is made of these values."""
+        if group.product is not None and self.feeds(node, group):
+            return NEVER  # each tile would compute it
+        known = {origin(value) for member in group.nodes for value in member.values_in}
+        return sum(value.nbytes for value in leaves if value not in known and value.node not in group.nodes)
 
     def only_for(self, value: Value, node: Node) -> bool:
         """Whether the operator alone reads a value that another operator computes."""
@@ -302,13 +322,31 @@ class _Sweep:
             return reason
         if any((other.bit | other.below) & group.bit for other in others):
             return "what else reads it comes before the kernel"
-        if not stored and self.is_certain(node, group):
-            return ""
-        try:
-            self.write(region)
-        except Refused as refused:
-            return str(refused)
-        return ""
+        return "" if self.is_certain(node, group, stored) else self.refuses(region)
+
+    def refuses(self, region: Region) -> str:
+        """Why no kernel can be written of a region, or "". Regions of equal operators are tried once."""
+        numbers = {node: index for index, node in enumerate(region.nodes)}
+        outside = {value: index for index, value in enumerate(region.inputs)}
+
+        def key(item: Any) -> Any:
+            if not isinstance(item, Value):
+                return repr(item)
+            if item.node in numbers:
+                return numbers[item.node], item.index
+            return (item.shape, item.dtype, outside[item]) if item in outside else item
+
+        form = (
+            tuple((node.op, tuple(map(key, node.inputs)), node.shapes, node.dtypes) for node in region.nodes),
+            tuple(map(key, region.outputs)),
+        )
+        if form not in self.tried:
+            try:
+                self.write(region)
+                self.tried[form] = ""
+            except Refused as refused:
+                self.tried[form] = str(refused)
+        return self.tried[form]
 
     def misfit(self, node: Node, group: _Group, stored: bool) -> str:
         """Why an operator has no place in the space of a group."""
@@ -335,14 +373,20 @@ class _Sweep:
             return "somebody else reads it, and the kernel has not one element for each of its own"
         return ""
 
-    def is_certain(self, node: Node, group: _Group) -> bool:
-        """Whether an operator that is not stored can be written into the group's kernel, without trying."""
-        return (
-            group.product is None
-            and len(group.nodes) < CERTAIN
-            and node.op.triton is not None
-            and all(member.op.triton is not None or member.op.combine is not None for member in group.nodes)
-        )
+    def is_certain(self, node: Node, group: _Group, stored: bool) -> bool:
+        """Whether the operator can be written into the group's kernel for certain, so that it need not be tried."""
+        if node.op.triton is None or len(group.nodes) >= CERTAIN or self.feeds(node, group):
+            return False
+        if stored and (group.rows is not None or node.outputs[0].shape != self.shape(group)):
+            return False
+        known = all(member.op.triton is not None or member.op.combine is not None for member in group.nodes)
+        if stored or known:
+            return known and not any(member.op.view for member in group.nodes)
+        plain = ("movement", "slicing", "creation")  # these read an element for each of theirs, wherever it is
+        return all(
+            member.op.triton is not None or member.op.combine is not None or member.op.family in plain
+            or member is group.product for member in group.nodes
+        )  # fmt: skip
 
     def feeds(self, node: Node, group: _Group) -> bool:
         """Whether a factor of the group's product is made of the operator."""
@@ -351,7 +395,10 @@ class _Sweep:
 
     def space(self, group: _Group) -> int:
         """How many elements a kernel goes through."""
-        return prod(self.region((group,)).outputs[0].shape if group.rows is None else group.rows.shape)
+        return prod(self.shape(group))
+
+    def shape(self, group: _Group) -> tuple[int, ...]:
+        return self.region((group,)).outputs[0].shape if group.rows is None else group.rows.shape
 
     # -- siblings ------------------------------------------------------------------------------------------------------
 
@@ -399,9 +446,7 @@ class _Sweep:
             return False
         if self.comes_back(one, other) or self.comes_back(other, one):
             return False
-        try:
-            self.write(region)
-        except Refused:
+        if self.refuses(region):
             return False
         for node in other.nodes:
             groups = [one if group is other else group for group in self.of[node]]
@@ -425,23 +470,48 @@ class _Sweep:
     # -- the result ----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Make operators that several groups compute anew for each of them, and write the kernels."""
-        result, kernels = self.result, self.kernels()
+        """Write the kernels, and make operators that several groups compute anew for each of them."""
+        written: dict[_Group, tuple[KernelSource, ...]] = {}
+        waiting = self.kernels()
+        while waiting:
+            group = waiting.pop(0)
+            try:
+                written[group] = self.write(self.region((group,)))
+            except Refused as refused:
+                waiting += self.apart(group, str(refused))
+        kernels = [group for group in self.kernels() if group in written]
         regions = {group: self.region((group,)) for group in kernels}
         if any(len(groups) > 1 for groups in self.of.values()):
-            regions = self.copied(regions)
-        for group in kernels:
-            region = regions[group]
-            try:
-                result.kernels[region] = self.write(region)
-            except Refused as refused:
-                result.refused.update(dict.fromkeys(region.nodes, str(refused)))
-                continue
-            result.groups.append(region)
-        result.apart = {node: why for node, why in result.apart.items() if not node.op.view}
+            regions = self.copied(regions, written)
+        self.result.groups = [regions[group] for group in kernels]
+        self.result.kernels = {regions[group]: written[group] for group in kernels}
+        self.result.apart = {node: why for node, why in self.result.apart.items() if not node.op.view}
 
-    def copied(self, regions: dict[_Group, Region]) -> dict[_Group, Region]:
-        """The regions over a graph in which every operator is in one of them alone."""
+    def apart(self, group: _Group, reason: str) -> list[_Group]:
+        """Give each operator of a group that is no kernel after all one of its own; returns those."""
+        nodes, group.nodes = sorted(group.nodes, key=self.position.__getitem__), set()
+        if len(nodes) == 1:
+            self.result.refused[nodes[0]] = reason
+            group.nodes, group.kernel = set(nodes), False
+            return []
+        found = []
+        for node in nodes:
+            others = [other for other in self.of[node] if other is not group]
+            if others and self.of[node][0] is not group:
+                self.of[node] = others
+                continue
+            single = self.new_group(not node.op.view)
+            single.nodes = {node}
+            single.rows = Rows.of(node) if node.op.combine is not None else None
+            self.of[node] = [single, *others]
+            self.result.apart[node] = reason
+            found += [single] if single.kernel else []
+        return found
+
+    def copied(
+        self, regions: dict[_Group, Region], written: dict[_Group, tuple[KernelSource, ...]]
+    ) -> dict[_Group, Region]:
+        """The regions, and their kernels, over a graph in which every operator is in one of them alone."""
         result, graph = self.result, self.result.graph
         new: dict[tuple[_Group | None, Value], Value] = {}
 
@@ -468,14 +538,22 @@ class _Sweep:
             graph.draws,
             graph.name,
         )
-        return {
-            group: Region(
+        for group, region in regions.items():
+            written[group] = tuple(
+                replace(
+                    source,
+                    inputs=tuple(seen(value, group) for value in source.inputs),
+                    outputs=tuple(seen(value, group) for value in source.outputs),
+                    passes={seen(value, group): number for value, number in source.passes.items()},
+                )
+                for source in written[group]
+            )
+            regions[group] = Region(
                 tuple(new[group, node.outputs[0]].node for node in region.nodes),
                 tuple(dict.fromkeys(seen(value, group) for value in region.inputs)),
                 tuple(new[group, value] for value in region.outputs),
             )
-            for group, region in regions.items()
-        }
+        return regions
 
 
 def is_cheap(node: Node) -> bool:

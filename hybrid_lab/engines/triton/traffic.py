@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hybrid_lab.engines.triton.fusion import Fusion, origin
-from hybrid_lab.engines.triton.kinds import is_product
+from hybrid_lab.engines.triton.kinds import has_element, is_product
 from hybrid_lab.engines.triton.reduction import Rows, is_split
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.graph.graph import Graph
@@ -81,7 +81,7 @@ def looked_at(nodes: Iterable[Node]) -> dict[Value, int]:
     inside = set(nodes)
     parts: dict[Value, dict[object, int]] = {}
     for node in inside:
-        for item in dict.fromkeys(node.values_in) if not node.op.view else ():
+        for item in dict.fromkeys(read_of(node)) if not node.op.view else ():
             value, part = item, _part(node, item)
             key: tuple[object, ...] = ()
             while value.node.op.view and value.node in inside:
@@ -129,7 +129,7 @@ class _Ideal:
     # -- where the cuts are --------------------------------------------------------------------------------------------
 
     def _place(self, node: Node) -> None:
-        before = list(dict.fromkeys(value.node for value in map(origin, node.values_in) if not _given(value)))
+        before = list(dict.fromkeys(value.node for value in map(origin, read_of(node)) if not _given(value)))
         if node.op.view and len(node.outputs) == 1:
             return
         earlier: dict[_Sums, int] = {}
@@ -173,11 +173,11 @@ class _Ideal:
         for number in sorted(stretches):
             alone = [[node] for node in stretches[number] if is_product(node) or node in self.refused]
             for members in alone:
-                self._read(number, members, False)
-            self._read(number, [node for node in stretches[number] if [node] not in alone], True)
+                self._read(number, members)
+            self._read(number, [node for node in stretches[number] if [node] not in alone])
 
-    def _read(self, number: int, members: Sequence[Node], again: bool) -> None:
-        """Count what these operators read of other stretches. again : whether they may compute it again"""
+    def _read(self, number: int, members: Sequence[Node]) -> None:
+        """Count what these operators read of other stretches."""
         needed: dict[Value, int] = {}
         for value, size in looked_at([*members, *_views_of(members)]).items():
             if not isinstance(value.node.op, Constant) and self.stretch.get(value.node) != number:
@@ -189,7 +189,7 @@ class _Ideal:
         for value, size in needed.items():
             if value in held:
                 continue
-            leaves = self._leaves(value, number) if again else None
+            leaves = self._leaves(value, number)
             fresh = [leaf for leaf in leaves or () if leaf not in held]
             if leaves is not None and sum(leaf.nbytes for leaf in fresh) < size + value.nbytes:
                 self.bytes += sum(leaf.nbytes for leaf in fresh)
@@ -210,8 +210,8 @@ class _Ideal:
             seen.add(item)
             if self._is_stored(item):
                 found.add(item)
-            elif element_wise(item.node):
-                waiting += item.node.values_in
+            elif item.node not in self.refused and (element_wise(item.node) or has_element(item.node.op)):
+                waiting += read_of(item.node)
             else:
                 return None
         return found
@@ -229,11 +229,16 @@ def _views_of(nodes: Iterable[Node]) -> list[Node]:
     """The views that these read through."""
     found: list[Node] = []
     for node in nodes:
-        for value in node.values_in:
+        for value in read_of(node):
             while value.node.op.view and len(value.node.outputs) == 1 and value.node.inputs:
                 found.append(value.node)
                 value = value.node.values_in[0]
     return found
+
+
+def read_of(node: Node) -> list[Value]:
+    """The inputs whose elements, and not only their shapes, an operator reads."""
+    return [item for index, item in enumerate(node.inputs) if isinstance(item, Value) and node.op.reads_values(index)]
 
 
 def _given(value: Value) -> bool:
