@@ -125,8 +125,8 @@ class DeviceWriter(Writer):
             if target is None:
                 self.names[value] = name
         self._emit(f"{', '.join(received)}{',' * packed} = {call}", node)
-        for name, target in zip(received, targets, strict=True):
-            if target is not None:
+        for name, target, needed in zip(received, targets, self.plan.needs[node], strict=True):
+            if target is not None and needed:
                 self._emit(f"{target}.copy_({name})")
 
     def _launch(self, kernel: Kernel, places: dict[Value, Value], node: Node) -> None:
