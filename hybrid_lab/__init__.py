@@ -58,6 +58,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "load_ipython_extension": ("hybrid_lab.lab", "load_ipython_extension"),
     "profile": ("hybrid_lab.insight", "profile"),
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
+    "use_compiled": ("hybrid_lab.formats.archive", "use_compiled"),
     "unload_ipython_extension": ("hybrid_lab.lab", "unload_ipython_extension"),
     "view": ("hybrid_lab.lab", "view"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -37,6 +38,12 @@ def add_commands(commands) -> None:
     )
     parser.add_argument("--block", default="", help="path of the block to compile, such as features.0")
     parser.add_argument("--out", type=Path, help="folder for sources, Triton's IR, assembly and binaries")
+    parser.add_argument(
+        "--into", type=Path, metavar="FILE", help="put the binaries into this archive, for --trust on another machine"
+    )
+    parser.add_argument(
+        "--trust", action="store_true", help="take the archive's own binaries, which run on the GPU as they are"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run_compile)
 
@@ -45,14 +52,18 @@ def run_compile(arguments: Namespace) -> int:
     """Compile and print, block by block where the top of the model is not hybrid."""
     from ..engines.triton.compiling import check_triton
     from ..engines.triton.targets import TARGETS, target_of
-    from ..formats.archive import load
+    from ..formats.archive import add_binaries, load, use_compiled
 
     if not arguments.target:
         raise CommandError(f"name at least one GPU with --target; there are {', '.join(TARGETS)}")
     for target in arguments.target:
         target_of(target)
+    if arguments.into is not None and not arguments.into.is_file():
+        raise CommandError(f"--into {arguments.into}: no such archive; save the model first")
     check_triton()
     targets = tuple(dict.fromkeys(arguments.target))
+    if arguments.trust:
+        print(use_compiled(arguments.archive), file=sys.stderr)
     found = []
     for path, block in _blocks(load(arguments.archive), arguments):
         started = time.perf_counter()
@@ -68,6 +79,10 @@ def run_compile(arguments: Namespace) -> int:
         written = sum(write(made, arguments.out) for made in found)
         if not arguments.json:
             print(f"{count(written, 'file')} written to {arguments.out}")
+    if arguments.into is not None:
+        kernels = [kernel for model in found for kernel in model.kernels]
+        number = add_binaries(arguments.into, [each.binary for each in kernels if each.binary is not None])
+        print(f"{count(number, 'kernel')} put into {arguments.into}", file=sys.stderr)
     return int(any(kernel.problem for made in found for kernel in made.kernels))
 
 

@@ -1,5 +1,6 @@
 """The .hlab archive: a model with every HybridBlock graph, its weights and its training state in one file."""
 
+from .compiled import add_binaries, use_compiled
 from .container import Container
 from .difference import Difference, diff
 from .load import load_cached_graphs
@@ -13,10 +14,12 @@ __all__ = [
     "Difference",
     "LoadReport",
     "TrainerStates",
+    "add_binaries",
     "diff",
     "inspect",
     "load",
     "load_cached_graphs",
     "save_cached_graphs",
+    "use_compiled",
     "verify",
 ]

@@ -25,6 +25,7 @@ from hybrid_lab.symbol import tracing
 
 from ..atomic import atomic_write
 from . import graphs, layout, tree, values
+from .compiled import binaries_of, write_binaries
 from .container import ContainerWriter
 from .examples import Examples
 from .traces import passing, trace_called
@@ -39,6 +40,7 @@ def save_cached_graphs(
     inputs: Any = None,
     trainer: Trainer | None = None,
     aux: Mapping[str, Any] | None = None,
+    compiled: Any = None,
 ) -> str:
     """Write the whole model to one `.hlab` archive, atomically; returns the file's absolute path.
 
@@ -48,6 +50,7 @@ def save_cached_graphs(
         HybridBlock it reaches has a graph
     trainer : saves the optimizer's settings and states and the random state too, for resuming exactly
     aux : values of your own, in a dict: numbers, texts, arrays, and lists, tuples and dicts of them
+    compiled : what net.compile_for() gave: its binaries go along, for mx.use_compiled(path) on another machine
 
     Parameters without values or shapes are saved as such. Raises HybridLabError for what cannot be saved, OSError;
     then an older file of that name stays as it was.
@@ -61,6 +64,7 @@ def save_cached_graphs(
         given = _call(net, inputs, blocks) if inputs is not None else {}
         problems = trace_called(blocks)
         contents = _Contents(net, given, trainer, aux)
+        contents.binaries = [] if compiled is None else binaries_of(compiled)
         try:
             with atomic_write(file_name) as file:
                 contents.write(ContainerWriter(file))
@@ -102,6 +106,8 @@ class _Contents:
             member: graphs.write(member, neutral, ids, types[member], self.weights)
             for member, neutral in self.graphs.items()
         }
+
+    binaries: Sequence[Any] = ()
 
     def _trainer_states(self, trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The trainer's states; each of its parameters with the id it has in the tree, for models of other names."""
@@ -159,6 +165,8 @@ class _Contents:
             writer.add_tensors(layout.AUX_ARRAYS, self.aux_tensors)
         if self.examples:
             writer.add_tensors(layout.EXAMPLE_ARRAYS, self.examples)
+        if self.binaries:
+            write_binaries(writer, self.binaries)
         writer.finish({"writer": f"hybrid_lab {_version.__version__}", "model": self.tree.blocks[0].class_name})
 
 
