@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, place_of, rew
 from hybrid_lab.gluon.read_values import OWN
 from hybrid_lab.gluon.structure import flatten, unflatten
 from hybrid_lab.graph.infer import PartialShapes, is_complete
+from hybrid_lab.graph.mixed_precision import without_conversions
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.interpret import interpret
@@ -397,7 +399,9 @@ class HybridBlock(Block):
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[str, str]:
         """Write MXNet's two files, `<path>-symbol.json` and `<path>-<epoch>.params`; returns their names.
 
-        The block must have been called once, so that it has a graph. Raises HybridLabError otherwise.
+        remove_amp_cast : leave out the conversions that `amp.convert_hybrid_block` has put into the graph
+        The block must have been called once, so that it has a graph. Raises HybridLabError otherwise, and where the
+        graph without its conversions would not fit parameters that are float16.
         """
         from hybrid_lab.formats.mxnet import save_model
 
@@ -406,7 +410,22 @@ class HybridBlock(Block):
             raise HybridLabError(
                 f"{self.name} has no graph yet: call net.hybridize() and run it once on data before export()"
             )
-        return save_model(path, epoch, neutral)
+        return save_model(path, epoch, self._without_conversions(neutral) if remove_amp_cast else neutral)
+
+    def _without_conversions(self, neutral: NeutralGraph) -> NeutralGraph:
+        """The graph without the conversions of mixed precision that it holds, of which the user is told."""
+        graph = without_conversions(neutral.graph)
+        gone = len(neutral.graph.operators) - len(graph.operators)
+        if not gone:
+            return neutral
+        narrow = [parameter.name for parameter in neutral.parameters if np.dtype(parameter.dtype) == np.float16]
+        if narrow:
+            raise HybridLabError(
+                f"{self.name}: {', '.join(narrow)} {'is' if len(narrow) == 1 else 'are'} float16, so that the graph "
+                "needs its conversions; export(..., remove_amp_cast=False) keeps them"
+            )
+        logger.info(f"{self.name}: exported without {gone} conversions to float16; remove_amp_cast=False keeps them")
+        return replace(neutral, graph=graph)
 
 
 def _known_flags(name: str, flags: dict[str, Any]) -> dict[str, Any]:

@@ -48,6 +48,15 @@ def inside(op: ControlFlow, dtypes: Sequence[Any], precision: Precision) -> Cont
     return _Pass(precision, frozenset(), Cast).control_flow(op, dtypes)
 
 
+def without_conversions(graph: Graph) -> Graph:
+    """A graph without `amp_cast` and `amp_multicast`, as it was before it was converted for a file."""
+
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+        return inputs if node.op.name in ("amp_cast", "amp_multicast") else None
+
+    return graph.map(rewrite)
+
+
 class _Pass:
     def __init__(self, precision: Precision, excluded: frozenset[str], cast: type[Operator]):
         self.precision, self.excluded, self.cast = precision, excluded, cast

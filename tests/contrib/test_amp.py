@@ -586,6 +586,27 @@ def test_a_converted_net_computes_what_mixed_precision_computes(cast_optional_pa
     np.testing.assert_array_equal(again(x).asnumpy(), found.asnumpy())
 
 
+def test_export_leaves_the_conversions_out_unless_asked(tmp_path):
+    x = nd.array(uniform(2, 1, 8, 8))
+    net = made("lenet", x)
+    net.hybridize(engine="numpy")
+    plain = net(x).asnumpy()
+    converted = amp.convert_hybrid_block(net)
+    for keep in (True, False):
+        files = converted.export(str(tmp_path / "net"), remove_amp_cast=not keep)
+        assert ("amp_cast" in (tmp_path / "net-symbol.json").read_text()) == keep
+        found = gluon.SymbolBlock.imports(files[0], ["data"], files[1])(x)
+        assert found.dtype == (np.float16 if keep else np.float32)
+        np.testing.assert_array_equal(found.asnumpy(), converted(x).asnumpy() if keep else plain)
+    narrow = amp.convert_hybrid_block(net, cast_optional_params=True)
+    with pytest.raises(HybridLabError, match="are float16, so that the graph needs its conversions"):
+        narrow.export(str(tmp_path / "narrow"))
+    files = narrow.export(str(tmp_path / "narrow"), remove_amp_cast=False)
+    np.testing.assert_array_equal(
+        gluon.SymbolBlock.imports(files[0], ["data"], files[1])(x).asnumpy(), narrow(x).asnumpy()
+    )
+
+
 def test_a_converted_net_keeps_its_arrangement_of_arguments_and_results():
     class Pair(HybridBlock):
         def __init__(self):
