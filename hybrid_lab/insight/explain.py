@@ -369,7 +369,8 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
     )
     shapes, dtypes = [value.shape for value in special.inputs], [value.dtype for value in special.inputs]
     arguments = (neutral.graph, shapes, dtypes, program.training, special.wrt, neutral.num_data)
-    return row, lambda: Passes(specialize(*arguments, keep=True, bound=neutral.bound).stages)
+    kind = {"bound": neutral.bound, "precision": program.precision}
+    return row, lambda: Passes(specialize(*arguments, keep=True, **kind).stages)
 
 
 def _choice(engine: str, asked: str | None, report: Any) -> str:
