@@ -1,6 +1,8 @@
 """Tiles of kernels with products: what a tuner may try on a family of chips, and what is taken without measuring.
 
-The sizes stand in tiles.json: kind of kernel -> family -> up to six configurations, larger tiles first.
+The sizes stand in tiles.json: kind of kernel -> family -> up to six configurations, larger tiles first. "exact" kinds
+multiply float32 without tensor cores, where each program has room for less. A configuration may be too large for a
+kernel with much around its product: then it does not compile, or spills, and is not worth trying further.
 """
 
 from __future__ import annotations
@@ -68,6 +70,8 @@ def family(architecture: str) -> str:
 def configurations(source: KernelSource, architecture: str) -> tuple[Configuration, ...]:
     """What is worth trying for a kernel on a chip, none larger than the kernel's arrays; () for other kinds."""
     kind = "product" if "INNER" in source.tiled else "attention" if "KEYS" in source.tiled else ""
+    if 'input_precision="ieee"' in source.text and source.outputs[0].dtype.name != "float16":
+        kind = f"exact {kind}"
     found: dict[tuple[tuple[str, int], ...], Configuration] = {}
     for item in _table().get(kind, {}).get(family(architecture), []):
         sizes = {name: size for name, size in item.items() if name in source.tiled}
