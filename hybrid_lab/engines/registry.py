@@ -57,7 +57,8 @@ def for_device(name: str | None, on_gpu: bool) -> str:
     Raises EngineUnavailable where it does not, or cannot run here.
     """
     if name is not None:
-        if _on_gpu(get(name)) != on_gpu:
+        engine = get(name)
+        if _on_gpu(engine) != on_gpu and not (engine.name == "triton" and _interpreting()):
             places = "the CPU here, not on a GPU" if on_gpu else "a GPU here, not on the CPU"
             raise EngineUnavailable(f"the engine {name!r} runs on {places}; leave engine or device out")
         return name
@@ -67,11 +68,14 @@ def for_device(name: str | None, on_gpu: bool) -> str:
 
 
 def _on_gpu(engine: Engine) -> bool:
-    if engine.name != "triton":
-        return False
+    return engine.name == "triton"
+
+
+def _interpreting() -> bool:
+    """Whether Triton's interpreter stands in for a GPU; it runs on either side."""
     from hybrid_lab.engines.triton import availability
 
-    return not availability.interpreting()
+    return availability.interpreting()
 
 
 def default() -> Engine:

@@ -112,6 +112,10 @@ class NDArray(Overloads):
         """What executables take: the NumPy array on the host (None, "cpu"), a torch tensor on `device` ("cuda:0")."""
         if device is None or device == "cpu":
             return self._data
+        if type(device) is str:
+            import torch
+
+            device = torch.device(device)
         return tensor_of(self._buffer, self._view, device)
 
     def _take(self, tensor: Any) -> None:

@@ -9,8 +9,10 @@ import threading
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("triton")
+
+import torch
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, engines, gluon, nd
@@ -332,13 +334,12 @@ def test_a_failed_launch_leaves_arrays_as_they_were(monkeypatch):
 
 
 def test_steps_can_be_watched_with_arrays_of_the_host():
-    net = small_net()
+    net = nn.Dense(3, in_units=4, activation="tanh")
     net.initialize()
     net.hybridize()
-    x = nd.array(np.random.RandomState(0).randn(2, 1, 10, 10))
+    x = nd.array(np.random.RandomState(0).randn(2, 4))
     net(x)
     assert mx.compare(net, x).equal
-    assert str(mx.profile(net, x))
 
 
 # -- captured launches ---------------------------------------------------------------------------------------------
@@ -479,3 +480,72 @@ def test_the_interpreter_says_that_it_captures_nothing():
 def test_exhausted_names_other_errors_as_they_are():
     error = RuntimeError("something else")
     assert memory.exhausted(error, "cpu") is error
+
+
+# -- launches on a GPU, without one ----------------------------------------------------------------------------------
+
+
+class Launched:
+    """Stands for a compiled kernel: notes what it is launched with, and computes on the addresses it is given."""
+
+    packed_metadata = "metadata"
+
+    def __init__(self, source):
+        self.source, self.function, self.calls = source, f"function {source.name}", []
+
+    def run(self, x, y, z, stream, function, metadata, launch_metadata, enter, leave, *arguments):
+        import ctypes
+
+        assert (function, metadata, launch_metadata, enter, leave) == (self.function, "metadata", None, None, None)
+        pointers = [*self.source.inputs, *self.source.outputs]
+        assert len(arguments) == len(self.source.signature) and all(type(item) is int for item in arguments)
+        assert all(address % 16 == 0 for address in arguments[: len(pointers)])
+        self.calls.append((x, y, z, stream, *arguments[len(pointers) :]))
+        size = arguments[len(pointers)]
+        arrays = [
+            np.ctypeslib.as_array((ctypes.c_float * size).from_address(address))
+            for address in arguments[: len(pointers)]
+        ]
+        arrays[-1][:] = np.exp(arrays[0]) if "exp" in self.source.name else arrays[0] * 2
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Everything as on a GPU but for memory, kernels and streams; the kernels that were launched, by name."""
+    from hybrid_lab.engines.triton import availability, compiling, engine, internals
+
+    found = {}
+
+    def load(source):
+        return found.setdefault(source.name, Launched(source))
+
+    monkeypatch.setattr(availability, "device", lambda: availability.Device("sm90", "cpu", False))
+    monkeypatch.setattr(kernel, "device", lambda: availability.Device("sm90", "cpu", False))
+    monkeypatch.setattr(compiling, "load", load)
+    monkeypatch.setattr(internals, "current_stream", lambda: 77)
+    monkeypatch.setattr(engine, "_prepare", lambda sources: None)
+    return found
+
+
+def test_handles_are_launched_with_addresses_and_numbers(compiled):
+    arrays, expected, executable = both(lambda F, x: F.sort(F.exp(x), axis=1) * 2.0, (3, 5))
+    given = tensors(arrays)
+    close(executable.run(given, (0, 0)), expected)
+    unaligned = torch.zeros(3 * 5 + 1)[1:].view(3, 5)
+    unaligned.copy_(given[0])
+    close(executable.run([unaligned], (0, 0)), expected)
+    exp = compiled["k_exp"]
+    assert exp.calls == [(1, 1, 1, 77, 15, exp.source.blocks["BLOCK"])] * 2
+    assert "launch(1, 1, 1, stream, k_exp, metadata, None, None, None, p_x_x0, p_t0, 15, 16)" in executable.report.program
+
+
+def test_an_update_launches_one_kernel_for_each_weight(compiled):
+    from hybrid_lab.engines.triton.update import DeviceUpdate, run
+    from hybrid_lab.graph.graph import Graph
+
+    graph = graph_of(lambda F, w: F.exp(w), (32,))
+    update = DeviceUpdate(Graph(graph.inputs, (), [(graph.inputs[0], graph.outputs[0])]))
+    weights = [torch.ones(8), torch.zeros(40)]
+    launches = [update.prepare([weight]) for weight in weights]
+    run(launches)
+    assert torch.allclose(weights[0], torch.ones(8).exp()) and torch.equal(weights[1], torch.ones(40))

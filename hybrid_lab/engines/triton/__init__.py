@@ -1,6 +1,4 @@
-"""The Triton engine: pointwise groups as generated kernels on a GPU (or in Triton's interpreter), the rest through
-the counted fallback.
-"""
+"""The Triton engine: graphs as generated kernels on a GPU (or in Triton's interpreter), the rest counted as fallbacks."""
 
 from hybrid_lab.engines.triton.engine import ENGINE
 

@@ -1,9 +1,9 @@
 """Captured launches (static_shape): a whole program as one CUDA or HIP graph, replayed from call to call.
 
 A captured graph reads and writes the addresses it was captured with. Data is copied to memory of its own before a
-replay and outputs out of it; parameters and gradients are used where they lie, and where they lie elsewhere one day the
-program is captured anew. The first replay is compared bit by bit with a plain run; where they differ, or where a program
-cannot be captured, it runs plainly and the report says why.
+replay and outputs out of it; parameters and gradients are used where they lie, and when they lie elsewhere the program
+is captured anew. The first replay is compared bit by bit with a plain run; where they differ, or where a program cannot
+be captured, it runs plainly and the report says why.
 
 Programs that draw are not captured: seed and draws are arguments of their launches, which a graph would repeat, so that
 every call had the same numbers. Programs with steps on the host are not either.

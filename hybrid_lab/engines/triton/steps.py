@@ -158,7 +158,7 @@ class ViewStep:
                   for item in node.inputs]  # fmt: skip
         found = run_kernel(node.op, inputs)[0]
         self.shape = node.outputs[0].shape
-        self.start = self.order = None
+        self.start, self.order, self.whole = 0, None, False
         if found.flags.c_contiguous and np.may_share_memory(found, base):
             start = found.__array_interface__["data"][0] - base.__array_interface__["data"][0]
             self.start = start // base.itemsize if found.size else 0
