@@ -12,6 +12,7 @@ from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.engines.engine import Executable
 from hybrid_lab.gluon.structure import Spec, describe
 from hybrid_lab.log import logger
+from hybrid_lab.ops.precision import Precision
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.neutral import NeutralGraph
@@ -91,6 +92,7 @@ class Retired:
     special: Specialized
     training: bool
     recording: bool
+    precision: Precision | None
     engine: str
     where: str
     num_operators: int
