@@ -117,7 +117,7 @@ class FusedKernel:
         return None if self.target is None or self.target != target_here() else measured(self.generated)
 
     def data(self) -> dict[str, Any]:
-        """Everything as dicts, lists, strings and numbers. What is not compiled or measured is None."""
+        """Everything as dicts, lists, strings and numbers; `time` is None until somebody has asked for it."""
         names = ("name", "kind", "part", "target", "source", "bytes_moved", "flops", "dtype", "problem", "estimate")
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
         resources = None if self.resources is None else self.resources.data()
@@ -127,7 +127,7 @@ class FusedKernel:
             "blocks": dict(self.blocks),
             "programs": list(self.programs),
             "resources": resources,
-            "time": self.time,
+            "time": self.__dict__.get("time"),
         }
 
     def __str__(self) -> str:
@@ -153,19 +153,18 @@ def measured(source: KernelSource, runs: int = 20) -> float:
     """Seconds of a launch on this machine's GPU, with arrays of zeros: the median."""
     import torch
 
-    compiled = compiling.load(source)
-    kinds = {"bool": torch.bool}
-    arrays = [
-        torch.zeros(value.shape, dtype=kinds.get(value.dtype.name) or getattr(torch, value.dtype.name), device="cuda")
-        for value in (*source.inputs, *source.outputs)
-    ]
-    numbers = [1] * (bool(source.draws) + len(source.draws)) + [source.sizes[name] for name in source.passed]
-    grid = (*_programs(source), 1, 1)[:3]
+    from hybrid_lab.engines.memory import torch_dtype
+    from hybrid_lab.engines.triton.kernel import Kernel
+
+    where = availability.torch_device()
+    values = (*source.inputs, *source.outputs)
+    arrays = [torch.zeros(value.shape, dtype=torch_dtype(value.dtype), device=where) for value in values]
+    launch, stream = Kernel(source).bound(arrays), internals.current_stream()
     times = []
     for _ in range(runs + 3):
         start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        compiled[grid](*arrays, *numbers, *source.blocks.values())
+        launch(stream)
         stop.record()
         stop.synchronize()
         times.append(start.elapsed_time(stop) / 1e3)
