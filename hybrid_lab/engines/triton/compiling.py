@@ -31,8 +31,8 @@ from hybrid_lab.engines.triton.targets import name_of, target_of
 
 #: A kernel may take so many seconds to compile.
 LIMIT = 300.0
-#: A process more than one is started for so many kernels each.
-EACH = 3
+#: A process is started for so many kernels each, and at most so many: one takes 300 MB.
+EACH, MOST_PROCESSES = 3, 16
 _SCRIPT = Path(__file__).with_name("compile_process.py")
 #: Triton's name of an option -> the source's; a source without it, or with None, leaves the choice to Triton.
 _OPTIONS = {"num_warps": "warps", "num_stages": "stages"}
@@ -242,7 +242,7 @@ def _compiled(requests: list[dict[str, Any]], target: str) -> Generator[tuple[st
     """(key, binary or what went wrong) as they are done. All processes end with the iterator, however it ends."""
     waiting = sorted(requests, key=_effort)
     progress = Progress(f"compiling for {target}", len(requests))
-    count = min(_processors(), -(-len(requests) // EACH))
+    count = min(_processors(), MOST_PROCESSES, -(-len(requests) // EACH))
     processes: list[_Process] = []
     with tempfile.TemporaryDirectory(prefix="hybrid_lab_compile_", ignore_cleanup_errors=True) as folder:
         selector = selectors.DefaultSelector()
