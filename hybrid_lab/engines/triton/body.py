@@ -8,6 +8,7 @@ stands before the loop.
 
 from __future__ import annotations
 
+import functools
 import keyword
 import re
 from collections.abc import Collection, Sequence
@@ -421,9 +422,10 @@ def broadcast_place(place: Place, shape: Sequence[int]) -> Place:
     return tuple(ZERO if size == 1 else index for index, size in zip(last, shape, strict=True))
 
 
+@functools.lru_cache(maxsize=64)
 def wide(dtype: Any) -> str:
     """The dtype that a kernel computes in."""
-    return "float32" if dtype.name == "float16" else dtype.name
+    return "float32" if dtype.name == "float16" else str(dtype.name)
 
 
 def literal(item: Any, dtype: Any) -> str:
@@ -440,7 +442,7 @@ def comment(node: Node) -> str:
     part = f"part of {node.composite}" if node.composite else ""
     origin = ", ".join(item for item in (node.scope, part, line) if item)
     text = f"{repr(node.op).removesuffix('()')}{ORIGIN}{origin}" if origin else repr(node.op).removesuffix("()")
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def label(value: Value) -> str:
