@@ -58,6 +58,18 @@ class Scores(gluon.HybridBlock):
         return F.batch_dot(q, k, transpose_b=True) * 0.125
 
 
+class Attention(gluon.HybridBlock):
+    """Heads cut out of one array, scores with a mask, softmax, and the product with the values."""
+
+    def hybrid_forward(self, F, qkv, mask):
+        heads = F.transpose(F.reshape(qkv, shape=(0, 0, 12, 64)), axes=(0, 2, 1, 3))
+        parts = (F.slice_axis(heads, axis=1, begin=first, end=first + 4) for first in (0, 4, 8))
+        q, k, v = (F.reshape(part, shape=(-3, 0, 0)) for part in parts)
+        weights = F.softmax(F.batch_dot(q, k, transpose_b=True) * 0.125 + mask)
+        mixed = F.reshape(F.batch_dot(weights, v), shape=(-4, -1, 4, 0, 0))
+        return F.reshape(F.transpose(mixed, axes=(0, 2, 1, 3)), shape=(0, 0, -3))
+
+
 def sources(net: gluon.HybridBlock, *shapes: tuple[int, ...], train: bool = False) -> list[list[KernelSource]]:
     """The kernels of forward and, in training, backward."""
     net.initialize(mx.init.Xavier())
@@ -78,12 +90,21 @@ def convolution() -> gluon.HybridBlock:
     return net
 
 
+def depthwise() -> gluon.HybridBlock:
+    net = nn.HybridSequential(prefix="layers_")
+    net.add(nn.Conv2D(32, (1, 3), padding=(0, 1), groups=32, in_channels=32, activation="relu"))
+    return net
+
+
 def examples() -> list[tuple[str, str, list[KernelSource]]]:
     """(title, what it is, kernels)."""
     forward, backward = sources(convolution(), (8, 32, 56, 56), train=True)
-    bias = [source for source in backward if "part" in source.kind]
+    bias = [source for source in backward if source.kind in ("parts of rows", "rows of parts")]
+    weight = [source for source in backward if source.kind in ("parts of a product", "product of parts")]
     norm, words = sources(nn.LayerNorm(prefix="norm_"), (64, 512))[0], sources(Words(prefix="words_"), (512, 50000))[0]
     scores = sources(Scores(prefix="scores_"), (8, 128, 192))[0]
+    attention = sources(Attention(prefix="attention_"), (8, 128, 768), (1, 128, 128))[0]
+    windows = sources(depthwise(), (8, 32, 56, 56))[0]
     residual = sources(Residual(prefix="residual_"), (64, 512), (64, 512), train=True)[0]
     return [
         ("Pointwise", "`x + dropout(gelu(y))` in training.", residual),
@@ -92,6 +113,9 @@ def examples() -> list[tuple[str, str, list[KernelSource]]]:
         ("Split rows", "The gradient of a convolution's bias: few long rows, so that many programs share one.", bias),
         ("Products", "Attention's scores, out of one array for queries, keys and values.", scores),
         ("Convolutions", "A convolution of stride 2 with its ReLU, without a copy of the patches.", forward),
+        ("Long sums", "The gradient of its weight: a small output, and many programs for each tile of it.", weight),
+        ("Depthwise convolutions", "One channel at a time there is nothing to multiply tile by tile.", windows),
+        ("Attention", "Four heads with a mask, in prediction: no scores and no weights in memory.", attention),
     ]
 
 
