@@ -73,7 +73,7 @@ class CompiledModel:
             chip.name if chip is not None else "",
             len(kernels),
             len(binaries),
-            sum(len(kernel.nodes) for kernel in kernels),
+            sum(kernel.operators for kernel in kernels),
             sum(_spills(kernel) > 0 and "product" not in kernel.kind for kernel in kernels),
             sum(bool(kernel.problem) for kernel in kernels),
             sum(kernel.bytes_moved for kernel in kernels),
@@ -170,7 +170,7 @@ def _table(kernels: Sequence[FusedKernel]) -> Table:
         if found is not None:
             held = [str(found.registers), str(found.spills), _size(found.shared), _size(found.binary_bytes)]
         estimate = "does not compile" if kernel.problem else "" if kernel.estimate is None else _least(kernel.estimate)
-        first = [kernel.name, kernel.kind, kernel.part, str(len(kernel.nodes))]
+        first = [kernel.name, kernel.kind, kernel.part, str(kernel.operators)]
         rows.append(Row([*first, *held, _size(kernel.bytes_moved), estimate]))
     return Table(_COLUMNS, rows)
 

@@ -28,7 +28,8 @@ from hybrid_lab.graph.printer import format_type
 @dataclass(frozen=True)
 class KernelNode:
     """An operator in a kernel. type : of its output; block : path of the Block that called it; line : `net.py:12`
-    composite : the operator that it is a part of, "softmax3", or ""
+    composite : the operator that it is a part of, "softmax3", or ""; view : it moves no data, it is another place to
+        read at
     """
 
     operator: str
@@ -36,6 +37,7 @@ class KernelNode:
     block: str
     line: str
     composite: str = ""
+    view: bool = False
 
     def __str__(self) -> str:
         part = f"part of {self.composite}" if self.composite else ""
@@ -71,6 +73,11 @@ class FusedKernel:
     generated: KernelSource = field(repr=False)
     target: str | None = None
     problem: str = ""
+
+    @property
+    def operators(self) -> int:
+        """How many operators it holds, views left out."""
+        return sum(not node.view for node in self.nodes)
 
     def on(self, target: str) -> FusedKernel:
         """The kernel for a GPU that need not be here. It is compiled when somebody looks at what comes of that."""
@@ -234,8 +241,9 @@ def _node(node: Node) -> KernelNode:
     place, output = node.location, node.outputs[0]
     line = f"{PurePath(place.file).name}:{place.line}" if place is not None else ""
     return KernelNode(
-        repr(node.op).removesuffix("()"), format_type(output.shape, output.dtype), node.scope, line, node.composite
-    )
+        repr(node.op).removesuffix("()"), format_type(output.shape, output.dtype), node.scope, line, node.composite,
+        node.op.view,
+    )  # fmt: skip
 
 
 def flops_of(node: Node) -> int:
