@@ -213,6 +213,8 @@ class _Sweep:
         readers = self.readers(node)
         must = not self.roots.isdisjoint(node.outputs) or not all(group.kernel for group in readers)
         kernels = [group for group in readers if group.kernel]
+        if node.op.combine is not None:  # rather beside other reductions
+            kernels.sort(key=lambda group: group.rows is None)
         if node.op.view:
             reason = "somebody else reads this view" if must or not kernels else self.everywhere(node, kernels)
             if reason:

@@ -2,12 +2,13 @@
 
 Whatever axes go, the kept ones together count as rows and the reduced ones as columns. Rows of a few thousand elements
 fit one tile. Longer ones are read in a loop, once per level: reductions of elements first, then those that need the
-first ones (a variance needs its mean), then the elements that are stored. Few long rows are split: many programs leave
-a part each, and a second kernel puts the parts together.
+first ones, then the elements that are stored; mean and variance, and the two sums of a softmax, go in one pass. Few
+long rows are split: many programs leave a part each, and a second kernel puts the parts together.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -16,6 +17,15 @@ import numpy as np
 
 from hybrid_lab.engines.triton.body import TYPES, Body, Place, Refused, Scope, comment, short, wide
 from hybrid_lab.engines.triton.index import Variable, linear, unravel
+from hybrid_lab.engines.triton.one_pass import (
+    Exponentials,
+    Pair,
+    Squares,
+    centre_of,
+    named_total,
+    pair_of,
+    part_of_pair,
+)
 from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
@@ -72,11 +82,13 @@ def reductions(nodes: Sequence[Node]) -> list[Node]:
 
 
 def levels(nodes: Sequence[Node]) -> dict[Node, int]:
-    """How many reductions lie one behind the other before a node, itself included."""
+    """How many loops over reductions a node needs before it, its own included; a pair that goes in one pass has one."""
     inside, found = set(nodes), dict[Node, int]()
     for node in nodes:
         before = max((found[value.node] for value in node.values_in if value.node in inside), default=0)
         found[node] = before + (node.op.combine is not None)
+        if node.op.combine is not None and (pair := pair_of(node, inside)) is not None:
+            found[node] = found[pair.first]
     return found
 
 
@@ -217,21 +229,40 @@ def begin_loop(body: RowBody) -> None:
     body.line("column_inside = column < columns")
 
 
-def accumulate(body: RowBody, nodes: Sequence[Node], loop: str) -> None:
-    """Tiles of partial results, added to in a loop, and then the results of the rows."""
-    totals = [body.fresh(f"{short(node.op.name)}_so_far") for node in nodes]
-    for node, total in zip(nodes, totals, strict=True):
+def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "") -> None:
+    """Tiles of partial results, added to in a loop, and then the results of the rows.
+
+    part : where the loop goes over a part of each row, how many elements that has
+    """
+    found = [pair for node in nodes if (pair := pair_of(node, body.nodes)) is not None and pair.first in nodes]
+    pairs: dict[Pair, Squares | Exponentials] = {}
+    for pair in found:
+        finite = body.only_subtracted(pair.first)
+        pairs[pair] = Squares(body, pair) if pair.squares else Exponentials(body, pair, finite)
+    largest = {pair.first: lines.largest for pair, lines in pairs.items() if isinstance(lines, Exponentials)}
+    plain = [node for node in nodes if node not in largest and all(node is not pair.second for pair in found)]
+    totals = {node: body.fresh(f"{short(node.op.name)}_so_far") for node in plain}
+    for node, total in totals.items():
         dtype = TYPES[wide(node.outputs[0].dtype)]
         body.line(f"{total} = tl.full([ROWS, COLUMNS], {_neutral(node)}, {dtype})")
     begin_loop(body)
     body.reduce = _too_early
-    for node, total in zip(nodes, totals, strict=True):
+    for node, total in totals.items():
         body.line(f"{total} = {_step(node, total, body.operand_of(node), body.only_subtracted(node))}")
+    for pair, lines in pairs.items():
+        lines.step(body.value(pair.data, Rows.of(pair.second).place(body.row, body.column)))
     body.close(loop)
-    for node, total in zip(nodes, totals, strict=True):
+    for node, total in {**totals, **largest}.items():
         name = body.fresh(short(node.op.name))
         body.line(f"{name} = {_combined(node, total, body.only_subtracted(node))}", comment(node))
         body.results[node] = name
+    for pair, lines in pairs.items():
+        first = body.results[pair.first]
+        if isinstance(lines, Exponentials):
+            text = lines.part(first) if part else lines.total(first)
+        else:
+            text = lines.total(body.named(f"{first} / {part}", "part_mean") if part else centre_of(body, pair))
+        named_total(body, pair, text)
 
 
 def _too_early(node: Node) -> str:
@@ -285,21 +316,23 @@ def write_split(group: Region) -> tuple[KernelSource, KernelSource]:
         input_node(f"{short(node.op.name)}_parts", shape=(parts, rows), dtype=wide(node.outputs[0].dtype))
         for node in nodes
     ]
-    return _parts(group, nodes, space, spaces, per_part), _whole(group, nodes, space, spaces)
+    return _parts(group, nodes, space, spaces, per_part), _whole(group, nodes, space, spaces, per_part)
 
 
 def _parts(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int) -> KernelSource:
     """The kernel that leaves a part for each program."""
     body = RowBody(Region(group.nodes, group.inputs, tuple(spaces)), space)
-    for name in ("part", "parts", "per_part"):
+    for name in ("part", "parts", "per_part", "elements"):
         body.fresh(name)
     (rows, columns), parts = space.counts, spaces[0].shape[0]
-    accumulate(body, nodes, "for start in range(part * per_part, part * per_part + per_part, COLUMNS):")
+    accumulate(body, nodes, "for start in range(part * per_part, part * per_part + per_part, COLUMNS):", "elements")
     for node, value in zip(nodes, spaces, strict=True):
         where = f"{body.pointers[value]} + part * rows + row"
         body.line(f"tl.store({where}, {body.results[node]}, mask=row_inside)")
     head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
     head.append("part = tl.program_id(1)")
+    if any(re.search(r"\belements\b", text) for text, _ in body.scopes[0].lines):
+        head.append("elements = tl.minimum(per_part, columns - part * per_part)")
     name = f"{kernel_name(nodes)}_parts"
     summary = f"{len(group.nodes)} operators over parts of {rows:,} rows of {columns:,} elements."
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
@@ -311,14 +344,22 @@ def _parts(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[V
     )  # fmt: skip
 
 
-def _whole(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[Value]) -> KernelSource:
+def _whole(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int) -> KernelSource:
     """The kernel that puts the parts together, and computes what needs the whole."""
     rows, parts = space.counts[0], spaces[0].shape[0]
     body = RowBody(group, space)
     body.column = body.declare(Variable("column", parts), "column_inside")
+    for name in ("elements", "per_part"):
+        body.fresh(name)
+    parts_of: dict[Node, str] = {}
     for node, value in zip(nodes, spaces, strict=True):
         load = f"tl.load({body.pointer(value)} + column * rows + row, mask=row_inside & column_inside, other=0)"
-        part = body.named(load, "part")
+        part = parts_of[node] = body.named(load, "part")
+        pair = pair_of(node, body.nodes)
+        if pair is not None and pair.first in parts_of:
+            text = part_of_pair(body, pair, parts_of[pair.first], part)
+            named_total(body, pair, f"tl.sum(tl.where(column_inside, {text}, 0.0), axis=1, keep_dims=True)")
+            continue
         body.results[node] = body.fresh(short(node.op.name))
         element = body.named(f"tl.where(column_inside, {part}, {_neutral(node)})", "element")
         body.line(f"{body.results[node]} = {_combined(node, element)}", comment(node))
@@ -329,7 +370,8 @@ def _whole(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[V
     head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
     name = kernel_name(group.nodes)
     summary = f"{len(group.nodes)} operators over {rows:,} rows of {parts:,} parts."
-    sizes, width = {"rows": rows, "columns": parts}, power_of_two(parts, 2)
+    sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
+    width = power_of_two(parts, 2)
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
     return KernelSource(
         name, text, "rows of parts", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
