@@ -246,7 +246,8 @@ def test_a_full_store_lets_the_oldest_go(cache, monkeypatch):
 
 def test_a_kernel_that_does_not_compile_is_named_with_the_reason():
     wrong = source(line="tl.store(out_ptr + offsets, nothing_known, mask=inside)")
-    with pytest.raises(EngineError, match=r"(?s)the kernel scaled could not be compiled for sm90.*nothing_known") as error:
+    message = r"(?s)the kernel scaled could not be compiled for sm90.*nothing_known"
+    with pytest.raises(EngineError, match=message) as error:
         compile_all([source(), wrong], "sm90")
     assert "Traceback" not in str(error.value)
 
@@ -353,29 +354,54 @@ class Terminal:
         pass
 
 
+def drawn(bar):
+    """The bar after two seconds with two kernels done."""
+    bar.step(1, "scaled")
+    bar._started -= 2
+    bar._drawn -= 2
+    bar.step(2, "scaled")
+
+
 def test_progress_is_drawn_after_a_second_and_leaves_nothing(monkeypatch):
     seen = Terminal()
     monkeypatch.setattr(progress.sys, "stderr", seen)
     bar = progress.Progress("compiling for gfx942", 4)
     bar.step(1, "scaled")
     assert seen.text == ""
-    bar._started -= 2
-    bar._drawn -= 2
-    bar.step(2, "scaled")
-    assert "compiling for gfx942" in seen.text and "2 of 4 kernels" in seen.text and seen.text.startswith("\r")
+    drawn(bar)
+    assert seen.text.startswith("\rcompiling for gfx942") and "2 of 4 kernels, 2 s  scaled" in seen.text
     bar.close()
-    assert seen.text.endswith(" \r")
+    assert seen.text.split("\r")[-2].strip() == "" == seen.text.split("\r")[-1]
 
 
 def test_a_file_gets_no_progress(tmp_path, monkeypatch):
     with open(tmp_path / "log", "w") as file:
         monkeypatch.setattr(progress.sys, "stderr", file)
         bar = progress.Progress("compiling", 4)
-        bar._started -= 2
-        bar._drawn -= 2
-        bar.step(2)
+        drawn(bar)
         bar.close()
     assert (tmp_path / "log").read_text() == ""
+
+
+def test_a_notebook_gets_an_output_that_goes_again(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, data, raw):
+            shown.append(data)
+
+    def display(data, raw, display_id):
+        shown.append(data)
+        return Handle()
+
+    monkeypatch.setattr(progress, "_in_cell", lambda: True)
+    monkeypatch.setattr("IPython.display.display", display)
+    bar = progress.Progress("compiling for <gfx942>", 4)
+    drawn(bar)
+    bar.close()
+    assert len(shown) == 2
+    assert '<progress value="0.500"' in shown[0]["text/html"] and "&lt;gfx942&gt;" in shown[0]["text/html"]
+    assert shown[1] == {"text/plain": "", "text/html": ""}
 
 
 def test_the_environment_of_compile_processes_has_no_interpreter(monkeypatch):
