@@ -21,7 +21,7 @@ from hybrid_lab.gluon.structure import unflatten
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import overlaps
 from hybrid_lab.ndarray.buffer import Buffer
-from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.ndarray import NDArray, take_all
 from hybrid_lab.ndarray.random_state import state as random_state
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ class DeviceProgram(Program):
         self.device = self.forward.device
         super()._bind(num_data)
         self._packs, self.ones = False, None
+        # The parameters' memory on the device at the last call: while it is the same, so is what the forward reads.
+        self._memory: list[Any] = []
+        self._positions = [index for kind, index in self.special.sources if kind == "input" and index >= num_data]
+        self._positions = [index - num_data for index in self._positions]
 
     def _shortest(self) -> Any:
         return None
@@ -95,19 +99,30 @@ class DeviceProgram(Program):
             results, kept = begin([*data, *held[1]], rng)
         before = [*(leaf._buffer.version for leaf in leaves), *versions] if self.backward is not None else versions
         if self._effects:
+            states = [
+                leaves[index] if index < self._num_data else self._arrays[index - self._num_data]
+                for index in self._effects
+            ]
             with boundary.interrupts:  # the statistics of all layers or of none
-                for index, new in zip(self._effects, results[self._num_outputs :], strict=True):
-                    (leaves[index] if index < self._num_data else self._arrays[index - self._num_data])._take(new)
+                take_all(states, results[self._num_outputs :])
         outputs = [_wrap(result, context) for result in results[: self._num_outputs]]
         if self.backward is not None:
-            self._record_tensors(leaves, data, outputs, kept, rng, before)
+            self._record_tensors(leaves, data, held[1], outputs, kept, rng, before)
         return outputs[0] if self._plain else unflatten(self.neutral.out_spec, iter(outputs))
 
     def _refresh(self, versions: list[int]) -> tuple[list[int] | None, list[Any]]:
+        device, buffers = self.device, self._buffers
+        if self.prologue is None and len(self._memory) == len(buffers):
+            for buffer, tensor in zip(buffers, self._memory, strict=True):
+                if buffer.device is not tensor or buffer.device_stale or buffer.exported:
+                    break
+            else:
+                self._held = held = versions, self._held[1]
+                return held
         hoisted = self.prologue.values() if self.prologue is not None else []
-        device = self.device
         raw = [self._arrays[index].raw(device) if kind == "input" else hoisted[index] for kind, index in self._steady]
-        known = None if any(buffer.exported for buffer in self._buffers) else versions
+        known = None if any(buffer.exported for buffer in buffers) else versions
+        self._memory = [buffer.device for buffer in buffers]
         self._held = held = known, raw
         return held
 
@@ -115,6 +130,7 @@ class DeviceProgram(Program):
         self,
         leaves: Sequence[NDArray],
         data: list[Any],
+        parameters: list[Any],
         outputs: list[NDArray],
         kept: Kept | None,
         rng: tuple[int, int],
@@ -126,7 +142,7 @@ class DeviceProgram(Program):
             return
         device = self.device
         values = [data[index] for index in self._kept_leaves]
-        values += [array.raw(device) for array in self._kept_arrays]
+        values += [parameters[index] for index in self._positions]  # a recorded call reads every parameter
         buffers: list[Buffer] = [leaves[index]._buffer for index in self._kept_leaves]
         buffers += self._kept_buffers
         for index in self._kept_outputs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -215,7 +216,10 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
 
 
 def waitall() -> None:
-    """Calls are synchronous: nothing to wait for."""
+    """Wait for the GPU, where one was used; calls on the host are synchronous."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 #: Two-operand functions whose operands may both be Python numbers: name -> (operator, what Python does with numbers).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,12 +120,17 @@ class NDArray(Overloads):
 
     def _take(self, tensor: Any) -> None:
         """As `_assign`, from a tensor on the device, which becomes the side that is up to date."""
-        buffer, view, device = self._buffer, self._view, tensor.device
-        whole = view.size == buffer.host.size
-        place = buffer.space(device).view(view.shape) if whole else tensor_of(buffer, view, device)
+        place = self._place(tensor.device)
         if place.data_ptr() != tensor.data_ptr():
             place.copy_(tensor)
-        buffer.written_on_device()
+        self._buffer.written_on_device()
+
+    def _place(self, device: Any) -> Any:
+        """The array's memory on a device, for a caller who writes to all of it."""
+        buffer, view = self._buffer, self._view
+        if view.size == buffer.host.size:
+            return buffer.space(device).view(view.shape)
+        return tensor_of(buffer, view, device)
 
     def _fill(self, number: float) -> None:
         """Overwrite all numbers where they are."""
@@ -134,8 +139,7 @@ class NDArray(Overloads):
             self._data.fill(number)
             self._written()
             return
-        whole = self._view.size == self._buffer.host.size
-        (self._buffer.space(device.device) if whole else self.raw(device.device)).fill_(number)
+        self._place(device.device).fill_(number)
         self._buffer.written_on_device()
 
     # -- attributes --------------------------------------------------------------------------------------------
@@ -338,7 +342,8 @@ class NDArray(Overloads):
         return self.copy()
 
     def wait_to_read(self) -> None:
-        """Calls are synchronous: nothing to wait for."""
+        """Wait for a GPU to compute these numbers; calls on the host are synchronous."""
+        wait_for(self._buffer.device)
 
     wait_to_write = wait_to_read
 
@@ -482,3 +487,22 @@ def check_dtype(dtype: Any) -> np.dtype:
     if found.name not in DTYPES:
         raise DTypeError(f"arrays of {found.name} are not supported; use one of {', '.join(DTYPES)}")
     return found
+
+
+def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
+    """`_take` of many arrays at once."""
+    import torch
+
+    if not arrays:
+        return
+    torch._foreach_copy_([array._place(made.device) for array, made in zip(arrays, tensors, strict=True)], tensors)
+    for array in arrays:
+        array._buffer.written_on_device()
+
+
+def wait_for(tensor: Any) -> None:
+    """Wait until a GPU is done with everything that was launched, where the tensor is on one."""
+    if tensor is not None and tensor.is_cuda:
+        import torch
+
+        torch.cuda.synchronize(tensor.device)

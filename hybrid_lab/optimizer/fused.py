@@ -211,17 +211,22 @@ class FusedUpdate:
         from hybrid_lab.engines.triton.capture import CapturedLaunches
         from hybrid_lab.engines.triton.update import run
 
-        programs = [_device_program(group.program) for group in held.groups]
-        if None in programs:
+        known = [_device_program(group.program) for group in held.groups]
+        if None in known:
             return False
-        rows = [[array.raw(device).view(-1) for array in row] for row in held.rows]
-        made_for = held.partition, [tensor.data_ptr() for row in rows for tensor in row]
-        if held.launches is None or held.launches[0] != made_for:
-            places = held.partition[0]
+        made_for = held.launches[0] if held.launches is not None else (None, [])
+        same = made_for[0] == held.partition and all(
+            buffer.device is tensor and not buffer.device_stale
+            for buffer, tensor in zip(held.buffers, made_for[1], strict=True)
+        )
+        if not same:
+            rows = [[array.raw(device).view(-1) for array in row] for row in held.rows]
+            made_for = held.partition, [buffer.device for buffer in held.buffers]
+            places, programs = held.partition[0], [program.with_own_numbers() for program in known]
             launches = [programs[place].prepare(row) for place, row in zip(places, rows, strict=True)]
             written = [tensor for row in rows for at, tensor in enumerate(row) if at != 1]  # all but gradients
-            held.launches = made_for, CapturedLaunches(lambda: run(launches), written)
-        for program, given in zip(programs, numbers, strict=True):
+            held.launches = made_for, CapturedLaunches(lambda: run(launches), written), programs
+        for program, given in zip(held.launches[2], numbers, strict=True):
             program.set_numbers(given)
         try:
             held.launches[1]()

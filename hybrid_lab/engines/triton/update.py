@@ -7,6 +7,7 @@ alone is computed on the host in float64, and goes to the device as the argument
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -56,13 +57,22 @@ class DeviceUpdate:
         if len(sources) != 1 or sources[0].kind != "pointwise" or set(sources[0].sizes) != {"n"}:
             raise EngineError(f"the update {graph.name} is not one pointwise kernel")
         self.source: KernelSource = sources[0]
-        self._numbers = empty((max(len(fresh), 1),), torch_dtype(arrays[0].dtype), self._device)
-        self._held: list[Any] = [None] * len(fresh)
-        self._read = list(fresh)
+        self._read, self._dtype = list(fresh), torch_dtype(arrays[0].dtype)
         #: Of each pointer of the kernel, the array of a row that it is, or ~number.
         self._order = [_place(value, lowered.inputs, len(arrays)) for value in self.source.inputs]
         self._order += [arrays.index(targets[lowered.outputs.index(value)]) for value in self.source.outputs]
         self._kernels: dict[int, Kernel] = {}
+        self._start()
+
+    def _start(self) -> None:
+        self._numbers = empty((max(len(self._read), 1),), self._dtype, self._device)
+        self._held: list[Any] = [None] * len(self._read)
+
+    def with_own_numbers(self) -> DeviceUpdate:
+        """The same kernel for weights with numbers of their own."""
+        made = copy(self)
+        made._start()
+        return made
 
     def set_numbers(self, numbers: Sequence[float]) -> None:
         """The values of the graph's "number" inputs for the steps from now on."""
