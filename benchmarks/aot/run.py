@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -79,9 +80,9 @@ def measure(title: str, targets: list[str]) -> dict[str, Any]:
         print(title, row["parts"][-1], flush=True)
     for target in targets:
         failed: dict[int, str] = {}
-        started = time.perf_counter()
+        started, spent = time.perf_counter(), _spent()
         binaries = compiling.compile_all([kernel.generated for kernel in kernels], target, failed)
-        seconds = time.perf_counter() - started
+        seconds, spent = time.perf_counter() - started, _spent() - spent
         pairs = [(kernel, binary) for kernel, binary in zip(kernels, binaries, strict=True) if binary is not None]
         distinct = {binary.key: (kernel, binary) for kernel, binary in pairs}.values()
         spilling = {(each.kind, each.name, binary.resources.spills) for each, binary in distinct}
@@ -97,10 +98,17 @@ def measure(title: str, targets: list[str]) -> dict[str, Any]:
                 "bytes": sum(binary.binary_bytes for _, binary in distinct),
                 "estimate": sum(CHIPS[target].seconds(k.bytes_moved, k.flops, k.dtype) for k in kernels),
                 "seconds": seconds,
+                "spent": spent,
             }
         )
         print(title, row["targets"][-1], flush=True)
     return row
+
+
+def _spent() -> float:
+    """Processor seconds of all processes that were started and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _plain(kind: str) -> bool:
@@ -123,7 +131,7 @@ def times(title: str = "ResNet-18", target: str = "gfx942") -> list[str]:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
             found = json.loads(done.stdout.splitlines()[-1])
             print(how, found, flush=True)
-            seconds = " | ".join(f"{found[name]:.3f}" for name in ("graphs", "kernels", "compile"))
+            seconds = " | ".join(f"{found[name]:.2f}" for name in ("graphs", "kernels", "compile", "spent"))
             lines.append(f"| {how} | {seconds} | {found['started']} |")
     return lines
 
@@ -141,7 +149,7 @@ def start(title: str, target: str, batch: int | None) -> dict[str, Any]:
     traced = time.perf_counter()
     sources = [source for graph in graphs for source in kernels_of(graph)[2]]
     written = time.perf_counter()
-    before = _binaries()
+    before, spent = _binaries(), _spent()
     made = compiling.compile_all(sources, target, {})
     for source, binary in zip(sources, made, strict=True):
         if binary is not None:
@@ -155,6 +163,7 @@ def start(title: str, target: str, batch: int | None) -> dict[str, Any]:
         "graphs": traced - begun,
         "kernels": written - traced,
         "compile": done - written,
+        "spent": _spent() - spent,
         "started": _binaries() - before,
         "launches": len(sources),
     }
@@ -185,15 +194,14 @@ def _binaries() -> int:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 PARTS = "## Graphs\n\n| workload | graph | kernels | distinct | operators | operators per kernel | without a kernel | MB moved | MB ideal | ratio | seconds to write |"  # noqa: E501
-TARGETS_HEAD = "## Targets\n\n| workload | target | binaries | do not compile | spilling pointwise and reductions | spilling products and others | most registers | binaries, KiB | data-sheet estimate, ms | seconds to compile, cold |"  # noqa: E501
-TIMES = "## A start of ResNet-18, forward and backward, on gfx942\n\n| start | graphs, s | writing kernels, s | compiling or loading, s | binaries compiled |"  # noqa: E501
+TARGETS_HEAD = "## Targets\n\n| workload | target | binaries | do not compile | spilling pointwise and reductions | spilling products and others | most registers | binaries, KiB | data-sheet estimate, ms | seconds to compile, cold | of processors |"  # noqa: E501
+TIMES = "## A start of ResNet-18, forward and backward, on gfx942\n\n| start | graphs, s | writing kernels, s | compiling or loading, s | of processors, s | binaries compiled |"  # noqa: E501
 NOTES = "## What is missing"
 
 
 def page(rows: list[dict[str, Any]], started: list[str]) -> str:
     """The whole text; rows that were not measured now are kept as they stand in the file."""
     old = RESULT.read_text(encoding="utf-8") if RESULT.exists() else ""
-    measured = {row["title"] for row in rows}
     parts, targets, notes = [], [], []
     for row in rows:
         name = f"{row['title']}, batch {row['batch']}"
@@ -208,7 +216,8 @@ def page(rows: list[dict[str, Any]], started: list[str]) -> str:
             targets.append(
                 f"| {name} | {target['target']} | {target['binaries']} | {len(target['failed'])} | "
                 f"{len(target['spilling'])} | {len(target['others'])} | {target['registers']} | "
-                f"{target['bytes'] / 1024:.0f} | {target['estimate'] * 1e3:.2f} | {target['seconds']:.1f} |"
+                f"{target['bytes'] / 1024:.0f} | {target['estimate'] * 1e3:.2f} | "
+                f"{target['seconds']:.0f} | {target['spent']:.0f} |"
             )
             notes += [f"- {name}, {target['target']}: does not compile: {text}" for text in target["failed"]]
             notes += [f"- {name}, {target['target']}: registers spilled, {text}" for text in target["spilling"]]
@@ -224,10 +233,11 @@ def page(rows: list[dict[str, Any]], started: list[str]) -> str:
         if head is TIMES:
             lines = lines or kept
         else:
-            lines = _ordered([*(line for line in kept if _title(line) not in measured), *lines])
+            now = {_key(line) for line in lines}
+            lines = _ordered([*(line for line in kept if _key(line) not in now), *lines])
         rule = re.sub(r"[^|]+", "---", head.splitlines()[-1])
         text += ["", head, rule, *lines]
-    kept = [line for line in _lines(old, NOTES, "- ") if _title(line) not in measured]
+    kept = [line for line in _lines(old, NOTES, "- ") if not _measured(line, rows)]
     notes = _ordered([*kept, *notes])
     text += ["", NOTES, "", *(notes or ["Nothing."])]
     return "\n".join(text) + "\n"
@@ -244,7 +254,8 @@ def _head() -> str:
         "Training steps: forward, backward, and an update by SGD with momentum. Operators are counted without views. "
         "Bytes: what kernels read and write in one run, and what no choice of kernels could save (engines/triton/"
         "traffic.py says how it is counted). The estimate is the sum of max(bytes / bandwidth, operations / peak) by "
-        "the data sheet of one chip of the kind; nothing was measured on a GPU."
+        "the data sheet of one chip of the kind; nothing was measured on a GPU. Seconds are those of a machine that "
+        "others used too; processor seconds are what counts: two idle cores take half of them."
     )
 
 
@@ -253,6 +264,20 @@ def _lines(old: str, head: str, mark: str = "| ") -> list[str]:
     found = re.search(rf"^{re.escape(head)}$(.*?)(?=^## |\Z)", old, re.M | re.S)
     rows = [line for line in found[1].splitlines() if line.startswith(mark)] if found else []
     return rows[1:] if mark == "| " else rows
+
+
+def _key(line: str) -> tuple[str, ...]:
+    """The workload and the graph or target of a row."""
+    return tuple(cell.strip() for cell in line.split("|")[1:3])
+
+
+def _measured(note: str, rows: list[dict[str, Any]]) -> bool:
+    """Whether a remark is about what was measured now."""
+    row = next((row for row in rows if row["title"] == _title(note)), None)
+    if row is None:
+        return False
+    targets = [target["target"] for target in row["targets"]]
+    return ": no kernel, " in note or any(f", {target}: " in note for target in targets)
 
 
 def _title(line: str) -> str:

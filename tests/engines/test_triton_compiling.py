@@ -149,8 +149,19 @@ def test_binaries_are_found_on_disk(cache, started):
     assert all(os.path.exists(path) for path in again.paths.values())
 
 
-@pytest.mark.parametrize("file", ["kernel.hsaco", "kernel.json", "kernel.amdgcn", "entry.json"])
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "remove"])
+@pytest.mark.parametrize(
+    "file, damage",
+    [
+        ("kernel.hsaco", "flip"),
+        ("kernel.hsaco", "remove"),
+        ("kernel.json", "cut"),
+        ("kernel.amdgcn", "empty"),
+        ("entry.json", "flip"),
+        ("entry.json", "cut"),
+        ("entry.json", "empty"),
+        ("entry.json", "remove"),
+    ],
+)
 def test_a_damaged_file_is_compiled_again(cache, started, file, damage):
     (first,) = compile_all([source()], "gfx942")
     path = first.folder / file
