@@ -90,9 +90,11 @@ def signed(number: int) -> int:
 def tile_sizes(source: KernelSource) -> dict[str, int]:
     """The blocks for the interpreter: as few programs as tiles of INTERPRETER_TILE elements allow.
 
-    A product has three tiles, each of two of its blocks.
+    A product has three tiles, each of two of its blocks, an attention some more.
     """
-    if source.kind == "product":
+    if source.kind.endswith("attention"):
+        return {**source.blocks, **{name: power_of_two(most, 16, 512) for name, most in source.tiled.items()}}
+    if "INNER" in source.tiled:
         rows, inner = (power_of_two(source.tiled[name], 16, 512) for name in ("ROWS", "INNER"))
         columns = max(power_of_two(INTERPRETER_TILE * 4 // max(rows, inner)), 16)
         return {"ROWS": rows, "COLUMNS": power_of_two(source.tiled["COLUMNS"], 16, columns), "INNER": inner}
