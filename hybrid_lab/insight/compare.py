@@ -138,23 +138,18 @@ class CallComparison:
     def headline(self) -> str:
         largest = max((row.difference for row in self.values if row.rounding is None), default=0.0)
         odd = next((row.unlike for row in self.values if row.unlike), "")
+        rounded = [row.rounding for row in self.values if row.rounding is not None]
         nodes = sum(not (row.region is not None and not row.inside) for row in self.nodes)
         verdict = "equal" if self.equal else "NOT EQUAL"
-        return (
-            f"{self.mode}, {self.where}: {verdict}; {count(nodes, 'node')}, {count(len(self.values), 'value')}, "
-            + (odd or f"largest difference {largest:.1e}{self._cancelled}")
-        )
-
-    @property
-    def _cancelled(self) -> str:
-        """What decided about values of which eager has no correct digits either."""
-        times = [row.rounding for row in self.values if row.rounding is not None]
-        if not times:
-            return ""
-        return (
-            f" but for {count(len(times), 'value')} where sums cancel to nearly nothing: at most {max(times):.1f} "
-            f"times as far from float64 as eager's rounding ({ROUNDING:.0f} is allowed)"
-        )
+        measures = [odd or f"largest difference {largest:.1e}"] if len(rounded) < len(self.values) else []
+        if rounded:
+            depend = "values depend" if len(rounded) > 1 else "value depends"
+            measures.append(
+                f"{len(rounded)} {depend} on rounding, in eager too: at most {max(rounded):.1f} times as far from "
+                f"float64 as eager's rounding ({ROUNDING:.0f} is allowed)"
+            )
+        sizes = f"{count(nodes, 'node')}, {count(len(self.values), 'value')}"
+        return f"{self.mode}, {self.where}: {verdict}; {sizes}, {'; '.join(measures)}"
 
 
 @dataclass
