@@ -199,6 +199,7 @@ class BatchNorm(Operator, name="BatchNorm"):
 
     def lower(self, F: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
         mean, variance = moving_mean, moving_var
+        given, data = data, F._cast_like(data, moving_mean)  # float16 data beside float32 parameters
         if self.from_batch:
             mean = F.mean(data, axis=self.axis, exclude=True)
             variance = F.mean(
@@ -208,7 +209,7 @@ class BatchNorm(Operator, name="BatchNorm"):
         scale = inverse if self.fix_gamma else inverse * gamma
         centred = data - F._channel_like(mean, data, axis=self.axis)
         y = centred * F._channel_like(scale, data, axis=self.axis) + F._channel_like(beta, data, axis=self.axis)
-        return y, mean if self.from_batch else F.identity(mean), inverse
+        return F._cast_like(y, given), mean if self.from_batch else F.identity(mean), inverse
 
     def onnx(self, g: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
         shape, dtype = g.shape(data), g.dtype(data)
