@@ -65,11 +65,11 @@ def options_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, 
 def request_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, Any]:
     """Everything that a compile process needs; "key" tells it from all other binaries."""
     text = source.code
-    folder = cache_folder("kernels") or Path("hybrid_lab-kernels")
+    folder = os.fspath(cache_folder("kernels") or "hybrid_lab-kernels")
     request = {
         "name": source.name,
         "text": text,
-        "file": str(folder / f"{source.name[:60]}_{digest(text.encode())[:16]}.py"),
+        "file": f"{folder}{os.sep}{source.name[:60]}_{digest(text.encode())[:16]}.py",
         "signature": source.signature,
         "constants": dict(source.blocks),
         "divisible": list(divisible(source)),

@@ -6,6 +6,7 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hybrid_lab.engines.triton.body import ORIGIN, Body, short
 from hybrid_lab.graph.node import Node, Value
@@ -87,24 +88,24 @@ class KernelSource:
     stages: int | None = None
     passes: Mapping[Value, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def code(self) -> str:
         """The text without what it says of this model - comments and sizes - and so equal for equal kernels."""
         lines = [line.split("  # ")[0].rstrip() for line in self.text.splitlines() if not line.startswith('    """')]
         return "\n".join(lines) + "\n"
 
-    @property
+    @cached_property
     def passed(self) -> tuple[str, ...]:
         """The names of the sizes that the kernel takes; others only say how many programs there are."""
         return tuple(name for name in self.sizes if name in self._arguments)
 
-    @property
+    @cached_property
     def _arguments(self) -> list[str]:
         found = re.search(rf"def {self.name}\((.*?)\):", self.text, re.DOTALL)
         assert found is not None
         return [item.split(":")[0].strip() for item in found[1].split(",") if item.strip()]
 
-    @property
+    @cached_property
     def signature(self) -> dict[str, str]:
         """Argument types for ahead-of-time compilation."""
         types = [POINTERS[value.dtype.name] for value in (*self.inputs, *self.outputs)]
