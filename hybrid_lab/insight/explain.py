@@ -349,9 +349,10 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
     reports = [executable.report for executable in executables]
     fallbacks = [item for report in reports for item in report.fallbacks]
     recorded = ", recorded" if program.backward is not None else ""
+    mixed = "" if program.precision is None else f", in {program.precision.target.name} and float32"
     row = ProgramRow(
         inputs=", ".join(format_type(value.shape, value.dtype) for value in data),
-        mode=("training" if program.training else "prediction") + recorded,
+        mode=("training" if program.training else "prediction") + recorded + mixed,
         engine=program.engine,
         where=program.where,
         reason=compilation.reason,
@@ -369,8 +370,8 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
     )
     shapes, dtypes = [value.shape for value in special.inputs], [value.dtype for value in special.inputs]
     arguments = (neutral.graph, shapes, dtypes, program.training, special.wrt, neutral.num_data)
-    kind = {"bound": neutral.bound, "precision": program.precision}
-    return row, lambda: Passes(specialize(*arguments, keep=True, **kind).stages)
+    precision = program.precision
+    return row, lambda: Passes(specialize(*arguments, keep=True, bound=neutral.bound, precision=precision).stages)
 
 
 def _choice(engine: str, asked: str | None, report: Any) -> str:
