@@ -6,7 +6,8 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 from hybrid_lab.engines.triton import fusion
-from hybrid_lab.engines.triton.fusion import Fusion, fuse, views_for_each_reader
+from hybrid_lab.engines.triton.fusion import Fusion, fuse
+from hybrid_lab.engines.triton.groups import views_for_each_reader
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.graph import Graph

@@ -11,13 +11,14 @@ merged. Why an operator stayed outside is written down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 from hybrid_lab.engines.triton.attention import attention_at
 from hybrid_lab.engines.triton.body import Refused
+from hybrid_lab.engines.triton.groups import Group, Groups, origin, views_for_each_reader
 from hybrid_lab.engines.triton.kinds import is_product
 from hybrid_lab.engines.triton.prologue import no_prologue
 from hybrid_lab.engines.triton.reduction import Rows, is_split
@@ -35,6 +36,10 @@ MAX_NODES, MAX_POINTERS = 64, 24
 MAX_COPIES = 8
 #: What is made of so few bytes is computed again rather than by a kernel of its own. More than there are bytes.
 SMALL, NEVER = 1 << 16, 1 << 62
+#: How many operators are looked at to find the reduction that another one is made of.
+NEAR = 8
+#: Families of operators that read at most one element for each of theirs, wherever it is.
+ONE_FOR_ONE = ("movement", "creation", "cast")
 #: Kernels of fewer operators, all element by element, can be written for certain.
 CERTAIN = 32
 
@@ -57,22 +62,6 @@ class Fusion:
     copied: dict[Node, Node] = field(default_factory=dict)
 
 
-@dataclass(eq=False)
-class _Group:
-    """Operators of one kernel, or one that has no kernel.
-
-    rows : of its reductions, if it has some; product : the one that it computes
-    bit : which it is; below : the bits of what runs after it, because it reads what the group stores
-    """
-
-    bit: int
-    nodes: set[Node]
-    rows: Rows | None = None
-    product: Node | None = None
-    kernel: bool = True
-    below: int = 0
-
-
 def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> Fusion:
     """Groups of operators, each of which `write` can make kernels of.
 
@@ -82,47 +71,11 @@ def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> F
     return _Sweep(views_for_each_reader(graph), refusal, write).result
 
 
-def views_for_each_reader(graph: Graph) -> Graph:
-    """The graph with every view made again for each operator that reads it: a kernel reads through it for nothing."""
-    new: dict[Value, Value] = {}
-
-    def through(value: Value) -> Value:
-        node = value.node
-        if not node.op.view or len(node.outputs) != 1 or isinstance(node.op, (Input, Constant)):
-            return new.get(value, value)
-        first, *rest = node.inputs
-        inputs = [through(first) if isinstance(first, Value) else first]
-        inputs += [new.get(item, item) if isinstance(item, Value) else item for item in rest]
-        return node.replace(inputs=tuple(inputs)).outputs[0]
-
-    for node in graph.nodes:
-        if isinstance(node.op, (Input, Constant)):
-            continue
-        if node.op.view and len(node.outputs) == 1:
-            new[node.outputs[0]] = node.outputs[0]  # shapes are read of it, if nothing else
-            continue
-        made = node.replace(inputs=tuple(through(item) if isinstance(item, Value) else item for item in node.inputs))
-        new.update(zip(node.outputs, made.outputs, strict=True))
-    return Graph(
-        graph.inputs,
-        [through(value) for value in graph.outputs],
-        [(target, through(value)) for target, value in graph.effects],
-        graph.draws,
-        graph.name,
-    )
-
-
-
-class _Sweep:
+class _Sweep(Groups):
     def __init__(self, graph: Graph, refusal: Callable[[Node], str | None], write: Write):
+        super().__init__(graph)
         self.result = Fusion(graph, graph)
         self.write = write
-        self.users, self.roots = graph.users(), set(graph.roots)
-        self.nodes = [node for node in graph.operators if not isinstance(node.op, Constant)]
-        self.position = {node: index for index, node in enumerate(self.nodes)}
-        #: The groups that compute an operator; the first one stores it, if somebody else needs it.
-        self.of: dict[Node, list[_Group]] = {}
-        self.groups: list[_Group] = []
         self.tried: dict[Any, str] = {}
         self.result.refused = {node: why for node in self.nodes if (why := refusal(node)) is not None}
         self.attentions = self.whole_attentions()
@@ -134,75 +87,17 @@ class _Sweep:
         self.merge_siblings()
         self.finish()
 
-    # -- groups, and what runs after them ------------------------------------------------------------------------------
-
-    def new_group(self, kernel: bool = True) -> _Group:
-        self.groups.append(_Group(1 << len(self.groups), set(), kernel=kernel))
-        return self.groups[-1]
-
-    def place(self, nodes: Sequence[Node], home: _Group, *copies: _Group) -> None:
-        """Put operators, the last one first, into groups, of which the first stores what others read."""
-        for group in (home, *copies):
-            group.nodes.update(nodes)
-            for node in nodes:
-                if group.kernel and len(nodes) == 1 and node.op.combine is not None:
-                    group.rows = group.rows or Rows.of(node)
-                if group.kernel and group.product is None and is_product(node):
-                    group.product = node
-                self.of.setdefault(node, []).append(group)
-        self.runs_before(home, [reader for node in nodes for reader in self.readers(node)])
-
-    def runs_before(self, group: _Group, readers: Sequence[_Group]) -> None:
-        """Note that these run after the group, and so after all that it runs after."""
-        new = group.below
-        for reader in readers:
-            new |= reader.bit | reader.below
-        if new != group.below:
-            group.below = new
-            for other in self.groups:
-                if other.below & group.bit:
-                    other.below |= new
-
-    def readers(self, node: Node, inside: Collection[_Group] = ()) -> list[_Group]:
-        """The groups that read the operator from memory, or would: all that have a reader of it and not itself."""
-        found = dict.fromkeys(
-            group for value in node.outputs for reader in self.users.get(value, ()) for group in self.of.get(reader, ())
-        )
-        return [group for group in found if node not in group.nodes and group not in inside]
-
-    def region(self, groups: Collection[_Group], nodes: Sequence[Node] = (), stored: bool = False) -> Region:
-        """The region of these groups as one, with operators more, of which the first may be stored."""
-        members = {*nodes, *(node for group in groups for node in group.nodes)}
-        inside = sorted(members, key=self.position.__getitem__)
-        inputs = dict.fromkeys(
-            value
-            for node in inside
-            for value in node.values_in
-            if value.node not in members and not isinstance(value.node.op, Constant)
-        )
-        outputs: list[Value] = []
-        for node in inside:
-            if node in nodes:
-                outputs += node.outputs if stored and node is nodes[0] else ()
-            elif self.of[node][0] in groups and (
-                not self.roots.isdisjoint(node.outputs) or self.readers(node, groups)
-            ):
-                outputs += node.outputs
-        return Region(tuple(inside), tuple(inputs), tuple(outputs))
-
     # -- joining a reader ----------------------------------------------------------------------------------------------
 
     def whole_attentions(self) -> dict[Node, tuple[Node, ...]]:
-        """The operators of every attention of which nobody else reads a part, last first, by the last."""
+        """The operators of every attention of which no other operator reads a part, last first, by the last."""
         found = {}
         for node in self.nodes:
             attention = attention_at(node)
             if attention is None or not attention.nodes.isdisjoint(self.result.refused):
                 continue
             inner = [value for part in attention.nodes - {node} for value in part.outputs]
-            if self.roots.isdisjoint(inner) and attention.nodes.issuperset(
-                reader for value in inner for reader in self.users.get(value, ())
-            ):
+            if attention.nodes.issuperset(reader for value in inner for reader in self.users.get(value, ())):
                 members = tuple(sorted(attention.nodes, key=self.position.__getitem__, reverse=True))
                 if not self.refuses(self.region((), members, True)):
                     found[node] = members
@@ -221,17 +116,18 @@ class _Sweep:
                 self.result.apart[node] = reason
                 self.place(members, self.new_group(False))
             return
-        copies: list[_Group] = []
+        copies: list[Group] = []
         if is_cheap(node) and len(kernels) + must > 1 and len(kernels) <= MAX_COPIES:
             copies = self.worth_copies(node, kernels, must)
             if len(copies) == len(kernels) and not must:
                 if not self.everywhere(node, kernels):
                     return
         copies = [group for group in copies if not self.objection(members, group, False, ())]
-        home, reason = None, ""
+        home, stored, reason = None, must, ""
         for group in kernels:
             others = [other for other in readers if other is not group and other not in copies]
-            reason = self.objection(members, group, must or bool(others), others)
+            stored = must or bool(others)
+            reason = self.objection(members, group, stored, others)
             if not reason:
                 home = group
                 break
@@ -239,9 +135,13 @@ class _Sweep:
             if reason:
                 self.result.apart[node] = reason
             home = self.new_group()
+        elif stored and home.rows is None and node.op.combine is None and home.product is None:
+            whole = self.shape(home)
+            if prod(node.outputs[0].shape) != prod(whole):
+                home.rows = Rows.between(whole, node.outputs[0].shape)
         self.place(members, home, *(group for group in copies if group is not home))
 
-    def everywhere(self, node: Node, groups: Sequence[_Group]) -> str:
+    def everywhere(self, node: Node, groups: Sequence[Group]) -> str:
         """Have these groups all compute the operator, or say why one cannot."""
         for group in groups:
             if reason := self.objection((node,), group, False, ()):
@@ -249,7 +149,7 @@ class _Sweep:
         self.place((node,), *groups)
         return ""
 
-    def worth_copies(self, node: Node, groups: Sequence[_Group], must: bool) -> list[_Group]:
+    def worth_copies(self, node: Node, groups: Sequence[Group], must: bool) -> list[Group]:
         """The groups that should rather compute the operator than read it: all, if it then need not be stored and fewer
         bytes are moved so, or those to whom what it is made of is less than itself.
 
@@ -288,7 +188,7 @@ class _Sweep:
                         later.add(value)
         return list(leaves), later
 
-    def would_read(self, leaves: Sequence[Value], node: Node, group: _Group) -> int:
+    def would_read(self, leaves: Sequence[Value], node: Node, group: Group) -> int:
         """How many bytes a group reads more if it computes an operator that is made of these values."""
         if group.product is not None and self.feeds(node, group):
             return NEVER  # each tile would compute it
@@ -309,7 +209,7 @@ class _Sweep:
             value = users[0].outputs[0]
         return False
 
-    def objection(self, nodes: Sequence[Node], group: _Group, stored: bool, others: Sequence[_Group]) -> str:
+    def objection(self, nodes: Sequence[Node], group: Group, stored: bool, others: Sequence[Group]) -> str:
         """Why an operator - the first of these - should not join a group that reads it.
 
         stored : whether it has to be in memory; others : groups that read it there
@@ -350,7 +250,7 @@ class _Sweep:
                 self.tried[form] = str(refused)
         return self.tried[form]
 
-    def misfit(self, node: Node, group: _Group, stored: bool) -> str:
+    def misfit(self, node: Node, group: Group, stored: bool) -> str:
         """Why an operator has no place in the space of a group."""
         size, space = prod(node.outputs[0].shape), self.space(group)
         if is_product(node):
@@ -371,11 +271,28 @@ class _Sweep:
                 return "the kernel has other rows"
             if group.rows is None and space not in (rows.counts[0], prod(rows.counts)):
                 return "the kernel has elements that are no rows of this reduction"
-        elif stored and size not in ([space] if group.rows is None else [group.rows.counts[0], space]):
+        elif stored and size not in [space, self.rows_with(node, group)[0]]:
             return "somebody else reads it, and the kernel has not one element for each of its own"
         return ""
 
-    def is_certain(self, node: Node, group: _Group, stored: bool) -> bool:
+    def rows_with(self, node: Node, group: Group) -> tuple[int, int]:
+        """Rows and columns of a group; of one without, those of a reduction that the operator is made of."""
+        if group.rows is not None:
+            return group.rows.counts
+        rows = Rows.between(self.shape(group), node.outputs[0].shape)
+        if rows is None or is_split(rows) or not is_cheap(node):
+            return (0, 0)
+        waiting, seen = [node], set[Node]()
+        while waiting and len(seen) < NEAR:
+            item = waiting.pop()
+            seen.add(item)
+            if item.op.combine is not None and Rows.of(item).counts == rows.counts:
+                return rows.counts
+            if is_cheap(item) or item.op.view:
+                waiting += [value.node for value in item.values_in if prod(value.shape) == rows.counts[0]]
+        return (0, 0)
+
+    def is_certain(self, node: Node, group: Group, stored: bool) -> bool:
         """Whether the operator can be written into the group's kernel for certain, so that it need not be tried."""
         if node.op.triton is None or len(group.nodes) >= CERTAIN or self.feeds(node, group):
             return False
@@ -384,35 +301,23 @@ class _Sweep:
         known = all(member.op.triton is not None or member.op.combine is not None for member in group.nodes)
         if stored or known:
             return known and not any(member.op.view for member in group.nodes)
-        plain = ("movement", "slicing", "creation")  # these read an element for each of theirs, wherever it is
+        simple = (*ONE_FOR_ONE, "slicing")
         return all(
-            member.op.triton is not None or member.op.combine is not None or member.op.family in plain
+            member.op.triton is not None or member.op.combine is not None or member.op.family in simple
             or member is group.product for member in group.nodes
         )  # fmt: skip
-
-    def feeds(self, node: Node, group: _Group) -> bool:
-        """Whether a factor of the group's product is made of the operator."""
-        readers = [reader for value in node.outputs for reader in self.users.get(value, ()) if reader in group.nodes]
-        return any(reader is group.product or self.feeds(reader, group) for reader in readers)
-
-    def space(self, group: _Group) -> int:
-        """How many elements a kernel goes through."""
-        return prod(self.shape(group))
-
-    def shape(self, group: _Group) -> tuple[int, ...]:
-        return self.region((group,)).outputs[0].shape if group.rows is None else group.rows.shape
 
     # -- siblings ------------------------------------------------------------------------------------------------------
 
     def merge_siblings(self) -> None:
         """Merge kernels of one space that read the same array."""
-        by_input: dict[Value, list[_Group]] = {}
+        by_input: dict[Value, list[Group]] = {}
         for group in self.kernels():
             for value in self.region((group,)).inputs:
                 by_input.setdefault(value, []).append(group)
-        merged: dict[_Group, _Group] = {}
+        merged: dict[Group, Group] = {}
 
-        def now(group: _Group) -> _Group:
+        def now(group: Group) -> Group:
             while group in merged:
                 group = merged[group]
             return group
@@ -420,7 +325,7 @@ class _Sweep:
         for value, groups in by_input.items():
             if prod(value.shape) == 1:
                 continue
-            different: list[_Group] = []
+            different: list[Group] = []
             for group in dict.fromkeys(map(now, groups)):
                 for other in different:
                     if self.merge(other, group):
@@ -429,12 +334,7 @@ class _Sweep:
                 else:
                     different.append(group)
 
-    def kernels(self) -> list[_Group]:
-        """The groups with a kernel, in the order of their first operators."""
-        found = [group for group in self.groups if group.kernel and group.nodes]
-        return sorted(found, key=lambda group: min(map(self.position.__getitem__, group.nodes)))
-
-    def merge(self, one: _Group, other: _Group) -> bool:
+    def merge(self, one: Group, other: Group) -> bool:
         """Put the second group into the first one, if that gives a kernel."""
         if one.product is not None or other.product is not None or self.space(one) != self.space(other):
             return False
@@ -464,16 +364,11 @@ class _Sweep:
         one.below &= ~both
         return True
 
-    def comes_back(self, group: _Group, other: _Group) -> bool:
-        """Whether a path leads from a group through further ones to the other."""
-        readers = (reader for node in group.nodes if self.of[node][0] is group for reader in self.readers(node))
-        return any(reader.below & other.bit for reader in readers if reader is not other)
-
     # -- the result ----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Write the kernels, and make operators that several groups compute anew for each of them."""
-        written: dict[_Group, tuple[KernelSource, ...]] = {}
+        written: dict[Group, tuple[KernelSource, ...]] = {}
         waiting = self.kernels()
         while waiting:
             group = waiting.pop(0)
@@ -484,12 +379,17 @@ class _Sweep:
         kernels = [group for group in self.kernels() if group in written]
         regions = {group: self.region((group,)) for group in kernels}
         if any(len(groups) > 1 for groups in self.of.values()):
-            regions = self.copied(regions, written)
+            copied = self.copied()
+            regions = {group: copied.region(region, group) for group, region in regions.items()}
+            written = {group: tuple(copied.source(item, group) for item in written[group]) for group in kernels}
+            self.result.graph, self.result.copied = copied.graph, copied.originals
+            self.result.refused = {copied.node(node): why for node, why in self.result.refused.items()}
+            self.result.apart = {copied.node(node): why for node, why in self.result.apart.items()}
         self.result.groups = [regions[group] for group in kernels]
         self.result.kernels = {regions[group]: written[group] for group in kernels}
         self.result.apart = {node: why for node, why in self.result.apart.items() if not node.op.view}
 
-    def apart(self, group: _Group, reason: str) -> list[_Group]:
+    def apart(self, group: Group, reason: str) -> list[Group]:
         """Give each operator of a group that is no kernel after all one of its own; returns those."""
         nodes, group.nodes = sorted(group.nodes, key=self.position.__getitem__), set()
         if len(nodes) == 1:
@@ -510,61 +410,7 @@ class _Sweep:
             found += [single] if single.kernel else []
         return found
 
-    def copied(
-        self, regions: dict[_Group, Region], written: dict[_Group, tuple[KernelSource, ...]]
-    ) -> dict[_Group, Region]:
-        """The regions, and their kernels, over a graph in which every operator is in one of them alone."""
-        result, graph = self.result, self.result.graph
-        new: dict[tuple[_Group | None, Value], Value] = {}
-
-        def seen(value: Value, group: _Group | None) -> Value:
-            """What stands for a value where a group reads it."""
-            groups = self.of.get(value.node)
-            if groups is None:
-                return value
-            return new[group if group in groups else groups[0], value]
-
-        for node in self.nodes:
-            for group in self.of[node]:
-                inputs = [seen(item, group) if isinstance(item, Value) else item for item in node.inputs]
-                made = node.replace(inputs=tuple(inputs))
-                result.copied[made] = node
-                new.update({(group, old): value for old, value in zip(node.outputs, made.outputs, strict=True)})
-        of = {node: new[groups[0], node.outputs[0]].node for node, groups in self.of.items()}
-        result.refused = {of[node]: why for node, why in result.refused.items()}
-        result.apart = {of[node]: why for node, why in result.apart.items()}
-        result.graph = Graph(
-            graph.inputs,
-            [seen(value, None) for value in graph.outputs],
-            [(target, seen(value, None)) for target, value in graph.effects],
-            graph.draws,
-            graph.name,
-        )
-        for group, region in regions.items():
-            written[group] = tuple(
-                replace(
-                    source,
-                    inputs=tuple(seen(value, group) for value in source.inputs),
-                    outputs=tuple(seen(value, group) for value in source.outputs),
-                    passes={seen(value, group): number for value, number in source.passes.items()},
-                )
-                for source in written[group]
-            )
-            regions[group] = Region(
-                tuple(new[group, node.outputs[0]].node for node in region.nodes),
-                tuple(dict.fromkeys(seen(value, group) for value in region.inputs)),
-                tuple(new[group, value] for value in region.outputs),
-            )
-        return regions
-
-
 def is_cheap(node: Node) -> bool:
     """Whether an operator may be computed in several kernels: element by element, and the same each time."""
-    return node.op.triton is not None and node.op.combine is None and not node.op.random and not node.op.view
-
-
-def origin(value: Value) -> Value:
-    """What a view, or a view of a view, looks at."""
-    while value.node.op.view and len(value.node.outputs) == 1 and value.node.values_in:
-        value = value.node.values_in[0]
-    return value
+    plain = node.op.triton is not None and node.op.combine is None or node.op.family in ONE_FOR_ONE
+    return plain and len(node.outputs) == 1 and not node.op.random and not node.op.view

@@ -52,6 +52,13 @@ class Rows:
         shape = node.values_in[0].shape
         return Rows(shape, tuple(node.op.axes(len(shape))))  # type: ignore[attr-defined]
 
+    @staticmethod
+    def between(whole: tuple[int, ...], kept: tuple[int, ...]) -> Rows | None:
+        """Those of an array whose rows have an element each in another one, which has axes of size 1 for columns."""
+        if len(whole) != len(kept) or any(size not in (1, other) for size, other in zip(kept, whole, strict=True)):
+            return None
+        return Rows(whole, tuple(axis for axis, size in enumerate(kept) if size != whole[axis]))
+
     @property
     def kept(self) -> tuple[int, ...]:
         return tuple(size for axis, size in enumerate(self.shape) if axis not in self.axes)
@@ -79,6 +86,17 @@ def is_split(rows: Rows) -> bool:
 
 def reductions(nodes: Sequence[Node]) -> list[Node]:
     return [node for node in nodes if node.op.combine is not None]
+
+
+def rows_of(group: Region) -> Rows:
+    """The rows of a group's reductions, else those that its outputs have together. Raises Refused."""
+    if found := reductions(group.nodes):
+        return Rows.of(found[0])
+    shapes = sorted((value.shape for value in group.outputs), key=prod)
+    rows = Rows.between(shapes[-1], shapes[0])
+    if rows is None:
+        raise Refused("outputs of several sizes")
+    return rows
 
 
 def levels(nodes: Sequence[Node]) -> dict[Node, int]:
@@ -180,8 +198,8 @@ class RowBody(Body):
 
 
 def write_rows(group: Region) -> KernelSource:
-    """The kernel of a group with reductions, its rows in one tile or in a loop."""
-    space = Rows.of(reductions(group.nodes)[0])
+    """The kernel of a group with reductions, or only with outputs of both sizes; its rows in one tile or in a loop."""
+    space = rows_of(group)
     body = RowBody(group, space)
     rows, columns = space.counts
     looped = columns > ONE_TILE

@@ -13,11 +13,12 @@ array once. Cuts are
 - behind a product, for what is not computed at its own elements: a sum over its result, a window, another broadcast;
 - behind rows that are split among programs, for what needs the sum at every element. Sums of the same rows that need
   one another (mean and variance, maximum and sum of exponentials) are one pass over the data;
-- around an operator that has no kernel.
+- around a recurrent layer, which is a kernel of its own, and around an operator that has none.
 
 What the graph is given is read, what it returns is written, and what crosses a cut is unavoidable: it is written once
 and read once on each side of a cut that needs it - or computed again there by element-wise operators, where what these
-read is less. A value that the forward keeps for the backward is an output of the one and an input of the other.
+read is less. A value that the forward keeps for the backward is an output of the one and an input of the other. So the
+ideal is not a bound: attention in one kernel does without a cut that is counted here.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hybrid_lab.engines.triton.fusion import Fusion, origin
-from hybrid_lab.engines.triton.kinds import has_element, is_product
+from hybrid_lab.engines.triton.fusion import Fusion
+from hybrid_lab.engines.triton.groups import origin
+from hybrid_lab.engines.triton.kinds import has_element, is_product, is_recurrence
 from hybrid_lab.engines.triton.reduction import Rows, is_split
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.graph.graph import Graph
@@ -36,7 +38,7 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 
 @dataclass(frozen=True)
 class Traffic:
-    """moved, ideal : bytes of one run; kernels : launches; operators : in kernels, views left out"""
+    """moved, ideal : bytes of one run; kernels : launches; operators : those in kernels, without views"""
 
     moved: int
     ideal: int
@@ -65,7 +67,7 @@ def of(fusion: Fusion) -> Traffic:
     for node in fusion.graph.operators:
         if node in fusion.refused and not node.op.view:
             moved += sum(value.nbytes for value in (*dict.fromkeys(node.values_in), *node.outputs))
-    inside = {node for group in fusion.groups for node in group.nodes if not node.op.view}
+    inside = {fusion.copied.get(node, node) for group in fusion.groups for node in group.nodes if not node.op.view}
     refused = {fusion.copied.get(node, node) for node in fusion.refused}
     return Traffic(moved, _Ideal(fusion.given, refused).bytes, launches, len(inside))
 
@@ -78,7 +80,7 @@ def moved_by(source: KernelSource, reads: dict[Value, int]) -> int:
 
 def looked_at(nodes: Iterable[Node]) -> dict[Value, int]:
     """Value from outside -> how many bytes of it these operators look at, through views too."""
-    inside = set(nodes)
+    inside = dict.fromkeys(nodes)
     parts: dict[Value, dict[object, int]] = {}
     for node in inside:
         for item in dict.fromkeys(read_of(node)) if not node.op.view else ():
@@ -110,7 +112,7 @@ class _Ideal:
     """bytes : what has to be moved; stretch : operator -> how many cuts lie before it"""
 
     def __init__(self, graph: Graph, refused: Collection[Node] = ()):
-        self.refused = refused
+        self.refused = {*refused, *filter(is_recurrence, graph.operators)}
         self.stretch: dict[Node, int] = {}
         #: What lies in a kernel with a product, at its elements; what holds sums of split rows, an element a row.
         self._epilogue: set[Node] = set()
