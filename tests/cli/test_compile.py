@@ -114,6 +114,11 @@ def test_another_batch_compiles_nothing(monkeypatch):
     assert net.compile_for("gfx942", inputs=(512, 8)).kernels[0].resources.registers > 0
 
 
+def test_a_pointwise_kernel_of_many_loads_spills_nothing():
+    made = nn.GlobalAvgPool2D().compile_for("sm80", "gfx942", inputs=(32, 512, 7, 7))
+    assert [kernel.resources.spills for kernel in made.kernels] == [0] * len(made.kernels)
+
+
 def test_tf32_is_compiled_where_the_chip_has_it():
     net = nn.Dense(64, in_units=64)
     net.hybridize(engine="numpy", tf32=True)

@@ -6,12 +6,13 @@ from math import prod
 
 from hybrid_lab.engines.triton.body import Body
 from hybrid_lab.engines.triton.index import Variable
-from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.engines.triton.source import KernelSource, counted, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.printer import format_type
 
-#: Elements per program on a GPU.
-BLOCK = 1024
+#: Elements per program on a GPU; where an element takes more loads than MANY, whose values would not all fit into the
+#: registers of a thread, a quarter of that.
+BLOCK, MANY = 1024, 16
 
 
 def write_pointwise(group: Region) -> KernelSource:
@@ -25,12 +26,12 @@ def write_pointwise(group: Region) -> KernelSource:
     pointers = output_pointers(body, len(names))
     for pointer, name in zip(pointers, names, strict=True):
         body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
-    count, last = len(group.nodes), group.outputs[-1]
-    summary = f"{count} operator{'s' * (count > 1)} over {format_type(last.shape, last.dtype)}."
+    last = group.outputs[-1]
+    summary = f"{counted(group.nodes)} over {format_type(last.shape, last.dtype)}."
     head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]
     name = kernel_name(group.nodes)
     text = function(name, body, pointers, head, ["n"], ["BLOCK"], summary)
-    block = power_of_two(elements, 16, BLOCK)
+    block = power_of_two(elements, 16, BLOCK if text.count("tl.load(") <= MANY else BLOCK // 4)
     return KernelSource(
         name, text, "pointwise", tuple(body.inputs), group.outputs, tuple(body.draws), {"n": elements},
         {"BLOCK": block}, {"BLOCK": elements}, (("n", "BLOCK"),),
