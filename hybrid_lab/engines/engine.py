@@ -199,10 +199,15 @@ class Engine(ABC):
         if not any(kind == "saved" for kind, _ in sources):
             return SeparateTraining(self.compile(forward, **options), self.compile(backward, **options), num_outputs)
         with postponed():
-            first, second = self.compile(forward, **options), self.compile(backward, **options)
+            second = self.compile_backward(backward, **options)
+            first = self.compile(forward, **options)
         static_alloc = options.get("static_alloc", False)
         joined = join(first, second, sources, num_outputs, static_alloc)
         return joined if joined is not None else SeparateTraining(first, second, num_outputs)
+
+    def compile_backward(self, graph: Graph, **options: bool) -> Executable:
+        """As `compile`, for a graph that runs after another one; what takes long may go on in the background."""
+        return self.compile(graph, **options)
 
     def trim(self) -> None:
         """Give back memory that no program uses at the moment; called after programs have been dropped."""

@@ -258,6 +258,14 @@ def test_large_recorded_calls_start_in_numpy(clock, monkeypatch):
     assert training.forward.contest.leader == "numpy" and first.compiled == 0
 
 
+@pytest.mark.parametrize("rival, runs", [(0.9, 2), (2.5, 1)])
+def test_a_rival_that_takes_twice_as_long_to_warm_up_runs_once(clock, rival, runs):
+    first, second = Paced("first", clock, 0.1), Paced("second", clock, 0.1 * rival)
+    made = contest(clock, first, second)
+    call(made.executables()[0], 2)
+    assert second.runs == runs and made.leader == ("second" if rival < 1 else "first") and not made.open
+
+
 def test_what_was_measured_is_remembered_for_calls_of_about_this_size(clock, tmp_path):
     call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
     (file,) = (tmp_path / "choices").iterdir()

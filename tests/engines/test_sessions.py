@@ -5,18 +5,21 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
+from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.onnx_emit import OnnxNode
+from hybrid_lab.ops.operator import get as operator
 from tests.engines.test_onnxruntime import LENET, close, lenet
 from tests.graph.building import evaluate, graph_of, uniform
 
 pytest.importorskip("onnxruntime")
-from hybrid_lab.engines.onnxruntime import OnnxRuntimeEngine, bounds, messages, session  # noqa: E402
+from hybrid_lab.engines.onnxruntime import OnnxRuntimeEngine, bounds, cost, engine, messages, session  # noqa: E402
 
 ALWAYS = OnnxRuntimeEngine(worth=lambda region: None)
 
@@ -85,6 +88,75 @@ def test_sessions_go_when_nobody_runs_them(created):
     del executable
     gc.collect()
     assert not any(made() for sessions in session._shared.values() for made in sessions)
+
+
+# -- in the background ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Long sessions are those of three operators, and a thread makes none before this is set."""
+    monkeypatch.setattr(cost, "MANY", 2)
+    session._shared.clear()
+    event, create = threading.Event(), session.create_session
+    event.made = []
+
+    def creating(*given):
+        assert threading.current_thread() is threading.main_thread() or event.wait(30)
+        event.made.append(threading.current_thread().name)
+        return create(*given)
+
+    monkeypatch.setattr(session, "create_session", creating)
+    yield event
+    event.set()
+
+
+def trained(parts, **options):
+    """The training, and a function that runs its backward behind a forward on these arrays."""
+    training = ALWAYS.compile_training(parts.forward, parts.backward, parts.sources, 1, **options)
+
+    def finish(arrays, results, kept):
+        given = {"input": arrays, "output": results, "saved": kept.saved, "head": uniform((len(arrays[0]),), seed=3)}
+        operands = [given[kind][index] for kind, index in parts.sources]
+        wanted = evaluate(parts.backward, [array.copy() for array in operands])
+        found = training.finish(kept, operands, (0, 0))
+        assert all(close(got, want, 1e-4) for got, want in zip(found, wanted, strict=True))
+
+    return training, finish
+
+
+def test_a_forward_runs_while_the_session_of_its_backward_is_made(held):
+    parts, arrays = network(4)
+    training, finish = trained(parts)
+    results, kept = training.begin(arrays, (0, 0))
+    assert close(results[0], evaluate(parts.forward, arrays)[0]) and held.made == ["MainThread"]
+    held.set()
+    finish(arrays, results, kept)
+    finish(arrays, *training.begin(arrays, (0, 0)))
+    assert held.made == ["MainThread", "hybrid-lab-session"]
+
+
+def test_a_session_that_fails_in_the_background_is_computed_in_numpy(held, monkeypatch, caplog):
+    monkeypatch.setattr(engine, "_turned_down", {})
+    monkeypatch.setattr(operator("_relu_grad"), "onnx", "NoSuchOperator")
+    held.set()
+    parts, arrays = network(4)
+    training, finish = trained(parts)
+    for _ in range(2):
+        finish(arrays, *training.begin(arrays, (0, 0)))
+    (warning,) = [record.message for record in caplog.records if "turned them down" in record.message]
+    assert "_relu_grad" in warning and "NoSuchOperator" in warning
+    # The next compile knows.
+    training, finish = trained(parts)
+    assert [fallback.operator for fallback in training.backward.report.fallbacks] == ["_relu_grad"]
+    finish(arrays, *training.begin(arrays, (0, 0)))
+
+
+def test_strict_does_not_put_off_what_it_refuses(held, monkeypatch):
+    monkeypatch.setattr(engine, "_turned_down", {})
+    monkeypatch.setattr(operator("_relu_grad"), "onnx", "NoSuchOperator")
+    with pytest.raises(EngineError, match="_relu_grad"):
+        trained(network(4)[0], strict=True)
 
 
 # -- packed weights ------------------------------------------------------------------------------------------------

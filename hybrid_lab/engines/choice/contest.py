@@ -203,7 +203,7 @@ class Contest:
                 continue
             try:
                 self._compile(name)
-                return self.built.trial(name, part, inputs, rng, self.clock, LONG)
+                return self.built.trial(name, part, inputs, rng, self.clock, LONG, 2 * self._fastest[part])
             except Exception as error:  # a challenger that fails must not fail the call
                 self._drop(name, f"not possible: {_first_line(error)}")
         self._decide()

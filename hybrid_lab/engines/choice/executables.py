@@ -121,9 +121,19 @@ class Executables:
         return results, best
 
     def trial(
-        self, name: str, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int], clock: Clock, enough: float
+        self,
+        name: str,
+        part: int,
+        inputs: Sequence[np.ndarray],
+        rng: tuple[int, int],
+        clock: Clock,
+        enough: float,
+        limit: float = float("inf"),
     ) -> Trial:
-        """Run a part beside the caller's own run. enough : seconds after which it is not run again"""
+        """Run a part beside the caller's own run.
+
+        enough : seconds after which it is not run again; limit : what takes longer the first time runs once
+        """
         training = self.trainings[name].plain if part == 0 and name in self.trainings else None
         executable = self.compiled[name][part]
 
@@ -133,9 +143,9 @@ class Executables:
             results, kept = training.begin(inputs, rng)
             return self.numbers(results, kept), kept
 
-        trial, own = try_out(name, run, clock, SETTLE, enough), self._own_way(name, part, inputs, rng)
+        trial, own = try_out(name, run, clock, SETTLE, enough, limit), self._own_way(name, part, inputs, rng)
         if own is not None:
-            trial.seconds = try_out(name, lambda: ((), own()), clock, SETTLE, enough).seconds
+            trial.seconds = try_out(name, lambda: ((), own()), clock, SETTLE, enough, limit).seconds
         return trial
 
     def _own_way(

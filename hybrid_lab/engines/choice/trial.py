@@ -57,9 +57,17 @@ def try_out(
     clock: Callable[[], float],
     settle: float,
     enough: float,
+    limit: float = float("inf"),
 ) -> Trial:
-    """Run once to warm up, wait `settle` seconds, then run for the time: `enough` seconds, or eight times."""
-    run()
+    """Run once to warm up, wait `settle` seconds, then run for the time: `enough` seconds, or eight times. What takes
+    more than `limit` seconds to warm up runs once.
+    """
+    start = clock()
+    results, kept = run()
+    warming = clock() - start
+    if warming > limit:
+        return Trial(name, results, kept, warming)
+    del results, kept  # the next run has their memory
     time.sleep(settle)
     trial, total = Trial(name), 0.0
     for _ in range(8):

@@ -38,6 +38,9 @@ _PER_ELEMENT = {
 #: unfold the image first.
 _PER_PRODUCT = {"linalg": 0.002, "conv": 0.06}
 
+#: A session of more operators than this takes long to make: tens of milliseconds.
+MANY = 100
+
 
 def saving(node: Node) -> float:
     """Microseconds that ONNX Runtime saves on one operator, negative where NumPy is faster."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,19 +55,34 @@ class SessionOperator(Operator):
 
     def numpy(self, *inputs: Any, out: Any = None) -> Any:
         outputs = out if type(out) is tuple else (out,)
-        if self.session(inputs, outputs):
+        try:
+            lost = self.session(inputs, outputs)
+        except EngineError as error:
+            self._tell_refusal(error)
+            lost = True
+        if lost:
             self._in_numpy(inputs, outputs)
         return out
 
+    def _tell_once(self, text: str) -> bool:
+        """Warn, unless something was said before. `{}` in the text stands for the operators."""
+        if self.told:
+            return False
+        self.told.append(True)
+        logger.warning(text.replace("{}", ", ".join(dict.fromkeys(node.op.name for node in self.region.nodes))))
+        return True
+
+    def _tell_refusal(self, error: EngineError) -> None:
+        """A session was made in the background, and there is none. The next compile leaves out what it is due to."""
+        if self._tell_once(f"{{}} are computed in NumPy, because ONNX Runtime turned them down: {error}"):
+            _culprits(self.region)
+
     def _in_numpy(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         """Fill the outputs by the records' kernels, which keep NaN."""
-        if not self.told:
-            self.told.append(True)
-            names = ", ".join(dict.fromkeys(node.op.name for node in self.region.nodes))
-            logger.warning(
-                f"numbers that are not finite came up in {names}: ONNX Runtime would lose NaN there, so such calls are "
-                "computed once more in NumPy, which is slower"
-            )
+        self._tell_once(
+            "numbers that are not finite came up in {}: ONNX Runtime would lose NaN there, so such calls are "
+            "computed once more in NumPy, which is slower"
+        )
         values: dict[Value, Any] = dict(zip(self.region.inputs, inputs, strict=True))
         for node in self.region.nodes:
             operands = []
@@ -125,6 +141,16 @@ class OnnxRuntimeEngine(Engine):
         super().trim()
         trim()
 
+    def compile_backward(self, graph: Graph, **options: bool) -> Executable:
+        """The session of a backward of many operators takes longer to make than anything else: a forward may run
+        meanwhile. `strict` wants to hear now of what ONNX Runtime turns down.
+        """
+        token = _in_background.set(not options.get("strict"))
+        try:
+            return self.compile(graph, **options)
+        finally:
+            _in_background.reset(token)
+
     def compile(
         self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
     ) -> Executable:
@@ -179,14 +205,18 @@ class OnnxRuntimeEngine(Engine):
             turned_down.update(culprits)
 
 
+#: Whether sessions of many operators are made in the background.
+_in_background: ContextVar[bool] = ContextVar("in_background", default=False)
+
+
 def _is_constant(value: Value) -> bool:
     return isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES
 
 
 def _try(region: Region) -> BoundSession | str:
-    """The region's session, or why there is none."""
+    """The region's session, or why there is none; where it is made in the background that shows later."""
     try:
-        return BoundSession(build_model(region))
+        return BoundSession(build_model(region), _in_background.get() and len(region.nodes) > cost.MANY)
     except (EngineError, Unmappable) as error:
         return str(error)
 

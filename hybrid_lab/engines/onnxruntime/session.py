@@ -6,6 +6,7 @@ import math
 import threading
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -158,12 +159,14 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
             if differing <= session.fed:
                 return session
             fed |= differing | session.fed
-        try:
-            made = Session(model, fed, weights)
-        except EngineError:
-            if not fed:
-                raise
-            made = Session(model, frozenset(), weights)
+    # Outside of the lock: a long one may be made in the background.
+    try:
+        made = Session(model, fed, weights)
+    except EngineError:
+        if not fed:
+            raise
+        made = Session(model, frozenset(), weights)
+    with _lock:
         for stale in [item for item, sessions in _shared.items() if not any(made() for made in sessions)]:
             del _shared[stale]
         _shared.setdefault(key, []).append(weakref.ref(made))
@@ -174,22 +177,42 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
 
 
 class BoundSession:
-    """A region's session with prepared bindings. Call it with the inputs and the arrays to fill, from any thread."""
+    """A region's session with prepared bindings. Call it with the inputs and the arrays to fill, from any thread.
 
-    def __init__(self, model: Model):
+    later : make the session in a thread of its own; whoever needs it first waits for it, and is told by an EngineError
+        if there is none
+    """
+
+    def __init__(self, model: Model, later: bool = False):
         self.model = model
-        self._plain = self._current = _Bindings(model, session_for(model))
+        self._plain: _Bindings | Future[_Bindings]
+        self._current: _Bindings | None = None
+        if later:
+            made: Future[_Bindings] = Future()
+            self._plain = made
+            threading.Thread(target=_fulfil, args=(made, model), name="hybrid-lab-session").start()
+        else:
+            self._plain = self._current = _Bindings(model, session_for(model))
 
     @property
     def session(self) -> Session:
         """The session that runs now."""
-        return self._current.session
+        return (self._current or self._made()).session
+
+    def _made(self) -> _Bindings:
+        """The session without baked-in inputs. Raises EngineError."""
+        plain = self._plain
+        if isinstance(plain, Future):
+            plain = plain.result()
+            self._plain = plain
+            self._current = self._current or plain
+        return plain
 
     def __call__(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bool:
         """Fill the outputs. Returns whether NaN may have been lost, so that their numbers are not to be used."""
         current = self._current
-        if current.bounded is not None and not current.bounded.holds(inputs):
-            current = self._plain
+        if current is None or (current.bounded is not None and not current.bounded.holds(inputs)):
+            current = self._made()
         return current.run(inputs, outputs)
 
     def pack(self, weights: Mapping[int, np.ndarray], token: Hashable = None) -> None:
@@ -207,7 +230,15 @@ class BoundSession:
 
     def unpack(self) -> None:
         """All inputs count again."""
-        self._current = self._plain
+        self._current = None if isinstance(self._plain, Future) else self._plain
+
+
+def _fulfil(promise: Future[_Bindings], model: Model) -> None:
+    """Make the session in the thread that runs this."""
+    try:
+        promise.set_result(_Bindings(model, session_for(model)))
+    except BaseException as error:
+        promise.set_exception(error)
 
 
 class _Bindings:
