@@ -209,6 +209,12 @@ class Engine(ABC):
         """As `compile`, for a graph that runs after another one; what takes long may go on in the background."""
         return self.compile(graph, **options)
 
+    def pays_at_once(self, graphs: Sequence[Graph]) -> bool:
+        """Whether a first call of large graphs is done sooner with this engine than in NumPy, whose programs are made
+        in an instant.
+        """
+        return False
+
     def trim(self) -> None:
         """Give back memory that no program uses at the moment; called after programs have been dropped."""
         from hybrid_lab.engines.numpy.arena import trim

@@ -256,6 +256,10 @@ def test_large_recorded_calls_start_in_numpy(clock, monkeypatch):
     first, numpy = Paced("first", clock, 0.01), Paced("numpy", clock, 0.02)
     training = ChoosingEngine([first, numpy]).compile_training(parts.forward, parts.backward, parts.sources, 1)
     assert training.forward.contest.leader == "numpy" and first.compiled == 0
+    # But for those of which an engine says that it will be done sooner all the same.
+    monkeypatch.setattr(first, "pays_at_once", lambda graphs: list(graphs) == [parts.forward, parts.backward])
+    training = ChoosingEngine([first, numpy]).compile_training(parts.forward, parts.backward, parts.sources, 1)
+    assert training.forward.contest.leader == "first" and (first.compiled, numpy.compiled) == (2, 2)
 
 
 @pytest.mark.parametrize("rival, runs", [(0.9, 2), (2.5, 1)])

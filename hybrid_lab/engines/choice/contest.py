@@ -28,7 +28,8 @@ SMALL = 2e-4
 HEAVY = 5e-3
 #: A call is compared when it comes for this many times after the first, which is slow for reasons of its own.
 CALLS = 1
-#: Recorded calls of more operators than this start in NumPy, whose programs are made in an instant.
+#: Recorded calls of more operators than this start in NumPy, whose programs are made in an instant; unless they have so
+#: much to compute that another engine is done sooner all the same.
 MANY = 150
 #: An engine whose package still has to be imported is tried when the calls so far have taken this long (seconds); a
 #: third of it suffices where the disk says that it wins. Import and tuning take seconds: that pays
@@ -52,7 +53,7 @@ LEFT_OUT = "left out: "
 class Contest:
     """One call: its graphs (forward; backward where it is recorded), compiled by the engine that leads.
 
-    engines : name -> engine, the one to start with first; large recorded calls start in NumPy
+    engines : name -> engine, the one to start with first; large recorded calls may start in NumPy
     options : of Engine.compile
     training : for a recorded call, `sources` and `num_outputs` of Engine.compile_training
     open : whether it is still to be decided who leads from then on
@@ -87,7 +88,9 @@ class Contest:
         found = memory.recall(self.key)
         self.remembered = found["choice"] if found is not None and found["choice"] in engines else None
         large = training is not None and sum(len(graph.operators) for graph in self.graphs) > MANY
-        self.leader = "numpy" if large and "numpy" in engines else next(iter(engines))
+        self.leader = next(iter(engines))
+        if large and "numpy" in engines and not engines[self.leader].pays_at_once(self.graphs):
+            self.leader = "numpy"
         if self.remembered is not None:
             assert found is not None
             self.notes = {name: f"{seconds * 1e3:.3g} ms before" for name, seconds in found["seconds"].items()}

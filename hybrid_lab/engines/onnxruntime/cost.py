@@ -40,6 +40,15 @@ _PER_PRODUCT = {"linalg": 0.002, "conv": 0.06}
 
 #: A session of more operators than this takes long to make: tens of milliseconds.
 MANY = 100
+#: Seconds to make a session, per operator of a graph with gradients.
+SESSION = 1.2e-3
+#: Seconds per multiply-add that convolutions and their gradients take longer in NumPy.
+_CONVOLUTION = 1e-11
+
+
+def convolved(node: Node) -> float:
+    """Seconds that an operator takes longer in NumPy where it is a convolution, about; 0 where it is none."""
+    return _CONVOLUTION * _products(node) if node.op.family == "conv" else 0.0
 
 
 def saving(node: Node) -> float:

@@ -141,6 +141,10 @@ class OnnxRuntimeEngine(Engine):
         super().trim()
         trim()
 
+    def pays_at_once(self, graphs: Sequence[Graph]) -> bool:
+        operators = [node for graph in graphs for node in graph.operators]
+        return sum(map(cost.convolved, operators)) > cost.SESSION * len(operators)
+
     def compile_backward(self, graph: Graph, **options: bool) -> Executable:
         """The session of a backward of many operators takes longer to make than anything else: a forward may run
         meanwhile. `strict` wants to hear now of what ONNX Runtime turns down.
