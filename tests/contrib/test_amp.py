@@ -29,15 +29,15 @@ def uniform(*shape, seed=0, dtype="float32"):
 # -- nets ------------------------------------------------------------------------------------------------------------
 
 
-def lenet(classes=10, channels=4):
+def lenet():
     net = nn.HybridSequential()
     net.add(
-        nn.Conv2D(channels, 3, activation="relu"),
+        nn.Conv2D(4, 3, activation="relu"),
         nn.BatchNorm(),
         nn.MaxPool2D(2),
         nn.Flatten(),
         nn.Dense(16, activation="tanh"),
-        nn.Dense(classes),
+        nn.Dense(10),
     )
     return net
 
@@ -363,6 +363,7 @@ def overflow(net, trainer, factor=1e30):
             autograd.backward(big)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # an overflow is nothing to warn of here
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_a_step_that_overflows_is_skipped(hybrid, caplog):
     amp.init()
@@ -500,14 +501,14 @@ def test_an_operator_with_a_gradient_of_its_own_is_warned_of(caplog):
 
 
 def learn(mixed, hybrid):
-    """The accuracy on digits that were not trained on, after three rounds."""
+    """The accuracy on digits that were not trained on, after four rounds."""
     datasets = pytest.importorskip("sklearn.datasets")
     x, y = datasets.load_digits(return_X_y=True)
     x = (x.reshape(-1, 1, 8, 8) / 16).astype("float32")
     if mixed:
         amp.init()
     mx.random.seed(0)
-    net = lenet(channels=8)
+    net = lenet()
     net.initialize(mx.init.Xavier())
     if hybrid:
         net.hybridize(engine="numpy")
@@ -515,9 +516,9 @@ def learn(mixed, hybrid):
     if mixed:
         amp.init_trainer(trainer)
     loss_function = gluon.loss.SoftmaxCrossEntropyLoss()
-    order = np.random.RandomState(0).permutation(1500)
-    for start in [*range(0, 1500, 50)] * 3:
-        rows = order[start : start + 50]
+    order = np.random.RandomState(0).permutation(1000)
+    for start in [*range(0, 1000, 40)] * 4:
+        rows = order[start : start + 40]
         with autograd.record():
             loss = loss_function(net(nd.array(x[rows])), nd.array(y[rows]))
             if mixed:
@@ -525,15 +526,15 @@ def learn(mixed, hybrid):
                     autograd.backward(scaled)
             else:
                 loss.backward()
-        trainer.step(50)
-    found = net(nd.array(x[1500:])).asnumpy().argmax(axis=1)
-    return float((found == y[1500:]).mean()), trainer
+        trainer.step(40)
+    found = net(nd.array(x[1000:])).asnumpy().argmax(axis=1)
+    return float((found == y[1000:]).mean()), trainer
 
 
 def test_a_net_learns_as_in_float32():
     exact, _ = learn(False, True)
     mixed, trainer = learn(True, True)
-    assert exact > 0.88 and mixed > exact - 0.03
+    assert exact > 0.87 and mixed > exact - 0.03
     assert trainer._amp_loss_scaler.skipped < 10
 
 

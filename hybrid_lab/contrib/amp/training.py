@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import Trainer
@@ -35,13 +37,15 @@ def scale_loss(loss: NDArray | Sequence[NDArray], trainer: Trainer) -> Iterator[
         with amp.scale_loss(loss, trainer) as scaled:
             autograd.backward(scaled)
 
-    Inside of `record()` or behind it. Raises HybridLabError before `amp.init_trainer(trainer)`.
+    Inside of `record()` or behind it. NumPy does not warn of an overflow in the block: the trainer looks for it.
+    Raises HybridLabError before `amp.init_trainer(trainer)`.
     """
     factor = _scaler(trainer, "amp.scale_loss").loss_scale
     trainer._scale = trainer._amp_original_scale / factor
     with autograd.record(train_mode=autograd.is_training()):
         scaled = loss * factor if isinstance(loss, NDArray) else [each * factor for each in loss]
-    yield scaled
+    with np.errstate(over="ignore", invalid="ignore"):
+        yield scaled
 
 
 def unscale(trainer: Trainer) -> None:

@@ -1,0 +1,54 @@
+"""Random graphs in mixed precision: the pass converts what eager calls convert, forward and gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hybrid_lab import autograd, nd
+from hybrid_lab.contrib import amp
+from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.interpret import interpret
+from hybrid_lab.ops.precision import Precision
+from tests.engines.random_graphs import random_case
+from tests.engines.test_random_graphs import RNG, difference, engine_named, heads_of, run_compiled
+
+COUNT, CHUNK = 48, 12
+
+
+@pytest.fixture(autouse=True)
+def mixed():
+    amp.init()
+    yield
+    amp.disable()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
+def test_the_compiled_graph_follows_eager_calls(first):
+    converted = equal = values = 0
+    for seed in range(first, first + CHUNK):
+        case = random_case(seed)
+        arrays = [nd.array(array, dtype=array.dtype) for array in case.arrays]
+        for index in case.wrt:
+            arrays[index].attach_grad()
+        with tape.Mode(True, True):
+            outputs = interpret(case.graph, arrays, RNG)
+        wanted = [output.asnumpy() for output in outputs]
+        heads = heads_of(wanted)
+        live = [(y, nd.array(head, dtype=head.dtype)) for y, head in zip(outputs, heads) if tape.link(y) is not None]
+        if live:
+            autograd.backward(*map(list, zip(*live)))
+        wanted += [arrays[index].grad.asnumpy() for index in case.wrt]
+
+        shapes, dtypes = [a.shape for a in case.arrays], [a.dtype for a in case.arrays]
+        parts = specialize(case.graph, shapes, dtypes, True, case.wrt, precision=Precision())
+        results, gradients = run_compiled(case, engine_named("numpy"), parts, heads, packed=False)
+        found = [*results[: len(outputs)], *gradients]
+        apart = [difference(np.asarray(y), expected) for y, expected in zip(found, wanted, strict=True)]
+        # A sum in another order may round to the next number of float16.
+        assert max(apart, default=0) <= 2e-3, f"seed {seed}: {apart}\n{case}"
+        values, equal = values + len(apart), equal + sum(item == 0 for item in apart)
+        converted += sum(node.op.name == "Cast" for node in parts.forward.operators)
+    assert converted > 10 and equal > 0.95 * values
