@@ -359,9 +359,8 @@ class Elements:
 
     def guard(self, index: Index, size: int) -> str:
         """The condition that an index lies on an axis of `size`; "" where it always does."""
-        text = f"({index})"
-        low = [f"({text} >= 0)"] if index.smallest < 0 else []
-        return " & ".join(low + ([f"({text} < {size})"] if index.largest >= size else []))
+        low = [f"({index} >= 0)"] if index.smallest < 0 else []
+        return " & ".join(low + ([f"({index} < {size})"] if index.largest >= size else []))
 
     def divided(self, index: Index, by: int, size: int) -> tuple[Index, str]:
         """index / by as an index of an axis of `size`, and the condition that it is a whole number on that axis."""
@@ -370,7 +369,7 @@ class Elements:
         variables = [variable.name for variable in index.variables]
         whole = self._body.number(f"({index}) // {by}", size, variables, "pixel").whole()
         last = [f"({whole} < {size})"] if index.largest // by >= size else []
-        first = [f"(({index}) >= 0)"] if index.smallest < 0 else []
+        first = [f"({index} >= 0)"] if index.smallest < 0 else []
         return whole, " & ".join([*first, *last, f"(({index}) % {by} == 0)"])
 
     def literal(self, number: float, of: int | None = None) -> str:

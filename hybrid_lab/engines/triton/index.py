@@ -91,6 +91,7 @@ class Index:
         return self.constant + sum(factor * (digit[2] - 1) for digit, factor in self.terms if factor < 0)
 
     def __str__(self) -> str:
+        """A sum without brackets around it: what is written beside it has to put some."""
         parts = [_printed(digit, factor) for digit, factor in self.terms if factor > 0]
         text = " + ".join(parts)
         for digit, factor in self.terms:
@@ -220,4 +221,4 @@ def _printed(digit: Digit, factor: int) -> str:
         text = f"({text}) % {size}" if below > 1 else f"{text} % {size}"
     if factor != 1:
         text = f"({text}) * {factor}" if " " in text else f"{text} * {factor}"
-    return f"({text})" if " " in text else text
+    return text

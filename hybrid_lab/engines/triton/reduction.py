@@ -26,7 +26,7 @@ from hybrid_lab.engines.triton.one_pass import (
     pair_of,
     part_of_pair,
 )
-from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.engines.triton.source import KernelSource, counted, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 
@@ -214,7 +214,7 @@ def write_rows(group: Region) -> KernelSource:
         head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
     name = kernel_name(group.nodes)
     width = COLUMNS if looped else power_of_two(columns, 2)
-    summary = f"{len(group.nodes)} operators over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
+    summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
     outputs = list(body.pointers.values())
     text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
     return KernelSource(
@@ -266,7 +266,7 @@ def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "") 
     begin_loop(body)
     body.reduce = _too_early
     for node, total in totals.items():
-        body.line(f"{total} = {_step(node, total, body.operand_of(node), body.only_subtracted(node))}")
+        body.line(_step(node, total, body.operand_of(node), body.only_subtracted(node)))
     for pair, lines in pairs.items():
         lines.step(body.value(pair.data, Rows.of(pair.second).place(body.row, body.column)))
     body.close(loop)
@@ -299,9 +299,9 @@ def _neutral(node: Node) -> str:
 
 def _step(node: Node, total: str, element: str, finite: bool) -> str:
     if node.op.combine == "sum":
-        return f"{total} + {element}"
+        return f"{total} += {element}"
     which = {"max": "tl.maximum", "min": "tl.minimum"}[str(node.op.combine)]
-    return f"{which}({total}, {element}{'' if finite else ', propagate_nan=tl.PropagateNan.ALL'})"
+    return f"{total} = {which}({total}, {element}{'' if finite else ', propagate_nan=tl.PropagateNan.ALL'})"
 
 
 def _combined(node: Node, element: str, finite: bool = False) -> str:
@@ -352,7 +352,7 @@ def _parts(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[V
     if any(re.search(r"\belements\b", text) for text, _ in body.scopes[0].lines):
         head.append("elements = tl.minimum(per_part, columns - part * per_part)")
     name = f"{kernel_name(nodes)}_parts"
-    summary = f"{len(group.nodes)} operators over parts of {rows:,} rows of {columns:,} elements."
+    summary = f"{counted(group.nodes)} over parts of {rows:,} rows of {columns:,} elements."
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
     return KernelSource(
@@ -387,7 +387,7 @@ def _whole(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[V
     head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
     head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
     name = kernel_name(group.nodes)
-    summary = f"{len(group.nodes)} operators over {rows:,} rows of {parts:,} parts."
+    summary = f"{counted(group.nodes)} over {rows:,} rows of {parts:,} parts."
     sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
     width = power_of_two(parts, 2)
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)

@@ -123,6 +123,12 @@ def kernel_name(nodes: Sequence[Node]) -> str:
     return f"k_{name}" if keyword.iskeyword(name) or name[0].isdigit() or len(words) == 1 else name
 
 
+def counted(nodes: Sequence[Node]) -> str:
+    """`3 operators`; views have no part in it."""
+    count = sum(not node.op.view for node in nodes) or len(nodes)
+    return f"{count} operator{'s' * (count > 1)}"
+
+
 def output_pointers(body: Body, count: int) -> list[str]:
     """The arguments that the kernel stores to."""
     return [body.fresh("out_ptr" if count == 1 else f"out{index}_ptr") for index in range(count)]
