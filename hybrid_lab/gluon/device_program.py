@@ -117,14 +117,18 @@ class DeviceProgram(Program):
                 if buffer.device is not tensor or buffer.device_stale or buffer.exported:
                     break
             else:
-                self._held = held = versions, self._held[1]
-                return held
+                self._held = versions, self._held[1]
+                return self._held
+        for buffer in buffers:
+            if buffer.exported and buffer.device is not None:  # others may write to the host's memory
+                buffer.pull()
+                buffer.device_stale = True
         hoisted = self.prologue.values() if self.prologue is not None else []
         raw = [self._arrays[index].raw(device) if kind == "input" else hoisted[index] for kind, index in self._steady]
         known = None if any(buffer.exported for buffer in buffers) else versions
         self._memory = [buffer.device for buffer in buffers]
-        self._held = held = known, raw
-        return held
+        self._held = known, raw
+        return self._held
 
     def _record_tensors(
         self,

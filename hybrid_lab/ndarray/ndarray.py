@@ -495,7 +495,8 @@ def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
 
     if not arrays:
         return
-    torch._foreach_copy_([array._place(made.device) for array, made in zip(arrays, tensors, strict=True)], tensors)
+    places = [array._place(made.device) for array, made in zip(arrays, tensors, strict=True)]
+    torch._foreach_copy_(places, list(tensors))
     for array in arrays:
         array._buffer.written_on_device()
 
