@@ -143,6 +143,10 @@ def logical_not(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., nam
     """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
 def Convolution(data: NDArray, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
+def gather_nd(data: NDArray, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
+def scatter_nd(data: NDArray, indices: NDArray | None = ..., shape: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
 def zeros_like(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Zeros of the shape and dtype of data."""
 def ones_like(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -333,10 +337,6 @@ def pick(data: NDArray, index: NDArray | None = ..., axis: int | None = -1, keep
 choose_element_0index = pick
 def one_hot(indices: NDArray, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
-def gather_nd(data: NDArray, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
-def scatter_nd(data: NDArray, indices: NDArray | None = ..., shape: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
 def dot(lhs: NDArray, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n)."""
 def batch_dot(lhs: NDArray, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -127,6 +127,10 @@ def logical_not(data: Symbol, *, out: None = ..., name: str | None = ...) -> Sym
     """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
 def Convolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
+def gather_nd(data: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
+def scatter_nd(data: Symbol, indices: Symbol | None = ..., shape: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
 def eye(N: int, M: int = 0, k: int = 0, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Ones on diagonal number k of an (N, M) matrix of zeros; M = 0 means N."""
 def linspace(start: float, stop: float, num: int, endpoint: bool = True, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -321,10 +325,6 @@ def pick(data: Symbol, index: Symbol | None = ..., axis: int | None = -1, keepdi
 choose_element_0index = pick
 def one_hot(indices: Symbol, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
     """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
-def gather_nd(data: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
-def scatter_nd(data: Symbol, indices: Symbol | None = ..., shape: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
 def dot(lhs: Symbol, rhs: Symbol | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n)."""
 def batch_dot(lhs: Symbol, rhs: Symbol | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
