@@ -21,6 +21,7 @@ from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ops.operator import get
 from tests.engines.graph_cases import RNG, Case, gradients_eagerly, run_eagerly, shrink
+from tests.engines.kernel_counts import count_kernels
 from tests.engines.random_graphs import random_case
 from tests.engines.steadiness import members, sorted_out
 from tests.triton_device import use_triton
@@ -124,11 +125,13 @@ def run_compiled(case: Case, engine: Engine, parts: Specialized, heads: list[np.
     if packed:
         forward.pack(inputs)
     results = forward(inputs, RNG)
+    programs = [forward] if parts.backward is None else [forward, engine.compile(parts.backward)]
+    _counts.update({f"{kind} kernels": count for kind, count in count_kernels(programs).items()})
     if parts.backward is None:
         return [results, []]
     count = len(case.graph.outputs)
     given = {"input": case.arrays, "output": results[:count], "saved": results[count:], "head": heads}
-    return [results, engine.compile(parts.backward)([given[kind][index] for kind, index in parts.sources], RNG)]
+    return [results, programs[1]([given[kind][index] for kind, index in parts.sources], RNG)]
 
 
 def problems(case: Case, engine: Engine, train: bool, recorded: bool = True) -> list[str]:

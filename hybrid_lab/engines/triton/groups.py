@@ -127,7 +127,8 @@ class Groups:
                 not self.roots.isdisjoint(node.outputs) or self.readers(node, groups)
             ):
                 outputs += node.outputs
-        return Region(tuple(inside), tuple(inputs), tuple(outputs))
+        read = [item for item in outputs if len(item.node.outputs) == 1 or item in self.roots or self.users.get(item)]
+        return Region(tuple(inside), tuple(inputs), tuple(read))
 
     def kernels(self) -> list[Group]:
         """The groups with a kernel, in the order of their first operators."""
