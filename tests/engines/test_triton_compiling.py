@@ -125,6 +125,17 @@ def test_spills_are_read_from_assembly_and_from_the_log():
     assert (found.registers, found.spills, found.scratch) == (255, 3, 16)
 
 
+def test_a_kernel_that_spills_gets_more_threads():
+    """36 rows that are all alive at once: too much for the registers of 128 threads."""
+    lines = [f"x{row} = tl.load(x_ptr + offsets + {row} * n, mask=inside, other=0)" for row in range(36)]
+    lines += [f"x{row} = tl.exp(x{row}) * x{35 - row}" for row in range(36)]
+    lines += [f"tl.store(out_ptr + offsets + {row} * n, x{row}, mask=inside)" for row in range(36)]
+    wide = source(line="\n    ".join(lines))
+    (found,) = compile_all([wide], "sm90")
+    assert found.resources.spills == 0
+    assert found.resources.warps > 4
+
+
 def test_every_target_of_the_tables_is_known():
     assert {target_of(name)[0] for name in TARGETS} == {"hip", "cuda"}
     assert set(CHIPS) == set(TARGETS)

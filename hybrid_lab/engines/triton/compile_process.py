@@ -1,7 +1,10 @@
 """A compile process: kernels as JSON in lines on standard input, one line of answer for each.
 
 It is run as a script with a folder for Triton's files, in an environment without Triton's interpreter, and imports
-nothing of the package but one file that lies beside it: it is to start fast. It ends with its standard input.
+nothing of the package but two files that lie beside it: it is to start fast. It ends with its standard input.
+
+A kernel without products whose values do not fit into the registers of its threads is compiled once more with twice as
+many threads, which share the same tile, and so on; what spills least is kept.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ import io
 import json
 import linecache
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+#: A program has at most so many.
+MOST_WARPS = 16
 
 
 def _beside(name: str) -> Any:
@@ -34,38 +39,48 @@ def main() -> None:
     folder = sys.argv[1]
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    internals = _beside("internals")
+    internals, resources = _beside("internals"), _beside("resources")
     internals.use_cache_folder(folder)
     internals.forget_own_cache()
     for line in sys.stdin:
-        answers.write(json.dumps(_answer(internals, json.loads(line), folder)) + "\n")
+        answers.write(json.dumps(_answer(internals, resources, json.loads(line), folder)) + "\n")
         answers.flush()
 
 
-def _answer(internals: Any, request: dict[str, Any], folder: str) -> dict[str, Any]:
+def _answer(internals: Any, resources: Any, request: dict[str, Any], folder: str) -> dict[str, Any]:
     """Where the files of the stages lie; or an error."""
     started = time.perf_counter()
-    printed = io.StringIO()
-    into = os.path.join(folder, request["key"])
-    internals.use_cache_folder(into)
+    tries: list[tuple[int, dict[str, str], str]] = []
+    warps = request["options"].get("num_warps", 4)
     try:
         function = _function(request["name"], request["text"], request["file"])
-        with contextlib.redirect_stdout(printed):
-            made = internals.compile_source(
-                function, request["signature"], request["constants"], request["divisible"],
-                tuple(request["target"]), request["options"],
-            )  # fmt: skip
+        while True:
+            into = os.path.join(folder, f"{request['key']}.{warps}")
+            tries.append(_compiled(internals, resources, function, request, warps, into))
+            warps *= 2
+            if not tries[-1][0] or warps > MOST_WARPS or "tl.dot(" in request["text"]:
+                break
     except Exception as error:
-        shutil.rmtree(into, ignore_errors=True)
-        return {"key": request["key"], "error": f"{type(error).__name__}: {error}"[-4000:]}
+        if not tries:
+            return {"key": request["key"], "error": f"{type(error).__name__}: {error}"[-4000:]}
+    _, files, log = min(tries, key=lambda found: found[0])
+    return {"key": request["key"], "files": files, "log": log, "seconds": time.perf_counter() - started}
+
+
+def _compiled(
+    internals: Any, resources: Any, function: Any, request: dict[str, Any], warps: int, into: str
+) -> tuple[int, dict[str, str], str]:
+    """How many registers spill, the files by suffix, and what the assembler printed."""
+    printed = io.StringIO()
+    internals.use_cache_folder(into)
+    with contextlib.redirect_stdout(printed):
+        made = internals.compile_source(
+            function, request["signature"], request["constants"], request["divisible"],
+            tuple(request["target"]), {**request["options"], "num_warps": warps},
+        )  # fmt: skip
     files = {Path(path).suffix[1:]: str(path) for path in made.metadata_group.values()}
-    return {
-        "key": request["key"],
-        "folder": into,
-        "files": files,
-        "log": printed.getvalue(),
-        "seconds": time.perf_counter() - started,
-    }
+    text = made.asm.get("amdgcn") or made.asm["ptx"]
+    return resources.resources_of(text, printed.getvalue(), {}, 0).spills, files, printed.getvalue()
 
 
 def _function(name: str, text: str, file: str) -> Any:
