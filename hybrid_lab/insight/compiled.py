@@ -47,7 +47,8 @@ class TargetSummary:
 class CompiledModel:
     """What compiling a model ahead of time gave; `print` it, show it in a notebook, or take `data()`.
 
-    targets : in the order asked for; kernels : of all targets, in the order in which they run
+    targets : in the order asked for; none where the kernels are written, but not compiled
+    kernels : of all targets, in the order in which they run
     fallbacks : operators that no kernel holds, with the part they are in; seconds : that it all took
     """
 
@@ -57,8 +58,8 @@ class CompiledModel:
     fallbacks: list[tuple[str, Fallback]] = field(default_factory=list)
     seconds: float = 0.0
 
-    def on(self, target: str) -> list[FusedKernel]:
-        """The kernels of one target."""
+    def on(self, target: str | None) -> list[FusedKernel]:
+        """The kernels of one target; None: as they are written, where no target was asked for."""
         return [kernel for kernel in self.kernels if kernel.target == target]
 
     def summary(self, target: str) -> TargetSummary:
@@ -81,9 +82,15 @@ class CompiledModel:
         )
 
     @property
+    def _first(self) -> str | None:
+        return self.targets[0] if self.targets else None
+
+    @property
     def headline(self) -> str:
         """`net0 for gfx942 and sm90: 12 kernels each, 3.2 s`."""
-        kernels = len(self.on(self.targets[0]))
+        kernels = len(self.on(self._first))
+        if not self.targets:
+            return f"{self.name}: {count(kernels, 'kernel')}, not compiled"
         each = " each" if len(self.targets) > 1 else ""
         return f"{self.name} for {' and '.join(self.targets)}: {count(kernels, 'kernel')}{each}, {self.seconds:.1f} s"
 
@@ -122,9 +129,9 @@ class CompiledModel:
 
     def __str__(self) -> str:
         lines = [self.headline]
-        for target in self.targets:
+        for target in self.targets or (None,):
             rows, hidden = _chosen(self.on(target))
-            lines += ["", *self.lines(target), "", *_table(rows).lines("    ")]
+            lines += ["", *(self.lines(target) if target else ()), "", *_table(rows).lines("    ")]
             if hidden:
                 lines.append(f"    ... and {count(hidden, 'kernel')} more, the quick ones ...")
         notes = self.notes()
@@ -139,8 +146,10 @@ class CompiledModel:
         for target in self.targets:
             kernels = self.on(target)
             lines = [line.strip() for line in self.lines(target)]
-            parts.append(folded(lines[0], code(lines) + _table(kernels).html(), target == self.targets[0]))
-        distinct = {kernel.generated.code: kernel for kernel in self.on(self.targets[0])}.values()
+            parts.append(folded(lines[0], code(lines) + _table(kernels).html(), target == self._first))
+        if not self.targets:
+            parts.append(_table(self.kernels).html())
+        distinct = {kernel.generated.code: kernel for kernel in self.on(self._first)}.values()
         shown = [folded(f"{kernel.name}, {kernel.kind}", code(str(kernel).splitlines())) for kernel in distinct]
         if shown:
             parts.append(folded(f"the text of {count(len(shown), 'kernel')}", "".join(shown)))
@@ -203,8 +212,9 @@ def _weight(kernel: FusedKernel) -> float:
 def compile_for(net: HybridBlock, *targets: str, inputs: Any = None, train: bool = False) -> CompiledModel:
     """Compile the kernels of a call of `net` for GPUs that need not be in the machine.
 
-    targets : "gfx942", "sm90" ...; inputs : arrays or shapes, one or a list of them; by default the types of the last
-        call that was traced; train : forward, backward and update instead of a prediction
+    targets : "gfx942", "sm90" ...; none: the kernels are written, for which Triton need not be installed
+    inputs : arrays or shapes, one or a list of them; by default the types of the last call that was traced
+    train : forward, backward and update instead of a prediction
 
     The net need not be hybridized. Raises EngineError for an unknown target and EngineUnavailable without Triton,
     HybridLabError without inputs, HybridizeError where the code cannot become a graph.
@@ -228,8 +238,9 @@ def compile_graphs(
 
     started = time.perf_counter()
     precisions = {target: tiles.precision(tf32, target) for target in targets}
-    written = {precision: kernels_of_graphs(graphs, precision) for precision in dict.fromkeys(precisions.values())}
-    _, fused = written[precisions[targets[0]]]
+    wanted = dict.fromkeys(precisions.values()) or (tiles.precision(False, "gfx942"),)
+    written = {precision: kernels_of_graphs(graphs, precision) for precision in wanted}
+    plain, fused = next(iter(written.values()))
     fallbacks = [
         (part, Fallback(node.op.name, "no kernel", reason, format_origin(node)))
         for part, fusion in fused
@@ -237,19 +248,18 @@ def compile_graphs(
         if not node.op.view
     ]
     made = [kernel for target in targets for kernel in compiled_for(written[precisions[target]][0], target)]
-    return CompiledModel(name, tuple(targets), made, fallbacks, time.perf_counter() - started)
+    return CompiledModel(name, tuple(targets), made if targets else plain, fallbacks, time.perf_counter() - started)
 
 
 def _check(targets: Sequence[str]) -> None:
     """Say what is wrong before any work is done."""
     from hybrid_lab.engines.triton.compiling import check_triton
-    from hybrid_lab.engines.triton.targets import TARGETS, target_of
+    from hybrid_lab.engines.triton.targets import target_of
 
-    if not targets:
-        raise HybridLabError(f"name at least one target: net.compile_for('gfx942'); there are {', '.join(TARGETS)}")
     for target in targets:
         target_of(target)
-    check_triton()
+    if targets:
+        check_triton()
 
 
 def known_inputs(net: HybridBlock) -> list[Any]:

@@ -1,6 +1,7 @@
 """`hybrid-lab compile` and `net.compile_for`: kernels for GPUs that need not be here, as a table and as objects."""
 
 import json
+import sys
 
 import pytest
 
@@ -148,7 +149,6 @@ def test_a_kernel_that_does_not_compile_is_a_row(monkeypatch):
 @pytest.mark.parametrize(
     "targets, inputs, message",
     [
-        ((), (4, 8), "name at least one target"),
         (("mi300",), (4, 8), "there is no target 'mi300'.*gfx942"),
         (("gfx942",), "8", "an array or a shape"),
         (("gfx942",), [], "an array or a shape"),
@@ -157,6 +157,15 @@ def test_a_kernel_that_does_not_compile_is_a_row(monkeypatch):
 def test_bad_requests_say_what_to_do(targets, inputs, message):
     with pytest.raises((EngineError, HybridLabError), match=message):
         head().compile_for(*targets, inputs=inputs)
+
+
+def test_without_a_target_kernels_are_written_and_triton_need_not_be_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", None)
+    made = head().compile_for(inputs=(16, 8))
+    assert made.targets == () and made.headline == f"{head().name}: 1 kernel, not compiled"
+    (kernel,) = made.kernels
+    assert "tl.store" in kernel.source and kernel.resources is None and kernel.name in str(made)
+    assert kernel.name in made._repr_html_() and made.data()["kernels"][0]["target"] is None
 
 
 def test_html_has_a_table_without_scripts_or_fixed_colours():
