@@ -17,7 +17,7 @@ HEAD = """\
 What the Triton engine does with every operator record. `python scripts/write_operators_doc.py` writes this page, and a
 test sees that it is up to date; `python -m hybrid_lab.engines.triton.census` prints the same table.
 
-*whole*: the record says how a kernel computes it: `triton`, `element`, `combine`, `product`, `collect`, or a recurrence.
+*whole*: the record says how a kernel computes it (`triton`, `element`, `combine`, `product`, `collect`; recurrences).
 *in parts*: the record's `lower` takes it apart, and all parts are in kernels, of which many share one. *none*: it runs
 through torch on the device where the torch engine has a rule, else by NumPy on the host with copies to and fro; both
 are counted as fallbacks in `mx.explain(net)`, and refused with `hybridize(strict=True)`. Empty arrays need no kernel.

@@ -63,7 +63,8 @@ def test_the_gradient_of_take_along_any_axis(axis, mode):
 def test_coordinates(named):
     """Read at them, added up at them, written at them: of a place that is named twice the last entry stays."""
     shape, entries = (5, 6, 3), (2, 9)
-    places = np.stack([np.random.RandomState(axis).randint(-shape[axis], shape[axis], entries) for axis in range(named)])
+    places = [np.random.RandomState(axis).randint(-shape[axis], shape[axis], entries) for axis in range(named)]
+    places = np.stack(places)
     assert len(np.unique(places.reshape(named, -1), axis=1).T) < 18
     x, dy = inputs(x=shape, dy=(*entries, *shape[named:]))
     place = input_node("place", shape=places.shape, dtype="int32")

@@ -1,4 +1,4 @@
-"""Which operator records the Triton engine has kernels for: `python -m hybrid_lab.engines.triton.census` prints a table.
+"""Which operator records have kernels: `python -m hybrid_lab.engines.triton.census` prints a table and counts.
 
 Every sample of every record is made into kernels, nothing is run: whole, as its record says how an element follows from
 others, or in parts, after `decompose` has taken it apart. What has no kernel runs through torch on the device where the
@@ -83,14 +83,18 @@ def _elsewhere(node: Node) -> str:
 def summary(entries: Sequence[Entry]) -> str:
     """One sentence of counts."""
     counts = Counter(entry.verdict for entry in entries)
-    kinds = sum((entry.kinds for entry in entries), Counter[str]())
     held = counts["whole"] + counts["in parts"]
-    kernels = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     return (
         f"{held} of {len(entries)} operators are in kernels ({counts['whole']} as they are, {counts['in parts']} taken "
-        f"apart), {counts['for some attributes']} for some of their attributes, {counts['none']} are not.\n"
-        f"Kernels of all {sum(entry.samples for entry in entries)} samples: {kernels}."
+        f"apart), {counts['for some attributes']} for some of their attributes, {counts['none']} are not."
     )
+
+
+def kernel_counts(entries: Sequence[Entry]) -> str:
+    """How many kernels of each kind all samples have."""
+    kinds = sum((entry.kinds for entry in entries), Counter[str]())
+    kernels = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    return f"Kernels of all {sum(entry.samples for entry in entries)} samples: {kernels}."
 
 
 def table(entries: Sequence[Entry]) -> str:
@@ -111,3 +115,4 @@ if __name__ == "__main__":
     print(table(found))
     print()
     print(summary(found))
+    print(kernel_counts(found))

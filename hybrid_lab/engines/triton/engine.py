@@ -64,7 +64,8 @@ class TritonEngine(Engine):
         written = self._write(graph, strict, tf32)
         _prepare(written.sources)
         executable = written.executable(static_alloc)
-        executable.run.write_now()
+        program: Any = executable.run
+        program.write_now()
         if static_shape:
             executable.run = CapturedRun(executable)
         executable.report.seconds = time.perf_counter() - started
@@ -113,8 +114,12 @@ class TritonEngine(Engine):
                 f"kernel {title}", names, len(group.inputs), len(group.outputs), group.bytes_in, group.bytes_out
             )
             report.regions.append(region)
-        # A view moves no data: nothing falls back.
-        refused = {node: reason for node, reason in fusion.refused.items() if not node.op.view}
+        # A view moves no data, and what makes no elements computes nothing.
+        refused = {
+            node: reason
+            for node, reason in fusion.refused.items()
+            if not node.op.view and any(value.nbytes for value in node.outputs)
+        }
         if strict and refused:
             lines = [f"  {node.op.name}: {reason}   # {format_origin(node)}" for node, reason in refused.items()]
             raise EngineError(

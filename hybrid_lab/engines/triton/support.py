@@ -10,6 +10,8 @@ from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 
+#: Places along the axes of an array are formulas in the text of a kernel.
+MOST_AXES = 32
 #: Functions of Triton that take floating numbers only.
 _FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float|Propagate)")
 
@@ -28,8 +30,8 @@ def refusal(node: Node) -> str | None:
         return "a dtype that kernels do not have"
     if any(0 in value.shape for value in values):
         return "an empty array"
-    if any(len(value.shape) > 8 for value in values):
-        return "more than 8 axes"
+    if any(len(value.shape) > MOST_AXES for value in values):
+        return f"more than {MOST_AXES} axes"
     if any(value.nbytes >= 2**31 for value in values):
         return "more than 2 GiB"
     whole = any(value.dtype.kind in "iu" for value in values)
@@ -38,8 +40,8 @@ def refusal(node: Node) -> str | None:
             return "a floating function of whole numbers"
         if not op.is_pointwise(*(item.shape if isinstance(item, Value) else () for item in node.inputs)):
             return "its operands do not broadcast element by element"
-    if op.combine is not None and node.outputs[0].dtype.name not in ("float16", "float32", "float64", "int32", "int64"):
-        return "a reduction of small whole numbers"
+    if op.combine is not None and node.outputs[0].dtype.kind == "b":
+        return "a reduction of bools"
     if is_product(node) and node.outputs[0].dtype.kind != "f":
         return "a product of whole numbers"
     if not known:
