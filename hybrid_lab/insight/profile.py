@@ -66,8 +66,9 @@ class CallProfile:
         if self.prologue_seconds:
             lines.append(f"once per change of the parameters, not per call: {milliseconds(self.prologue_seconds)}")
         if self.removed:
+            gone = "1 is" if self.removed == 1 else f"{self.removed} are"
             spent = milliseconds(self.removed_seconds)
-            lines.append(f"of eager's operators {self.removed} are gone or merged into others here: {spent}")
+            lines.append(f"of eager's operators {gone} gone or merged into others here: {spent} in eager")
         return lines
 
 
