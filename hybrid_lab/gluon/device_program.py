@@ -21,7 +21,7 @@ from hybrid_lab.gluon.structure import unflatten
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import overlaps
 from hybrid_lab.ndarray.buffer import Buffer
-from hybrid_lab.ndarray.ndarray import NDArray, take_all
+from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 
 if TYPE_CHECKING:
@@ -157,6 +157,18 @@ class DeviceProgram(Program):
         node = tape.Node(DeviceCompiledEntry(self, leaves, values, buffers, kept, rng, before), links, len(outputs))
         for index in self._recorded:
             outputs[index]._tape = tape.Output(node, index)
+
+
+def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
+    """`_take` of many arrays at once."""
+    import torch
+
+    if not arrays:
+        return
+    places = [array._place(made.device) for array, made in zip(arrays, tensors, strict=True)]
+    torch._foreach_copy_(places, list(tensors))
+    for array in arrays:
+        array._buffer.written_on_device()
 
 
 class DeviceCompiledEntry(CompiledEntry):

@@ -155,3 +155,11 @@ def tensor_of(buffer: Buffer, view: np.ndarray, device: Any) -> Any:
         return flat.view(view.shape)
     start = (view.__array_interface__["data"][0] - buffer.host.__array_interface__["data"][0]) // view.itemsize
     return flat[start : start + view.size].view(view.shape)
+
+
+def wait_for(tensor: Any) -> None:
+    """Wait until a GPU is done with everything that was launched, where the tensor is on one."""
+    if tensor is not None and tensor.is_cuda:
+        import torch
+
+        torch.cuda.synchronize(tensor.device)

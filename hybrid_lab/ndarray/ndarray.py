@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 import hybrid_lab.ndarray.invoke as calls
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ndarray import backward, indexing, methods, tape
-from hybrid_lab.ndarray.buffer import Buffer, DeviceBuffer, changes, copies, tensor_of
+from hybrid_lab.ndarray.buffer import Buffer, DeviceBuffer, changes, copies, tensor_of, wait_for
 from hybrid_lab.ndarray.context import CPU, Context, device_of, resolve
 from hybrid_lab.ndarray.overloads import Overloads
 from hybrid_lab.ops.attributes import DTYPES
@@ -487,23 +487,3 @@ def check_dtype(dtype: Any) -> np.dtype:
     if found.name not in DTYPES:
         raise DTypeError(f"arrays of {found.name} are not supported; use one of {', '.join(DTYPES)}")
     return found
-
-
-def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
-    """`_take` of many arrays at once."""
-    import torch
-
-    if not arrays:
-        return
-    places = [array._place(made.device) for array, made in zip(arrays, tensors, strict=True)]
-    torch._foreach_copy_(places, list(tensors))
-    for array in arrays:
-        array._buffer.written_on_device()
-
-
-def wait_for(tensor: Any) -> None:
-    """Wait until a GPU is done with everything that was launched, where the tensor is on one."""
-    if tensor is not None and tensor.is_cuda:
-        import torch
-
-        torch.cuda.synchronize(tensor.device)

@@ -81,9 +81,9 @@ class Leaf:
             if self.req != "add":
                 grad._fill(0)
         elif not is_tensor(gradient):
-            held = grad.raw(grad._buffer.device.device)
-            made = to_device(np.asarray(gradient, grad._view.dtype, order="C").reshape(grad.shape), held.device)
-            grad._take(held + made if self.req == "add" else made)
+            device = grad._buffer.device.device
+            made = to_device(np.asarray(gradient, grad._view.dtype, order="C").reshape(grad.shape), device)
+            grad._take(grad.raw(device) + made if self.req == "add" else made)
         elif self.req == "add":
             grad._take(grad.raw(gradient.device) + gradient)
         else:
@@ -230,7 +230,7 @@ class Saved:
 
     def tensor(self, device: Any) -> Any:
         """The value on a device."""
-        from hybrid_lab.ndarray.ndarray import tensor_of
+        from hybrid_lab.ndarray.buffer import tensor_of
 
         self.check()
         return tensor_of(self.buffer, self.view, device)

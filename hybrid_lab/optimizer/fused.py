@@ -208,11 +208,12 @@ class FusedUpdate:
 
     def _on_device(self, held: _Arrays, numbers: list[list[float]], device: Any) -> bool:
         """The step where weights, gradients and states live on a device; False where it is not one kernel there."""
+        from hybrid_lab.engines.triton.availability import torch_device
         from hybrid_lab.engines.triton.capture import CapturedLaunches
         from hybrid_lab.engines.triton.update import run
 
         known = [_device_program(group.program) for group in held.groups]
-        if None in known:
+        if None in known or device != torch_device():
             return False
         made_for = held.launches[0] if held.launches is not None else (None, [])
         same = made_for[0] == held.partition and all(

@@ -114,6 +114,7 @@ class CapturedRun:
         self._steady = Steady(executable.graph)
         self._lock = threading.Lock()
         self._replay: Callable[[], None] | None = None
+        self._alone: Any = None
         self._outputs: list[Any] = []
         self._calls = self._captures = 0
         self.reason = obstacle(executable.graph)
@@ -144,8 +145,10 @@ class CapturedRun:
             self._give_up(f"parameters have moved {CAPTURES} times")
             return
         self._steady.take(inputs)
+        # Its arena lives as long as what was captured: the pool would give the plain program's to others, or back.
+        self._alone = alone = self._plain.alone()
         try:
-            self._replay, self._outputs = self._recorder.capture(lambda: self._plain(self._steady.inputs, rng))
+            self._replay, self._outputs = self._recorder.capture(lambda: alone(self._steady.inputs, rng))
             self._replay()
         except RuntimeError as error:
             self._give_up(f"it failed: {str(error).splitlines()[0]}")
@@ -154,13 +157,13 @@ class CapturedRun:
             self._give_up("the first replay gave other numbers than a plain run")
 
     def _give_up(self, reason: str) -> None:
-        self.reason, self._replay, self._outputs = reason, None, []
+        self.reason, self._replay, self._outputs, self._alone = reason, None, [], None
         self._report.notes.append(f"launches are not captured: {reason}")
 
     def forget(self) -> None:
         """Drop what was captured, with its memory."""
         with self._lock:
-            self._replay, self._outputs, self._calls = None, [], 0
+            self._replay, self._outputs, self._alone, self._calls = None, [], None, 0
         self._plain.forget()
 
 

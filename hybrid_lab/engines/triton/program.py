@@ -198,6 +198,10 @@ class DeviceLater(Later):
             note_copies(self.report, found)
         return program.run
 
+    def alone(self) -> Program:
+        """The same program with an arena that is its own as long as it lives: captured launches write there."""
+        return DeviceWriter(plan(self.graph, contiguous=True), True).finish().run
+
     def __call__(self, inputs: Sequence[Any], rng: tuple[int, int]) -> list[Any]:
         if inputs and np.ndarray not in set(map(type, inputs)):
             return super().__call__(inputs, rng)
