@@ -217,8 +217,9 @@ class CapturedTraining(Training):
             if self._forward is not None and self._steady.serves(inputs):
                 self._steady.fill(inputs)
                 self._forward()
+                outputs = [tensor.clone() for tensor in self._results]
                 self._busy = True
-                return [tensor.clone() for tensor in self._results], Kept(self._kept.saved, self, _free)
+                return outputs, Kept(self._kept.saved, self, _free)
             self._calls += 1
             results, kept = self._inner.begin(inputs, rng)
             if self._calls > 1:
