@@ -113,7 +113,7 @@ def _spent() -> float:
 
 def _plain(kind: str) -> bool:
     """Pointwise and reduction kernels, which must not spill."""
-    return kind.startswith(("pointwise", "rows", "part"))
+    return kind.startswith(("pointwise", "rows", "parts of rows"))
 
 
 def _reason(text: str) -> str:
