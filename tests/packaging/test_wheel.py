@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.wheel
 
+NOTEBOOKS = ("01_tutorial", "02_compiler", "03_gpu")
+
 
 def run(command, **keywords) -> str:
     """Standard output and error of a command that must succeed."""
@@ -72,7 +74,7 @@ def test_wheel_carries_everything_once(wheel):
     assert "share/jupyter/labextensions/hybrid-lab/install.json" in data
     assert any(name.startswith("share/jupyter/labextensions/hybrid-lab/static/remoteEntry.") for name in data)
     assert "etc/jupyter/jupyter_server_config.d/hybrid_lab.json" in data
-    for name in ("py.typed", "lab/static/view.js", "notebooks/01_tutorial.ipynb", "notebooks/02_compiler.ipynb"):
+    for name in ("py.typed", "lab/static/view.js", *(f"notebooks/{name}.ipynb" for name in NOTEBOOKS)):
         assert f"hybrid_lab/{name}" in members
     assert any(name.startswith("hybrid_lab/") and name.endswith(".pyi") for name in members)
     strangers = ("hybrid_lab/labextension", "notebooks/", "tests/", "extension/", "benchmarks/")
@@ -117,7 +119,7 @@ def test_tutorial_works_in_the_browser(environment):
     assert "1 passed" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["01_tutorial", "02_compiler"])
+@pytest.mark.parametrize("name", NOTEBOOKS)
 def test_tutorials_are_copied_and_run(environment, name):
     hybrid_lab = environment.bin / "hybrid-lab"
     environment.run([hybrid_lab, "tutorial", "--copy-only"])
