@@ -7,7 +7,8 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 import hybrid_lab as mx
-from hybrid_lab import gluon
+from hybrid_lab import autograd, gluon
+from hybrid_lab.engines.triton import attention as attention_kernels
 from hybrid_lab.engines.triton import kernel
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.graph.graph import Graph
@@ -22,8 +23,8 @@ def small_tiles(monkeypatch):
     usual = kernel.tile_sizes
 
     def tile_sizes(source):
-        if source.kind == "attention":
-            return {**source.blocks, "ROWS": 16, "KEYS": 16}
+        if source.kind.endswith("attention"):
+            return {**source.blocks, **dict.fromkeys(source.tiled, 16)}
         return usual(source)
 
     monkeypatch.setattr(kernel, "tile_sizes", tile_sizes)
@@ -96,14 +97,68 @@ def test_float16():
         {"q": q, "k": k, "v": v}.items())})  # fmt: skip
 
 
-@pytest.mark.parametrize("read", ["weights", "scores"])
-def test_weights_that_somebody_reads_are_made_one_by_one(read):
-    q, k, v = inputs(q=(1, 3, 2), k=(1, 4, 2), v=(1, 4, 2))
+@pytest.mark.parametrize("keys", [5, 19])
+def test_weights_that_the_backward_needs_are_stored_on_the_way(keys):
+    """All keys are one tile; the scores can be stored as well."""
+    q, k, v = inputs(q=(2, 19, 3), k=(2, keys, 3), v=(2, keys, 4))
     scores = op("batch_dot", q, k, transpose_b=True)
-    weights = op("softmax", scores)
-    graph = Graph([q, k, v], [op("batch_dot", weights, v), weights if read == "weights" else scores])
+    weights = op("softmax", op("broadcast_mul", scores, 0.7))
+    graph = Graph([q, k, v], [op("relu", op("batch_dot", weights, v)), weights, scores])
+    assert kinds(graph) == ["whole attention"]
+    agree(graph, q=5 * data(q.shape), k=5 * data(k.shape, 1), v=data(v.shape, 2))
+
+
+def test_many_weights_are_made_one_by_one(monkeypatch):
+    monkeypatch.setattr(attention_kernels, "MOST_KEYS", 32)
+    q, k, v = inputs(q=(1, 3, 2), k=(1, 17, 2), v=(1, 17, 2))
+    weights = op("softmax", op("batch_dot", q, k, transpose_b=True))
+    graph = Graph([q, k, v], [op("batch_dot", weights, v), weights])
     assert sorted(kinds(graph)) == ["product", "product", "rows"]
     agree(graph, q=data(q.shape), k=data(k.shape, 1), v=data(v.shape, 2))
+
+
+def test_weights_that_another_operator_reads_are_made_one_by_one():
+    q, k, v = inputs(q=(1, 3, 2), k=(1, 4, 2), v=(1, 4, 2))
+    weights = op("softmax", op("batch_dot", q, k, transpose_b=True))
+    graph = Graph([q, k, v], [op("batch_dot", weights, v), op("sort", weights)])
+    assert not any("attention" in kind for kind in kinds(graph))
+    agree(graph, q=data(q.shape), k=data(k.shape, 1), v=data(v.shape, 2))
+
+
+class Attention(gluon.HybridBlock):
+    """Multi-head attention with dropout on the weights."""
+
+    def __init__(self, **keywords):
+        super().__init__(**keywords)
+        with self.name_scope():
+            self.drop = gluon.nn.Dropout(0.3)
+
+    def hybrid_forward(self, F, x, mask):
+        q, k, v = (F.slice_axis(x, axis=2, begin=5 * part, end=5 * part + 5) for part in range(3))
+        scores = F.broadcast_add(F.batch_dot(q, k, transpose_b=True) * 0.4, mask)
+        return F.batch_dot(self.drop(F.softmax(scores)), v)
+
+
+def test_training_with_a_mask_and_dropout_equals_eager():
+    """The forward draws a mask and is one kernel, which leaves the weights for the backward."""
+
+    def run(engine):
+        net = Attention()
+        if engine:
+            net.hybridize(engine=engine)
+        x, mask = mx.nd.array(data((2, 21, 15))), mx.nd.array(-3 * (data((2, 1, 21), 1) > 0))
+        x.attach_grad()
+        mx.random.seed(3)
+        with autograd.record():
+            y = net(x, mask)
+        y.backward(mx.nd.array(data((2, 21, 5), 2)))
+        return net, y.asnumpy(), x.grad.asnumpy()
+
+    net, *found = run("triton")
+    for a, b in zip(found, run(None)[1:], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    special = net._graphs.compilations[-1].program.special
+    assert sorted(kinds(special.forward)) == ["pointwise", "whole attention"]
 
 
 @pytest.mark.parametrize("axis", [1, 2])

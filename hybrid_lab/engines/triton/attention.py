@@ -2,8 +2,9 @@
 
 A program has some queries. For a tile of keys it computes the scores, what is made of them (a scale, a mask), and their
 exponentials against the largest score so far; where a later tile has a larger one, the sums are scaled down. So neither
-scores nor weights are ever in memory. What stands around it is fused as with any product: what the queries, keys and
-values are made of, and what is made of the result.
+scores nor weights are ever in memory. Where the backward needs the weights and there are not too many keys, a program
+has all keys at once and stores the weights on the way. What stands around it is fused as with any product: what the
+queries, keys and values are made of, and what is made of the result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from hybrid_lab.engines.triton import tiles
 from hybrid_lab.engines.triton.body import TYPES, Elements, Place, Refused, Scope, comment, plain, short, wide
 from hybrid_lab.engines.triton.factors import Factors
-from hybrid_lab.engines.triton.index import Variable, linear
+from hybrid_lab.engines.triton.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.kinds import has_element, is_product, product_of
 from hybrid_lab.engines.triton.product import MOST_PROGRAMS, ProductBody, is_exact
 from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, power_of_two
@@ -25,6 +26,8 @@ from hybrid_lab.graph.partition import Region
 
 #: A program holds whole queries and values: they have at most so many numbers.
 MOST_WIDTH = 256
+#: Weights are stored on the way where there are at most so many keys; half as many without tensor cores.
+MOST_KEYS = 256
 #: Between the softmax and the second product stand only operators that commute with a division.
 _LINEAR = ("_masked_scale", "Cast", "identity")
 
@@ -115,10 +118,12 @@ def _scores(scaled: Value) -> tuple[Node | None, set[Node]]:
 
 
 class _Weights(Elements):
-    """The second product's first factor: what the softmax's loop has at hand."""
+    """The second product's first factor: what the softmax has at hand, 0 beyond the last key."""
 
     def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
         name = self._body.value(self._node.inputs[number], tuple(place), guard)
+        if isinstance(self._body, WholeBody):
+            name = self.named(f"tl.where(key_inside, {name}, 0.0)", "weight")
         return f"{name}.to(tl.float16)" if self.dtype(number).name == "float16" else name
 
 
@@ -156,41 +161,57 @@ class AttentionBody(ProductBody):
             return self.weight(place)
         return super().compute(value, place, guard, scope)
 
+    def query(self) -> str:
+        """The tile of the queries."""
+        first = self.first
+        query = first.left(
+            Factors(self, self.found.scores, self.row, self.across, "[ROWS, INNER]"), self.batch.digits(first.batch),
+            self.row.digits(first.rows), self.across.digits(first.inner),
+        )  # fmt: skip
+        return query if plain(query) else self.named(query, "query")
+
+    def keys(self, query: str, start: str) -> tuple[Any, ...]:
+        """The keys from `start` on, in both directions, and the scores of the queries with them; their indices."""
+        first, scores = self.first, self.found.scores
+        self.key = self.declare(Variable("key", prod(first.columns)), "key_inside")
+        self.key_down = self.declare(Variable("key_down", prod(first.columns)), "key_down_inside")
+        self.line(f"key = {start}tl.arange(0, KEYS)[None, :]")
+        self.line("key_inside = key < keys")
+        self.line(f"key_down = {start}tl.arange(0, KEYS)[:, None]")
+        self.line("key_down_inside = key_down < keys")
+        batches, indices = self.batch.digits(first.batch), self.key.digits(first.columns)
+        keys = first.right(
+            Factors(self, scores, self.key, self.down, "[INNER, KEYS]"), batches, self.down.digits(first.inner), indices
+        )
+        self.score = self.fresh(short(scores.op.name))
+        text = f'{self.score} = tl.dot({query}, {keys}, input_precision="{self.precision}")'
+        self.line(text, comment(scores))
+        if first.scale != 1:
+            self.line(f"{self.score} *= {first.scale!r}")
+        self.score_place = first.place(batches, self.row.digits(first.rows), indices)
+        return self.key.digits(self.product.inner)
+
+    def weights(self, keys: tuple[Any, ...]) -> str:
+        """The tile of the weights, or of what they are before they are divided."""
+        batch, rows, _ = self.space
+        return str(self.product.left(_Weights(self, self.found.mixed, ""), batch, rows, keys))
+
+    def values(self) -> str:
+        """The tile of the values."""
+        batch, _, columns = self.space
+        factors = Factors(self, self.found.mixed, self.column, self.key_down, "[KEYS, COLUMNS]")
+        return str(self.product.right(factors, batch, self.key_down.digits(self.product.inner), columns))
+
     def attend(self) -> None:
         """The loop over the keys, and the division by the sums of the weights."""
-        found, first, second = self.found, self.first, self.product
+        found = self.found
         dtype = TYPES[wide(found.scaled.dtype)]
-        batch, rows, columns = self.space
-        batches, queries = self.batch.digits(first.batch), self.row.digits(first.rows)
-        query = first.left(
-            Factors(self, found.scores, self.row, self.across, "[ROWS, INNER]"), batches, queries,
-            self.across.digits(first.inner),
-        )  # fmt: skip
-        query = query if plain(query) else self.named(query, "query")
+        query = self.query()
         self.line(f'{self.most} = tl.full([ROWS, 1], float("-inf"), {dtype})')
         self.line(f"{self.sum_so_far} = tl.zeros([ROWS, 1], {dtype})")
         self.line(f"{self.mixed} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(found.mixed.outputs[0].dtype)]})")
         self.open()
-        key = self.declare(Variable("key", prod(first.columns)), "key_inside")
-        key_down = self.declare(Variable("key_down", prod(first.columns)), "key_down_inside")
-        self.line("key = start + tl.arange(0, KEYS)[None, :]")
-        self.line("key_inside = key < keys")
-        self.line("key_down = start + tl.arange(0, KEYS)[:, None]")
-        self.line("key_down_inside = key_down < keys")
-        keys = first.right(
-            Factors(self, found.scores, key, self.down, "[INNER, KEYS]"), batches, self.down.digits(first.inner),
-            key.digits(first.columns),
-        )  # fmt: skip
-        score = self.fresh(short(found.scores.op.name))
-        self.line(f'{score} = tl.dot({query}, {keys}, input_precision="{self.precision}")', comment(found.scores))
-        if first.scale != 1:
-            self.line(f"{score} *= {first.scale!r}")
-        self.score, self.score_place = score, first.place(batches, queries, key.digits(first.columns))
-        weights = second.left(_Weights(self, found.mixed, ""), batch, rows, key.digits(second.inner))
-        values = second.right(
-            Factors(self, found.mixed, self.column, key_down, "[KEYS, COLUMNS]"), batch,
-            key_down.digits(second.inner), columns,
-        )  # fmt: skip
+        weights, values = self.weights(self.keys(query, "start + ")), self.values()
         text = f'{self.mixed} = tl.dot({weights}, {values}, {self.mixed}, input_precision="{self.precision}")'
         self.line(text, comment(found.mixed))
         self.close("for start in range(0, keys, KEYS):")
@@ -218,9 +239,49 @@ class AttentionBody(ProductBody):
         return self.write(expression, wanted, self.scopes[-1], comment)
 
 
+class WholeBody(AttentionBody):
+    """As AttentionBody, with all keys at once: the softmax is written as the graph has it, and may be stored."""
+
+    def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        return ProductBody.compute(self, value, place, guard, scope)
+
+    def anchored(self, value: Value, place: Place) -> str:
+        if value.node not in (self.found.maximum, self.found.total):
+            return super().anchored(value, place)
+        of, first = value.node.values_in[0], self.first
+        row = first.place(self.batch.digits(first.batch), self.row.digits(first.rows), (ZERO,) * len(first.columns))
+        count = prod(first.columns)
+        if linear(place, value.shape) * count != linear(row, self.found.scores.outputs[0].shape):
+            raise Refused("a softmax of other rows")
+        element = self.value(of, (*place[: len(of.shape) - 1], self.key.whole()))
+        name, neutral = str(value.node.op.combine), "0.0" if value.node is self.found.total else 'float("-inf")'
+        text = f"tl.{name}(tl.where(key_inside, {element}, {neutral}), axis=1, keep_dims=True)"
+        return self.named(text, name, comment(value.node))
+
+    def attend(self) -> None:
+        weights = self.weights(self.keys(self.query(), ""))
+        self.store_parts()
+        values = self.values()
+        text = f'tl.dot({weights}, {values}, input_precision="{self.precision}")'
+        self.total = self.named(text, short(self.found.mixed.op.name), comment(self.found.mixed))
+
+    def store_parts(self) -> None:
+        """Store what has an element for each query and key."""
+        place, scores = linear(self.score_place, self.found.scores.outputs[0].shape), self.found.scores.outputs[0]
+        for value in [value for value in self.pointers if value.node in self.found.nodes - {self.found.mixed}]:
+            where = unravel(place, value.shape)
+            if where is None or prod(value.shape) != prod(scores.shape):
+                raise Refused("a part of the softmax that has not one element for each query and key")
+            missing = [name for name in ("row", "key") if name not in {item.name for item in place.variables}]
+            address = " + ".join([self.pointers.pop(value), *([str(place)] if place.terms else []), *missing])
+            self.line(f"tl.store({address}, {self.value(value, where)}, mask=row_inside & key_inside)")
+
+
 def write_attention(group: Region, found: Attention, precision: str = "ieee") -> KernelSource:
     """The kernel of an attention and of the pointwise operators around it. Raises Refused."""
-    body = AttentionBody(group, found, precision)
+    stored = any(value.node in found.nodes and value.node is not found.mixed for value in group.outputs)
+    body = (WholeBody if stored else AttentionBody)(group, found, precision)
+    pointers = list(body.pointers.values())
     first, second = body.first, body.product
     sizes = {
         "rows": prod(second.rows),
@@ -229,10 +290,13 @@ def write_attention(group: Region, found: Attention, precision: str = "ieee") ->
         "inner": prod(first.inner),
         "batches": prod(second.batch),
     }
+    exact = is_exact(found.mixed, precision)
+    if stored and sizes["keys"] > MOST_KEYS // (1 + exact):
+        raise Refused(f"weights of {sizes['keys']} keys that are stored")
     body.attend()
     body.finish()
     width = max(sizes["columns"], sizes["inner"])
-    chosen = tiles.for_attention(sizes["rows"], sizes["keys"], width, is_exact(found.mixed, precision))
+    chosen = tiles.for_attention(sizes["rows"], sizes["keys"], width, exact, stored)
     blocks = {
         **chosen.blocks,
         "COLUMNS": power_of_two(sizes["columns"], tiles.LEAST),
@@ -257,8 +321,9 @@ def write_attention(group: Region, found: Attention, precision: str = "ieee") ->
     summary = f"Attention of {rows} queries to {keys} keys, {count} times; {len(group.nodes)} operators."
     around = [node for node in group.nodes if node not in found.nodes and not node.op.view]
     name = "_".join(["attention", *([kernel_name(around).removeprefix("k_")] if around else [])])
-    text = function(name, body, list(body.pointers.values()), head, list(sizes), list(blocks), summary)
+    text = function(name, body, pointers, head, list(sizes), list(blocks), summary)
     return KernelSource(
-        name, text, "attention", tuple(body.inputs), group.outputs, tuple(body.draws), sizes, blocks,
-        {"ROWS": sizes["rows"], "KEYS": sizes["keys"]}, grid, chosen.warps, chosen.stages,
+        name, text, "whole attention" if stored else "attention", tuple(body.inputs), group.outputs, tuple(body.draws),
+        sizes, blocks, {"ROWS": sizes["rows"]} if stored else {"ROWS": sizes["rows"], "KEYS": sizes["keys"]}, grid,
+        chosen.warps, chosen.stages,
     )  # fmt: skip

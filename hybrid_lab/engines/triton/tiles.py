@@ -50,11 +50,16 @@ def for_product(rows: int, columns: int, inner: int, batches: int, exact: bool) 
     return found
 
 
-def for_attention(rows: int, keys: int, width: int, exact: bool) -> Configuration:
+def for_attention(rows: int, keys: int, width: int, exact: bool, whole: bool = False) -> Configuration:
     """What fits into a program's registers.
 
     width : numbers of a query, key or value, which a program holds whole; exact : as for products
+    whole : all keys at once
     """
+    if whole:
+        wide = power_of_two(keys, LEAST)
+        most = max(LEAST, (2048 if exact else 8192) // wide)
+        return Configuration({"ROWS": power_of_two(rows, LEAST, min(most, 64)), "KEYS": wide}, 8 if exact else 4, 1)
     high, wide, warps = (32, 32, 8) if exact else (64, 64, 4) if width <= 128 else (32, 32, 4)
     blocks = {"ROWS": power_of_two(rows, LEAST, high), "KEYS": power_of_two(keys, LEAST, wide)}
     return Configuration(blocks, warps if blocks["ROWS"] > LEAST else 4, 1)
