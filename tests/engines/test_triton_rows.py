@@ -173,6 +173,20 @@ def test_a_softmax_in_a_loop_reads_its_rows_twice(monkeypatch):
     assert source.kind == "rows in a loop" and dict(source.passes) == {graph.inputs[0]: 2}
 
 
+@pytest.mark.parametrize("kind", ["rows", "rows in a loop", "parts of rows"])
+def test_tiles_of_sums_down_columns_are_as_wide_as_a_transfer(kind, monkeypatch):
+    """Neighbours in memory are in different rows of the kernel: a tile has some of them."""
+    x = input_node("x", shape=(50, 21), dtype="float32")
+    graph = Graph([x], [op("sum", op("exp", x), axis=0)])
+    small_tiles(monkeypatch, tile=256, one_tile=64 if kind == "rows" else 4)
+    if kind == "parts of rows":
+        split_rows(monkeypatch)
+    source = kernels_of(graph)[2][0]
+    assert source.kind == kind and source.blocks["ROWS"] >= 8
+    monkeypatch.setattr(kernel, "tile_sizes", lambda source: dict(source.blocks))
+    agree(graph, x=data((50, 21)))
+
+
 #: Rows of one kind each: -inf in one place, in a whole tile, everywhere; inf; NaN; all equal; large.
 ODD = {
     "one": lambda row: row.__setitem__(3, -np.inf),

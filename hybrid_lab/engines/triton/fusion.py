@@ -40,8 +40,8 @@ SMALL, NEVER = 1 << 16, 1 << 62
 NEAR = 8
 #: Families of operators that read at most one element for each of theirs, wherever it is.
 ONE_FOR_ONE = ("movement", "creation", "cast")
-#: Kernels of fewer operators, all element by element, can be written for certain.
-CERTAIN = 32
+#: Kernels of fewer operators, all element by element, can be written for certain; of FEW, if one reads whole windows.
+CERTAIN, FEW = 32, 6
 
 
 @dataclass
@@ -302,10 +302,11 @@ class _Sweep(Groups):
         if stored or known:
             return known and not any(member.op.view for member in group.nodes)
         simple = (*ONE_FOR_ONE, "slicing")
-        return all(
-            member.op.triton is not None or member.op.combine is not None or member.op.family in simple
-            or member is group.product for member in group.nodes
+        windows = any(
+            member.op.triton is None and member.op.combine is None and member.op.family not in simple
+            and member is not group.product for member in group.nodes
         )  # fmt: skip
+        return not windows or len(group.nodes) < FEW
 
     # -- siblings ------------------------------------------------------------------------------------------------------
 

@@ -147,8 +147,16 @@ class Groups:
 
     def feeds(self, node: Node, group: Group) -> bool:
         """Whether a factor of the group's product is made of the operator."""
-        readers = [reader for value in node.outputs for reader in self.users.get(value, ()) if reader in group.nodes]
-        return any(reader is group.product or self.feeds(reader, group) for reader in readers)
+        waiting, seen = [node] if group.product is not None else [], set[Node]()
+        while waiting:
+            for value in waiting.pop().outputs:
+                for reader in self.users.get(value, ()):
+                    if reader is group.product:
+                        return True
+                    if reader in group.nodes and reader not in seen:
+                        seen.add(reader)
+                        waiting.append(reader)
+        return False
 
     def comes_back(self, group: Group, other: Group) -> bool:
         """Whether a path leads from a group through further ones to the other."""

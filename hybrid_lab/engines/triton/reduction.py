@@ -34,6 +34,8 @@ from hybrid_lab.graph.partition import Region
 ONE_TILE, COLUMNS = 4096, 1024
 #: Elements of a tile, rows times columns, that a program works on.
 TILE = 2048
+#: Where neighbours in memory are in different rows, a tile has at least so many rows: what one transfer brings along.
+NEIGHBOURS = 8
 #: Fewer rows than FEW_ROWS, each longer than SPLIT, do not keep a GPU busy: their columns are divided among at most
 #: MOST_PARTS programs, PART columns or more for each.
 FEW_ROWS, SPLIT, PART, MOST_PARTS = 256, 4096, 4096, 256
@@ -71,6 +73,21 @@ class Rows:
     def counts(self) -> tuple[int, int]:
         """(rows, columns)."""
         return prod(self.kept), prod(self.reduced)
+
+    @property
+    def across(self) -> bool:
+        """Whether neighbours in memory are in different rows."""
+        return next((axis for axis in reversed(range(len(self.shape))) if self.shape[axis] > 1), 0) not in self.axes
+
+    def tile(self, width: int) -> dict[str, int]:
+        """The blocks of a tile that is `width` columns wide, or that goes along them in a loop: width is 0."""
+        rows = self.counts[0]
+        if width == 0:
+            width = max(COLUMNS // NEIGHBOURS, 1) if self.across and rows >= NEIGHBOURS else COLUMNS
+        most = max(1, TILE // width)
+        if self.across and width * NEIGHBOURS <= 4 * TILE:
+            most = max(most, NEIGHBOURS)
+        return {"ROWS": power_of_two(rows, 1, most), "COLUMNS": width}
 
     def place(self, row: Variable, column: Variable) -> Place:
         """Where the element of a row and a column lies."""
@@ -213,15 +230,14 @@ def write_rows(group: Region) -> KernelSource:
     if not looped:
         head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
     name = kernel_name(group.nodes)
-    width = COLUMNS if looped else power_of_two(columns, 2)
+    blocks = space.tile(0 if looped else power_of_two(columns, 2))
     summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
     outputs = list(body.pointers.values())
     text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
     return KernelSource(
         name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
         {"rows": rows, "columns": columns},
-        {"ROWS": power_of_two(rows, 1, max(1, TILE // width)), "COLUMNS": width}, {"ROWS": rows}, (("rows", "ROWS"),),
-        passes=body.passes,
+        blocks, {"ROWS": rows}, (("rows", "ROWS"),), 8 if prod(blocks.values()) > 4096 else 4, passes=body.passes,
     )  # fmt: skip
 
 
@@ -357,7 +373,7 @@ def _parts(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[V
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
     return KernelSource(
         name, text, "parts of rows", tuple(body.inputs), tuple(spaces), tuple(body.draws), sizes,
-        {"ROWS": power_of_two(rows, 1, max(1, TILE // COLUMNS)), "COLUMNS": COLUMNS}, {"ROWS": rows},
+        space.tile(0), {"ROWS": rows},
         (("rows", "ROWS"), ("parts", "")),
     )  # fmt: skip
 
