@@ -274,6 +274,14 @@ def test_a_kernel_that_does_not_compile_is_named_with_the_reason():
     assert "Traceback" not in str(error.value)
 
 
+def test_a_kernel_that_needs_more_shared_memory_than_there_is_is_refused(monkeypatch):
+    from hybrid_lab.engines.triton import targets
+
+    monkeypatch.setitem(targets.SHARED, 75, -1)
+    with pytest.raises(EngineError, match="the kernel scaled .* for sm75: it needs 0 bytes of shared memory"):
+        compile_all([source(9.5)], "sm75")
+
+
 def test_failures_can_be_collected(started):
     wrong = source(line="tl.store(out_ptr + offsets, nothing_known, mask=inside)")
     failed = {}

@@ -27,7 +27,7 @@ from hybrid_lab.engines.triton import binaries, internals
 from hybrid_lab.engines.triton.binaries import KINDS, Binary, digest, key_of, store
 from hybrid_lab.engines.triton.progress import Progress
 from hybrid_lab.engines.triton.source import KernelSource
-from hybrid_lab.engines.triton.targets import name_of, target_of
+from hybrid_lab.engines.triton.targets import name_of, shared_limit, target_of
 
 #: A kernel may take so many seconds to compile.
 LIMIT = 300.0
@@ -309,6 +309,9 @@ def _kept(request: dict[str, Any], answer: dict[str, Any], target: str, printed:
         return _failure(request, target, answer["error"])
     files = {kind: Path(answer["files"][kind]).read_bytes() for kind in KINDS if kind in answer["files"]}
     made = Binary(request["key"], request["name"], target, files, answer["log"], answer["seconds"], Path())
+    shared, limit = made.resources.shared, shared_limit(tuple(request["target"]))
+    if shared > limit and request["target"][0] == "cuda":
+        return _failure(request, target, f"it needs {shared} bytes of shared memory, a program there has {limit}")
     try:
         return store().add(made)
     except OSError as error:

@@ -46,6 +46,17 @@ def supported(name: str) -> bool:
     return True
 
 
+#: Bytes of shared memory that one program can have, by compute capability (CUDA's programming guide); AMD's compiler
+#: refuses by itself what is too much.
+SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 120: 101376, 121: 101376}
+MOST_SHARED = 232448
+
+
+def shared_limit(target: tuple[str, Any, int]) -> int:
+    """The most shared memory that a program can have there, in bytes."""
+    return 65536 if target[0] == "hip" else SHARED.get(target[1], MOST_SHARED)
+
+
 @dataclass(frozen=True)
 class Chip:
     """bandwidth : of its memory, GB/s; peak : dtype -> TFLOP/s of matrix products with dense operands, as float32
