@@ -168,8 +168,8 @@ def _checked(what: str, kind: str, before: Sequence[Any], after: list[Any]) -> l
 
 
 def _in_dtype(array: Any, dtype: Any) -> Any:
-    """In mixed precision the array in float16 or float32, as in a graph: a state keeps the dtype it began with, and both
-    branches of a cond return float32.
+    """In mixed precision the array in float16 or float32, as in a graph: a state keeps the dtype it began with, and
+    both branches of a cond return float32.
     """
     precision = invoking.precision
     ours = () if precision is None else (precision.target, SINGLE)
