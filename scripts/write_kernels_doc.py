@@ -12,7 +12,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.source import KernelSource
-from hybrid_lab.gluon import nn
+from hybrid_lab.gluon import nn, rnn
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "kernels.md"
 
@@ -106,6 +106,9 @@ def examples() -> list[tuple[str, str, list[KernelSource]]]:
     attention = sources(Attention(prefix="attention_"), (8, 128, 768), (1, 128, 128))[0]
     windows = sources(depthwise(), (8, 32, 56, 56))[0]
     residual = sources(Residual(prefix="residual_"), (64, 512), (64, 512), train=True)[0]
+    table = sources(nn.Embedding(33000, 200, prefix="words_"), (35, 32), train=True)[1]
+    steps = sources(rnn.LSTM(200, input_size=200, prefix="lstm_"), (35, 32, 200))[0]
+    steps = [source for source in steps if source.kind == "recurrence"]
     return [
         ("Pointwise", "`x + dropout(gelu(y))` in training.", residual),
         ("Rows in one tile", "LayerNorm: both reductions and what is made of them.", norm),
@@ -116,6 +119,8 @@ def examples() -> list[tuple[str, str, list[KernelSource]]]:
         ("Long sums", "The gradient of its weight: a small output, and many programs for each tile of it.", weight),
         ("Depthwise convolutions", "One channel at a time there is nothing to multiply tile by tile.", windows),
         ("Attention", "Four heads with a mask, in prediction: no scores and no weights in memory.", attention),
+        ("Rows by number", "An embedding's gradient: 33,000 words, 35 x 32 of which were read.", table),
+        ("Recurrent layers", "All steps of an LSTM in one launch, behind the product of all inputs.", steps),
     ]
 
 

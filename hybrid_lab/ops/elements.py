@@ -39,5 +39,8 @@ def joined(K: Any, index: Any, ends: Sequence[int], read: Callable[[int, int, st
 
 def on_diagonal(K: Any, place: tuple[Any, ...], row: int, column: int, k: int, source: tuple[Any, ...]) -> str:
     """In kernels: the element of input 0 at `source` where the axes row and column are on diagonal k, else 0."""
+    if not place[row].variables and not place[column].variables:
+        hit = place[column].constant == place[row].constant + k
+        return str(K.read(0, source) if hit else K.literal(0))
     guard = f"(({place[column]}) == ({place[row]}) + {k})"
     return str(K.where(guard, K.read(0, source, guard), K.literal(0)))

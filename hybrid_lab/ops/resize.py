@@ -122,6 +122,11 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
             return [(K.zero, "1.0")]
         factor = (size - 1) / (wanted - 1) if self.align_corners else size / wanted
         start = 0.0 if self.align_corners else factor / 2 - 0.5
+        if not index.variables:  # one pixel of the new image, as a reader with windows asks for
+            place = max(index.constant * factor + start, 0.0)
+            one = min(int(place), size - 1)
+            parts = (one, 1.0 - (place - one)), (min(one + 1, size - 1), place - one)
+            return [(K.zero + pixel, repr(share)) for pixel, share in parts]
         at = K.named(f"tl.maximum(({index}).to(tl.float32) * {factor!r} + {start!r}, 0.0)", "at")
         first = K.computed(f"tl.minimum({at}.to(tl.int32), {size - 1})", size, index)
         second = K.computed(f"tl.minimum({first} + 1, {size - 1})", size, index, first)

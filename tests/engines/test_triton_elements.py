@@ -90,6 +90,24 @@ def test_a_gradient_of_global_means_is_read_where_it_lies():
     agree(graph, x=data((5, 3, 11, 9)), dy=data((5, 3, 1, 1), 1))
 
 
+@pytest.mark.parametrize("align_corners", [True, False])
+def test_a_window_over_a_resized_image(align_corners):
+    """Of an axis where one window is, each pixel is a place without variables."""
+    (x,) = inputs(x=(1, 2, 4, 5))
+    resized = op("_contrib_BilinearResize2D", x, height=7, width=3, align_corners=align_corners)
+    graph = Graph([x], [op("Pooling", resized, kernel=(2, 2), stride=(2, 2), pool_type="avg")])
+    sources(graph)
+    agree(graph, x=data((1, 2, 4, 5)))
+
+
+@pytest.mark.parametrize("k", [0, 1, -1])
+def test_diagonals_of_one_element(k):
+    (x,) = inputs(x=(1,))
+    whole = op("diag", x, k=k)
+    outputs = [op("slice", whole, begin=(0, 0), end=(1, 1)), op("diag", op("exp", whole), k=k)]
+    agree(Graph([x], outputs), x=data((1,)))
+
+
 def test_nan_is_the_maximum_and_takes_no_gradient():
     x, dy = inputs(x=(1, 2, 7, 9), dy=(1, 2, 3, 4))
     window = {"kernel": (3, 3), "stride": (2, 2)}

@@ -81,6 +81,11 @@ def _start(group: Region, anchor: Node, states: dict[str, Value], first: dict[st
     )  # fmt: skip
 
 
+def _behind(part: int) -> str:
+    """How far behind the first one a part of the units of a row begins."""
+    return ("", " + hidden", " + hidden * 2", " + hidden * 3")[part]
+
+
 class _Steps:
     """What the steps of both directions have in common: variables, products, loads and stores."""
 
@@ -90,7 +95,7 @@ class _Steps:
         self.group, self.anchor, self.given, self.precision = group, anchor, given, precision
         self.op = cast(Any, anchor.op)
         self.body = body = Body(group.nodes)
-        for name in "rows hidden steps ROWS COLUMNS INNER time step start first now earlier".split():
+        for name in "rows hidden steps ROWS COLUMNS INNER time step start first now earlier inside".split():
             body.fresh(name)
         self.steps, self.batch, _ = anchor.outputs[0].shape
         self.gates = GATES[self.op.mode]
@@ -123,6 +128,7 @@ class _Steps:
         self.unit = self.body.declare(Variable("unit", self.hidden), "unit_inside")
         self.body.line("unit = start + tl.arange(0, COLUMNS)[None, :]")
         self.body.line("unit_inside = unit < hidden")
+        self.body.line("inside = row_inside & unit_inside")
 
     def end_units(self) -> None:
         self.body.close("for start in range(0, hidden, COLUMNS):")
@@ -168,9 +174,9 @@ class _Steps:
         parts = value.shape[-1] // self.hidden
         width = f"(hidden * {parts})" if parts > 1 else "hidden"
         row = f"({step.name} * rows + row)" if len(value.shape) == 3 else "row"
-        address = f"{self.body.pointer(value)} + {row} * {width} + unit" + (f" + hidden * {gate}" if gate else "")
+        address = f"{self.body.pointer(value)} + {row} * {width} + unit{_behind(gate)}"
         widened = ".to(tl.float32)" if value.dtype.name == "float16" else ""
-        return self.say(label(value), f"tl.load({address}, mask=row_inside & unit_inside, other=0){widened}")
+        return self.say(label(value), f"tl.load({address}, mask=inside, other=0){widened}")
 
     def now(self, name: str, half: str = "") -> str:
         """The address of a state between steps."""
@@ -178,7 +184,7 @@ class _Steps:
         return f"{self.states[name]} + {row} * hidden + unit"
 
     def store(self, address: str, element: str) -> None:
-        self.body.line(f"tl.store({address}, {element}, mask=row_inside & unit_inside)")
+        self.body.line(f"tl.store({address}, {element}, mask=inside)")
 
     def store_output(self, number: int, elements: Sequence[str]) -> None:
         """Store an output's elements of this step: one, or one for each of its parts."""
@@ -188,8 +194,7 @@ class _Steps:
         width = f"(hidden * {len(elements)})" if len(elements) > 1 else "hidden"
         row = "(step * rows + row)" if len(value.shape) == 3 else "row"
         for part, element in enumerate(elements):
-            behind = f" + hidden * {part}" if part else ""
-            self.store(f"{self.outputs[value]} + {row} * {width} + unit{behind}", element)
+            self.store(f"{self.outputs[value]} + {row} * {width} + unit{_behind(part)}", element)
 
     def valid(self) -> str:
         """The condition that the step counts; "" where all do."""
@@ -235,7 +240,7 @@ class _Forward(_Steps):
             left, self.hidden, self.gates, lambda gate, inner: (self.unit.whole() + gate * self.hidden, inner)
         )
         mode, valid = self.op.mode, self.valid()
-        before = self.say("before", f"tl.load({self.now('state_now', 'now')}, mask=row_inside & unit_inside, other=0)")
+        before = self.say("before", f"tl.load({self.now('state_now', 'now')}, mask=inside, other=0)")
         state = {"lstm": self.lstm, "gru": self.gru}.get(mode, self.plain)(totals, before, valid)
         if valid:
             state = self.say("state", f"tl.where({valid}, {state}, {before})")
@@ -255,7 +260,7 @@ class _Forward(_Steps):
             argument = self.say(name, f"{total} + {self.of('projected', gate)}")
             gates.append(self.say(f"{name}_gate", self.function("tanh" if name == "g" else "sigmoid", argument)))
         i, f, g, o = gates
-        held = self.say("held", f"tl.load({self.now('cell_now')}, mask=row_inside & unit_inside, other=0)")
+        held = self.say("held", f"tl.load({self.now('cell_now')}, mask=inside, other=0)")
         cell = self.say("cell", f"{f} * {held} + {i} * {g}")
         if self.op.clip_min is not None:
             nan = "" if self.op.clip_nan else ", propagate_nan=tl.PropagateNan.ALL"
@@ -294,9 +299,8 @@ class _Gradient(_Steps):
             last = [] if behind is None else [behind]
         behind = [*entering[:2], *last] if last else entering
         for gate, element in enumerate(behind):
-            more = f" + hidden * {gate}" if gate else ""
             row = f"((1 - now) * rows + row) * (hidden * {self.gates})"
-            self.store(f"{self.states['behind']} + {row} + unit{more}", element)
+            self.store(f"{self.states['behind']} + {row} + unit{_behind(gate)}", element)
         self.store_output(0, entering)
         if self.op.mode == "gru":
             self.store_output(1, behind)
@@ -306,7 +310,7 @@ class _Gradient(_Steps):
         self.begin_units()
         self.store_output(2 if self.op.mode == "gru" else 1, [self.arriving("(steps % 2)")])
         if self.op.mode == "lstm":
-            held = self.say("dc", f"tl.load({self.now('carried_cell')}, mask=row_inside & unit_inside, other=0)")
+            held = self.say("dc", f"tl.load({self.now('carried_cell')}, mask=inside, other=0)")
             self.store_output(2, [held])
         self.end_units()
 
@@ -315,7 +319,7 @@ class _Gradient(_Steps):
         width = self.gates * self.hidden
         left = f"{self.states['behind']} + ({half} * rows + row) * (hidden * {self.gates})"
         (through,) = self.product(left, width, 1, lambda _, inner: (inner, self.unit.whole()), condition)
-        carried = self.say("carry", f"tl.load({self.now('carried')}, mask=row_inside & unit_inside, other=0)")
+        carried = self.say("carry", f"tl.load({self.now('carried')}, mask=inside, other=0)")
         return self.say("through", f"{through} + {carried}")
 
     def plain(self, dh: str, valid: str) -> Any:
@@ -333,7 +337,7 @@ class _Gradient(_Steps):
         self.body.line(f"earlier = {line}")
         held = self.say("held", f"tl.where(time < steps - 1, {self.of('cells', step=earlier)}, {self.of('cell')})")
         tanh = self.say("tanh", self.function("tanh", cell))
-        carried = self.say("carry", f"tl.load({self.now('carried_cell')}, mask=row_inside & unit_inside, other=0)")
+        carried = self.say("carry", f"tl.load({self.now('carried_cell')}, mask=inside, other=0)")
         dc = self.say("dc", f"{carried} + {dh} * {o} * (1.0 - {tanh} * {tanh})")
         if self.op.clip_min is not None:
             inside = f"({cell} > {self.op.clip_min!r}) & ({cell} < {self.op.clip_max!r})"
