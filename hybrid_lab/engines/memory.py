@@ -5,7 +5,7 @@ The device may be Triton's interpreter, whose memory is torch's on the CPU: it i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.report import format_bytes
+
+givers: list[Callable[[], None]] = []
+"""Called where memory has run out: whoever holds free memory of a device gives it back."""
 
 
 def torch_dtype(dtype: Any) -> Any:
@@ -50,7 +53,16 @@ def empty(shape: Sequence[int], dtype: Any, device: Any) -> Any:
     try:
         return torch.empty(shape, dtype=dtype, device=device)
     except RuntimeError as error:
-        raise exhausted(error, device, dtype.itemsize * int(np.prod(shape))) from error
+        wanted = dtype.itemsize * int(np.prod(shape))
+        found = exhausted(error, device, wanted)
+        if found is error:
+            raise
+        for give_back in givers:
+            give_back()
+    try:
+        return torch.empty(shape, dtype=dtype, device=device)
+    except RuntimeError as error:
+        raise exhausted(error, device, wanted) from error
 
 
 def to_device(array: np.ndarray, device: Any, out: Any = None) -> Any:

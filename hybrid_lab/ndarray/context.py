@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, EngineUnavailable
+from hybrid_lab.engines import memory
 
 _TYPE_IDS = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
 
@@ -77,6 +78,8 @@ class Context:
             require(self)
             import torch
 
+            for give_back in memory.givers:
+                give_back()
             torch.cuda.empty_cache()
 
 

@@ -192,6 +192,22 @@ def test_memory_that_runs_out_is_an_error_with_sizes(monkeypatch):
     np.testing.assert_array_equal(net(x).asnumpy(), expected)
 
 
+def test_free_arenas_are_given_back_before_memory_runs_out(monkeypatch):
+    graph = graph_of(lambda F, x: F.sort(F.exp(x)) * 2.0, (300, 400))
+    engines.get("triton").compile(graph)([np.ones((300, 400), "float32")])
+    assert arena.POOL.nbytes
+    plain = torch.empty
+
+    def full(*arguments, **keywords):
+        if arena.POOL.nbytes:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(*arguments, **keywords)
+
+    monkeypatch.setattr(torch, "empty", full)
+    assert memory.empty((2, 3), torch.float32, "cpu").shape == (2, 3) and not arena.POOL.nbytes
+    nd.ones((2,), ctx=GPU).context.empty_cache()
+
+
 # -- training ------------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ class DeviceArena(Arena):
 
 
 POOL = ArenaPool(DeviceArena)
+memory.givers.append(POOL.clear)
 
 
 class DeviceFrames(Frames):
