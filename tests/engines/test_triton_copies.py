@@ -13,6 +13,8 @@ from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.fusion import fuse
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write import write_kernels
+from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.ahead import graphs_of
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.simplify import simplify
@@ -192,3 +194,29 @@ def test_sums_of_split_rows_are_a_cut(monkeypatch):
     found = traffic.of(fused(graph_of(function, (7, 3, 40))))
     assert found.kernels == 3
     assert 4 * 840 * 3 <= found.ideal <= found.moved < 4 * 840 * 3.5
+
+
+def convolutions():
+    net = nn.HybridSequential()
+    for channels in (16, 32):
+        net.add(nn.Conv2D(channels, 3, padding=1, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))
+    net.add(nn.MaxPool2D(2), nn.Dense(10))
+    return net, (16, 3, 32, 32)
+
+
+def norms():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(96, flatten=False), nn.LayerNorm(), nn.GELU(), nn.Dense(64, flatten=False), nn.LayerNorm())
+    return net, (8, 64, 64)
+
+
+@pytest.mark.parametrize("build", [convolutions, norms])
+def test_training_graphs_move_little_more_than_they_must(build, monkeypatch):
+    monkeypatch.setattr(fusion, "SMALL", 1 << 16)
+    net, shape = build()
+    net.initialize()
+    graphs = graphs_of(net, shape, train=True)
+    assert {"forward", "backward"} <= set(graphs)
+    for part, graph in graphs.items():
+        found = traffic.of(kernels_of(graph)[1])
+        assert found.ratio <= 1.2, (part, str(found))
