@@ -10,6 +10,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton import attention as attention_kernels
 from hybrid_lab.engines.triton import kernel
+from hybrid_lab.engines.triton.aot import compile_for
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
@@ -187,3 +188,29 @@ def test_attention_on_interleaved_projections():
     np.testing.assert_allclose(net(x).asnumpy(), expected, rtol=1e-5, atol=1e-6)
     report = mx.explain(net)
     assert "attention" in str(report) and not report.fallbacks
+
+
+def kernels():
+    """A matrix product, a convolution with its gradients, and attention, of usual sizes."""
+    x, w = inputs(x=(512, 1024), w=(1000, 1024))
+    yield Graph([x, w], [op("relu", op("FullyConnected", x, w, num_hidden=1000, no_bias=True))])
+    attributes = {"kernel": (3, 3), "pad": (1, 1), "num_filter": 128}
+    x, w = inputs(x=(32, 64, 28, 28), w=(128, 64, 3, 3))
+    y = op("Convolution", x, w, no_bias=True, **attributes)
+    dy = input_node("dy", shape=y.shape, dtype="float32")
+    gradients = [op(name, dy, x, w, **attributes) for name in ("_conv_data_grad", "_conv_weight_grad")]
+    yield Graph([x, w, dy], [op("relu", y), *gradients])
+    for dtype, stored in (("float32", False), ("float16", False), ("float16", True)):
+        q, k, v = inputs(dtype, q=(64, 128, 64), k=(64, 128, 64), v=(64, 128, 64))
+        weights = op("softmax", op("broadcast_mul", op("batch_dot", q, k, transpose_b=True), 0.125))
+        yield Graph([q, k, v], [op("batch_dot", weights, v), *([weights] if stored else [])])
+
+
+@pytest.mark.parametrize("target, most_shared", [("gfx90a", 65536), ("sm80", 99 * 1024)])
+def test_products_and_attention_fit_into_gpus_that_are_not_here(target, most_shared):
+    sources = [source for graph in kernels() for source in kernels_of(graph)[2]]
+    assert {source.kind for source in sources} == {
+        "product", "parts of a product", "product of parts", "attention", "whole attention",
+    }  # fmt: skip
+    for source, binary in zip(sources, compile_for(sources, target), strict=True):
+        assert binary.resources.shared <= most_shared and binary.resources.spills == 0, (source.name, binary.resources)
