@@ -18,11 +18,13 @@ from tests.engines.test_triton_rows import agree, data, op
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    """Several programs along each axis, the last one ragged, and numbers that are looked at in several tiles."""
-    monkeypatch.setattr(collect, "TILE", 16)
-    monkeypatch.setattr(collect, "COLUMNS", 4)
+    """Several programs along each axis, the last one ragged, and numbers that are looked at in several tiles: 8 rows,
+    8 columns, 16 entries.
+    """
+    monkeypatch.setattr(collect, "TILE", 64)
+    monkeypatch.setattr(collect, "COLUMNS", 8)
     monkeypatch.setattr(collect, "ENTRIES", 16)
-    monkeypatch.setattr(kernel, "INTERPRETER_TILE", 16)
+    monkeypatch.setattr(kernel, "INTERPRETER_TILE", 1024)
 
 
 def inputs(**shapes):
@@ -39,8 +41,8 @@ def the_kernel(graph):
     return sources[0]
 
 
-@pytest.mark.parametrize("entries", [(50,), (3, 7), (1,)])
-@pytest.mark.parametrize("rows, width", [(11, 7), (1, 7), (11, 1), (37, 5)])
+@pytest.mark.parametrize("entries", [(3, 7), (1,)])
+@pytest.mark.parametrize("rows, width", [(19, 11), (1, 7), (11, 1)])
 def test_embeddings_gradient(rows, width, entries):
     dy, place, weight = inputs(dy=(*entries, width), place=entries, weight=(rows, width))
     graph = Graph([dy, place, weight], [op("_embedding_grad", dy, place, weight)])
@@ -78,7 +80,7 @@ def test_what_makes_the_entries_and_what_reads_the_rows_is_in_the_kernel():
     dy, place, weight = inputs(dy=(13, 5), place=(13,), weight=(11, 5))
     gradient = op("_embedding_grad", op("broadcast_mul", op("exp", dy), 0.5), place, weight)
     new = op("broadcast_sub", weight, op("broadcast_mul", gradient, 0.1))
-    graph = Graph([dy, place, weight], [new, op("tanh", gradient)])
+    graph = Graph([dy, place, weight], [new, gradient])
     assert len(the_kernel(graph).outputs) == 2
     agree(graph, dy=data((13, 5)), place=numbers((13,), 11), weight=data((11, 5), 1))
 
@@ -110,7 +112,7 @@ def test_a_table_of_words_of_a_usual_size(monkeypatch):
     """33,000 rows, of which 60 are read: a few large tiles here, 8,250 programs of a GPU."""
     monkeypatch.undo()
     monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
-    net = gluon.nn.Embedding(33000, 8)
+    net = gluon.nn.Embedding(33000, 2)
     net.initialize()
     words = mx.nd.array(np.random.RandomState(0).randint(0, 33000, (5, 12)))
 
@@ -122,6 +124,7 @@ def test_a_table_of_words_of_a_usual_size(monkeypatch):
 
     eager = gradient()
     net.hybridize(engine="triton")
-    assert np.array_equal(gradient() != 0, eager != 0)
-    np.testing.assert_allclose(gradient(), eager, rtol=1e-5)
+    found = gradient()
+    assert np.array_equal(found != 0, eager != 0)
+    np.testing.assert_allclose(found, eager, rtol=1e-5)
     assert not mx.explain(net).fallbacks

@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
-from hybrid_lab.engines.triton import recurrence
+from hybrid_lab.engines.triton import kernel, recurrence
 from hybrid_lab.engines.triton.aot import compile_for
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.graph.builder import make_node
@@ -25,6 +25,7 @@ GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 def small_tiles(monkeypatch):
     monkeypatch.setattr(recurrence, "COLUMNS", 16)
     monkeypatch.setattr(recurrence, "INNER", 16)
+    monkeypatch.setattr(kernel, "INTERPRETER_TILE", 4096)  # 16 sequences a program
 
 
 def forward_graph(mode, steps, batch, hidden, lengths, **attributes):
@@ -59,13 +60,12 @@ def built(name, mode, shapes, steps, batch, lengths, attributes):
     return Graph(inputs, make_node(op, inputs).outputs), arrays
 
 
-@pytest.mark.parametrize("lengths", [False, True])
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("mode", GATES)
+@pytest.mark.parametrize("reverse, lengths", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
 def test_tiles_with_ragged_ends(mode, reverse, lengths):
-    """19 sequences are two programs, 21 units two tiles of 16."""
+    """17 sequences are two programs, 18 units two tiles of 16."""
     for make in (forward_graph, backward_graph):
-        graph, arrays = make(mode, 3, 19, 21, lengths, reverse=reverse)
+        graph, arrays = make(mode, 2, 17, 18, lengths, reverse=reverse)
         assert [source.kind for source in kernels_of(graph)[2]] == ["pointwise", "recurrence"]
         agree(graph, **arrays)
 
