@@ -155,8 +155,8 @@ def start(title: str, target: str, batch: int | None) -> dict[str, Any]:
         if binary is not None:
             request = compiling.request_of(source, target_of(target))
             internals.load_binary(
-                _function(request), request["signature"], request["constants"], request["divisible"],
-                target_of(target), binary.paths, binary.key,
+                source.name, request["signature"], request["constants"], request["divisible"], target_of(target),
+                binary.paths, binary.key,
             )  # fmt: skip
     return {
         "graphs": traced - begun,
@@ -166,22 +166,6 @@ def start(title: str, target: str, batch: int | None) -> dict[str, Any]:
         "started": _binaries() - before,
         "launches": len(sources),
     }
-
-
-_functions: dict[str, Any] = {}
-
-
-def _function(request: dict[str, Any]) -> Any:
-    """The jit function of a request, once for each text."""
-    import linecache
-
-    text, file = request["text"], request["file"]
-    if text not in _functions:
-        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-        scope: dict[str, Any] = {"__name__": "kernel", "__file__": file}
-        exec(compile(text, file, "exec"), scope)
-        _functions[text] = scope[request["name"]]
-    return _functions[text]
 
 
 def _binaries() -> int:

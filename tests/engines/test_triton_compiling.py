@@ -144,6 +144,15 @@ def test_every_target_of_the_tables_is_known():
         target_of("sm35")
 
 
+def test_a_binary_becomes_a_kernel_of_triton_without_its_text():
+    target = target_of("sm90")
+    loaded = compiling._loaded(source(n=4096), target)
+    assert loaded is compiling._loaded(source(n=8192), target)
+    assert loaded.name == "scaled" and loaded.metadata.num_warps == 4
+    assert loaded.src.constants == {(3,): 1024}
+    assert loaded.kernel == compile_all([source()], "sm90")[0].code
+
+
 # -- the disk ----------------------------------------------------------------------------------------------------------
 
 

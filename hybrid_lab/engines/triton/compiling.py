@@ -142,16 +142,14 @@ def load(source: KernelSource) -> Any:
 
 
 def _loaded(source: KernelSource, target: tuple[str, Any, int]) -> Any:
-    from hybrid_lab.engines.triton.kernel import load_function
-
     request = request_of(source, target)
     known = _handles.get(request["key"])
     if known is None:
         (binary,) = compile_all([source], target)
         assert binary is not None
         known = internals.load_binary(
-            load_function(source.name, request["text"]), request["signature"], request["constants"],
-            request["divisible"], target, binary.paths, binary.key,
+            source.name, request["signature"], request["constants"], request["divisible"], target, binary.paths,
+            binary.key,
         )  # fmt: skip
         _handles[request["key"]] = known
     return known

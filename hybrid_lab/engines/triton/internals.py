@@ -45,15 +45,20 @@ def compile_source(
 
 
 def load_binary(
-    function: Any, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[int],
+    name: str, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[int],
     target: tuple[str, Any, int], files: Mapping[str, str], key: str,
 ) -> Any:  # fmt: skip
     """Triton's CompiledKernel of files that `compile_source` made elsewhere; nothing is compiled.
 
+    name : of the function. Launchers ask a function for its arguments' names only, so none is made of the text, which
+        takes longer than everything else here.
     files : file name -> path, one `.json` of metadata among them; key : what tells this kernel from every other
     """
+    from types import SimpleNamespace
+
     from triton.compiler import CompiledKernel
 
+    function = SimpleNamespace(__name__=name, arg_names=list(signature), launch_metadata=None)
     source = _ast_source(function, signature, constants, divisible, target)
     return CompiledKernel(source, dict(files), key)
 
