@@ -166,6 +166,8 @@ def test_binaries_are_found_on_disk(cache, started):
     forget(cache)
     (again,) = compile_all([source()], "gfx942")
     assert len(started) == 1 and again.code == first.code and again.resources == first.resources
+    (text,) = (cache.parent / "kernels").iterdir()
+    assert "tl.store(out_ptr + offsets, x * 2.0" in text.read_text() and text.name in first.assembly
     assert all(os.path.exists(path) for path in again.paths.values())
 
 

@@ -310,6 +310,7 @@ def _kept(request: dict[str, Any], answer: dict[str, Any], target: str, printed:
     shared, limit = made.resources.shared, shared_limit(tuple(request["target"]))
     if shared > limit and request["target"][0] == "cuda":
         return _failure(request, target, f"it needs {shared} bytes of shared memory, a program there has {limit}")
+    _write_text(request)
     try:
         return store().add(made)
     except OSError as error:
@@ -317,6 +318,17 @@ def _kept(request: dict[str, Any], answer: dict[str, Any], target: str, printed:
         return _failure(
             request, target, f"{error}; binaries are kept in {where}, and HYBRID_LAB_CACHE names another folder"
         )
+
+
+def _write_text(request: dict[str, Any]) -> None:
+    """Keep the text where the binary's line numbers say it is, for profilers and for people."""
+    path = Path(request["file"])
+    if path.is_absolute() and not path.exists():
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial = path.with_name(f"{path.name}.{os.getpid()}")
+            partial.write_text(request["text"], encoding="utf-8")
+            os.replace(partial, path)
 
 
 __all__ = [
