@@ -268,8 +268,15 @@ def _title(line: str) -> str:
 
 
 def _ordered(lines: list[str]) -> list[str]:
-    order = list(WORKLOADS)
-    return sorted(lines, key=lambda line: order.index(_title(line)) if _title(line) in order else len(order))
+    """By workload; rows of targets in the order of TARGETS, others as they came."""
+    from hybrid_lab.engines.triton.targets import TARGETS
+
+    def place(line: str) -> tuple[int, int]:
+        titles, key = list(WORKLOADS), _key(line)
+        target = key[1] if len(key) > 1 else ""
+        return titles.index(_title(line)), TARGETS.index(target) if target in TARGETS else 0
+
+    return sorted(lines, key=place)
 
 
 def main() -> None:
