@@ -28,9 +28,9 @@ RIVALS = {
     "infer": ("MXNet hybrid", "torch.compile", "onnxruntime by hand"),
     "train": ("MXNet hybrid", "torch eager", "torch.compile"),
 }
-#: Seconds of calls before anything is measured, in which our engines are compared: the first three go to the one that
-#: they start with. Every other runtime has decided after its first call.
-COMPARED = 6.0
+#: Seconds of calls before anything is measured, in which our engines are compared: the first three, and the first ten
+#: calls, go to the one that they start with. Every other runtime has decided after its first call.
+COMPARED, COMPARED_CALLS = 6.0, 14
 
 
 class Worker(Peer):
@@ -75,7 +75,9 @@ def measure(workload: str, mode: str, runtimes: list[str], seconds: float, round
                 found[runtime]["warm"] = cold.ask(do="first", mode=mode)
             workers[runtime] = cold
         if "hybrid" in workers:
-            workers["hybrid"].ask(do="time", mode=mode, seconds=COMPARED)
+            _, calls = workers["hybrid"].ask(do="time", mode=mode, seconds=COMPARED)
+            for _ in range(calls, COMPARED_CALLS):
+                workers["hybrid"].ask(do="first", mode=mode)
         times: dict[str, list[float]] = {runtime: [] for runtime in workers}
         for _ in range(rounds):
             for runtime, worker in workers.items():

@@ -213,6 +213,7 @@ def test_a_challenger_that_fails_does_not_fail_the_call(clock):
 
 
 def test_a_long_import_waits_until_it_pays(clock, monkeypatch):
+    monkeypatch.setattr(contests, "PATIENT_CALLS", 0)
     monkeypatch.setattr(contests, "PATIENCE", 0.5)
     monkeypatch.setattr(contests, "IMPORTS", {"late": "a_package_that_nobody_imports"})
     here, late = Paced("here", clock, 0.1), Paced("late", clock, 0.01)
@@ -225,7 +226,20 @@ def test_a_long_import_waits_until_it_pays(clock, monkeypatch):
     assert made.leader == "late"
 
 
+def test_a_long_import_waits_for_a_few_long_calls_too(clock, monkeypatch):
+    monkeypatch.setattr(contests, "PATIENCE", 0.5)
+    monkeypatch.setattr(contests, "IMPORTS", {"late": "a_package_that_nobody_imports"})
+    here, late = Paced("here", clock, 1.0), Paced("late", clock, 0.1)
+    made = contest(clock, here, late)
+    (executable,) = made.executables()
+    call(executable, 10)
+    assert late.compiled == 0 and made.open and here.runs == 10
+    call(executable, 2)
+    assert made.leader == "late"
+
+
 def test_what_is_here_is_compared_before_a_long_import(clock, monkeypatch):
+    monkeypatch.setattr(contests, "PATIENT_CALLS", 0)
     monkeypatch.setattr(contests, "PATIENCE", 0.5)
     monkeypatch.setattr(contests, "IMPORTS", {"late": "a_package_that_nobody_imports"})
     rivals = Paced("here", clock, 0.1), Paced("better", clock, 0.08), Paced("late", clock, 0.01)
@@ -240,6 +254,7 @@ def test_what_is_here_is_compared_before_a_long_import(clock, monkeypatch):
 
 def test_what_the_disk_says_takes_over_without_a_comparison(clock, monkeypatch):
     call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
+    monkeypatch.setattr(contests, "PATIENT_CALLS", 0)
     monkeypatch.setattr(contests, "PATIENCE", 0.5)
     monkeypatch.setattr(contests, "IMPORTS", {"fast": "a_package_that_nobody_imports"})
     slow, fast = Paced("slow", clock, 0.1), Paced("fast", clock, 0.04)

@@ -31,10 +31,11 @@ CALLS = 1
 #: Recorded calls of more operators than this start in NumPy, whose programs are made in an instant; unless they have so
 #: much to compute that another engine is done sooner all the same.
 MANY = 150
-#: An engine whose package still has to be imported is tried when the calls so far have taken this long (seconds); a
-#: third of it suffices where the disk says that it wins. Import and tuning take seconds: that pays
-#: only for work that goes on, and a script that is done in a few seconds never waits for it.
-PATIENCE = 3.0
+#: An engine whose package still has to be imported is tried when the calls so far have taken this long (seconds), and
+#: as long as so many calls; a third of both suffices where the disk says that it wins. Import and tuning take seconds,
+#: or as long as ten calls where these are long: that pays only for work that goes on, and a script that is done in a
+#: few seconds or a few calls never waits for it.
+PATIENCE, PATIENT_CALLS = 3.0, 10
 #: Where a part takes longer (seconds), calls are compared as they run: one rival at a time runs beside a call, which is
 #: the leader's measurement too, and whoever loses is freed before the next one is built.
 LONG = 0.05
@@ -274,7 +275,9 @@ class Contest:
         return [name for name in self.engines if name != self.leader]
 
     def _may_import(self, name: str) -> bool:
-        return self._ready(name) or self._spent >= (PATIENCE / 3 if name == self.remembered else PATIENCE)
+        a_call = sum(seconds for seconds in self._fastest if seconds < float("inf"))
+        wanted = max(PATIENCE, PATIENT_CALLS * a_call)
+        return self._ready(name) or self._spent >= (wanted / 3 if name == self.remembered else wanted)
 
     def _challenge(
         self,
