@@ -61,6 +61,14 @@ def test_a_small_graph_stays_in_numpy_and_says_why():
     assert "fallback: exp on numpy: too little work" in str(report)
 
 
+def test_gradients_of_large_softmaxes_and_gelus_are_worth_a_session():
+    for name in ("_softmax_grad", "_gelu_grad"):
+        for shape, inside in (((2, 3), 0), ((512, 512), 1)):
+            inputs = [input_node(key, shape=shape, dtype="float32") for key in "xy"]
+            graph = Graph(inputs, make_node(operator(name).bind(), inputs).outputs)
+            assert engines.get("onnxruntime").compile(graph).report.operators["onnxruntime"] == inside
+
+
 @pytest.mark.parametrize("shape", [(4, 5), (300, 200)])
 def test_outputs_are_untouched_by_later_calls(shape):
     executable = ALWAYS.compile(graph_of(lambda F, x, y: F.relu(x * y + x), shape, shape))
