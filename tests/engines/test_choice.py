@@ -285,6 +285,74 @@ def test_a_rival_that_takes_twice_as_long_to_warm_up_runs_once(clock, rival, run
     assert second.runs == runs and made.leader == ("second" if rival < 1 else "first") and not made.open
 
 
+class Disturbed(Paced):
+    """Takes `first` seconds while it is `disturbed`, for so many runs (one to warm up, one for the time)."""
+
+    def __init__(self, name, clock, first, seconds, disturbed=2):
+        super().__init__(name, clock, seconds)
+        self.first, self.disturbed = first, disturbed
+
+    def compile(self, graph, **options):
+        made = super().compile(graph, **options)
+        run = made.run
+
+        def paced(inputs, rng):
+            if self.runs < self.disturbed:
+                self.clock.now += self.first - self.seconds
+            return run(inputs, rng)
+
+        made.run = paced
+        return made
+
+
+def test_a_rival_that_lost_a_long_call_narrowly_has_a_second_chance(clock):
+    leader, disturbed = Paced("leader", clock, 0.1), Disturbed("disturbed", clock, 0.15, 0.08)
+    made = contest(clock, leader, disturbed)
+    (executable,) = made.executables()
+    call(executable, 2)
+    assert made.leader == "leader" and made.open and disturbed.runs == 2
+    call(executable)
+    assert made.leader == "disturbed" and not made.open
+    assert disturbed.compiled == 1 and list(made.built.compiled) == ["disturbed"]
+    assert made.notes == {"leader": "100 ms", "disturbed": "80 ms"}
+
+
+def test_the_better_of_both_rounds_counts(clock):
+    leader, disturbed = Paced("leader", clock, 0.1), Disturbed("disturbed", clock, 0.11, 0.18)
+    made = contest(clock, leader, disturbed)
+    call(made.executables()[0], 3)
+    assert made.leader == "leader" and not made.open and made.notes["disturbed"] == "110 ms"
+
+
+@pytest.mark.parametrize("seconds, calls, runs", [(0.15, 3, 4), (0.25, 2, 1)])
+def test_who_is_slower_twice_or_far_slower_is_freed(clock, seconds, calls, runs):
+    leader, slower = Paced("leader", clock, 0.1), Paced("slower", clock, seconds)
+    made = contest(clock, leader, slower)
+    (executable,) = made.executables()
+    call(executable, calls - 1)
+    assert made.open
+    call(executable)
+    assert not made.open and made.settled and made.leader == "leader"
+    assert list(made.built.compiled) == ["leader"] and (slower.compiled, slower.runs) == (1, runs)
+    call(executable, 3)
+    assert slower.runs == runs
+
+
+def test_the_second_round_comes_before_the_next_rival(clock, monkeypatch):
+    monkeypatch.setattr(contests, "PATIENT_CALLS", 0)
+    rivals = Paced("leader", clock, 0.1), Paced("late", clock, 0.05), Disturbed("disturbed", clock, 0.15, 0.08)
+    made = contest(clock, *rivals)
+    (executable,) = made.executables()
+    monkeypatch.setattr(made, "_ready", lambda name: name != "late")
+    call(executable, 2)
+    assert "disturbed" in made.built.compiled
+    monkeypatch.undo()
+    call(executable)
+    assert made.leader == "disturbed" and rivals[1].compiled == 0
+    call(executable)
+    assert made.leader == "late" and not made.open and rivals[2].compiled == 1
+
+
 def test_what_was_measured_is_remembered_for_calls_of_about_this_size(clock, tmp_path):
     call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
     (file,) = (tmp_path / "choices").iterdir()

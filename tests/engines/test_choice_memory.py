@@ -117,11 +117,30 @@ def test_long_calls_meet_one_rival_at_a_time_and_losers_are_freed(clock):
     assert steps.contest.leader == "b" and steps.contest.open
     assert (first.begun, second.begun, third.begun) == (2, 2, 0), "the leader's own run is its measurement"
     steps(1)
-    assert not first.alive() and not third.alive() and len(second.alive()) == 3
-    assert (second.begun, third.begun) == (3, 2) and not steps.contest.open and steps.contest.settled
+    assert not first.alive() and (second.begun, third.begun) == (3, 2) and steps.contest.open, "c has another round"
+    (training,) = (made for made in third.alive() if hasattr(made, "begin"))
+    # Between the rounds its program stays, what it ran in does not.
+    assert training.forward.run._run is None and not training._frames.idle
+    del training
+    steps(1)
+    assert not third.alive() and len(second.alive()) == 3
+    assert (second.begun, third.begun) == (4, 4) and not steps.contest.open and steps.contest.settled
     assert steps.contest.notes == {"a": "400 ms", "b": "200 ms", "c": "300 ms"}
     steps(2)
-    assert (second.begun, third.begun) == (5, 2)
+    assert (second.begun, third.begun) == (6, 4)
+
+
+def test_a_rival_disturbed_in_one_step_wins_in_the_next(clock):
+    leader, rival = Paced("a", clock, 0.1), Paced("b", clock, 0.15)
+    steps = Steps(clock, leader, rival)
+    steps(2)
+    assert steps.contest.leader == "a" and steps.contest.open
+    rival.seconds = 0.06
+    steps(1)
+    assert steps.contest.leader == "b" and not steps.contest.open
+    assert steps.contest.notes == {"a": "200 ms", "b": "120 ms"} and len(rival.made) == 3
+    steps(2)
+    assert steps.contest.settled and not leader.alive()
 
 
 def test_the_arenas_of_comparisons_are_freed_with_them(clock):

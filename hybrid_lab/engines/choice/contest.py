@@ -39,6 +39,8 @@ PATIENCE, PATIENT_CALLS = 3.0, 10
 #: Where a part takes longer (seconds), calls are compared as they run: one rival at a time runs beside a call, which is
 #: the leader's measurement too, and whoever loses is freed before the next one is built.
 LONG = 0.05
+#: There one disturbed run would decide: a rival that lost by less than this factor runs beside one more call.
+CLOSE = 2
 #: How much two engines may differ, relative to the largest value: forward, backward.
 TOLERANCE = (1e-4, 1e-3)
 #: A challenger takes over when it needs less than this part of the leader's time.
@@ -86,6 +88,8 @@ class Contest:
         self._fastest = [float("inf")] * len(self.graphs)
         #: Rivals whose numbers were not the leader's: they are compared once more, with a judge.
         self._doubted: set[str] = set()
+        #: Rivals that lost narrowly, and the seconds of their first round: they have a second, and no more.
+        self._narrow: dict[str, dict[int, float]] = {}
         found = memory.recall(self.key)
         self.remembered = found["choice"] if found is not None and found["choice"] in engines else None
         large = training is not None and sum(len(graph.operators) for graph in self.graphs) > MANY
@@ -197,7 +201,7 @@ class Contest:
     def _next(self, due: list[str], part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> Trial | None:
         """Run the first rival that has a chance; None where nobody is to be compared with this part."""
         halfway = [name for name in self._rivals() if 0 < len(self.seconds.get(name, ())) < len(self.graphs)]
-        for name in due:
+        for name in sorted(due, key=lambda name: name not in self._narrow):  # what is built goes first
             # Only who has run forward beside the leader runs backward, and before the next rival begins.
             if bool(part) != (name in halfway) or (halfway and not part):
                 continue
@@ -227,10 +231,14 @@ class Contest:
             own = self.seconds.setdefault(leader, {})
             own[part] = min(seconds, own.get(part, seconds))
             theirs = self.seconds.setdefault(name, {})
-            theirs[part] = trial.seconds
+            theirs[part] = min(trial.seconds, self._narrow.get(name, {}).get(part, trial.seconds))
             total = sum(theirs.values())
             if len(theirs) < len(self.graphs) and total * MARGIN > sum(self._fastest):
                 self._drop(name, f"slower: {total * 1e3:.3g} ms for a part of the call")
+            elif len(theirs) == len(self.graphs) and name not in self._narrow:
+                leading = sum(own.values())
+                if MARGIN * leading <= total < CLOSE * leading:
+                    self._narrow[name] = self.seconds.pop(name)
             self._decide()
             if not self._recorded or self.leader == leader:
                 # Else the backward of the old leader is still running for the caller.
@@ -262,9 +270,10 @@ class Contest:
 
     def _decide(self) -> None:
         """Let the fastest lead once all parts are timed of all that have been tried."""
+        waiting = self._narrow.keys() - self.seconds.keys()  # for a second round, and stay built for it
         if not self._rivals():
             self._close({})
-        elif self.seconds and all(len(found) == len(self.graphs) for found in self.seconds.values()):
+        elif self.seconds and not waiting and all(len(found) == len(self.graphs) for found in self.seconds.values()):
             if all(name in self.seconds for name in self.engines):
                 self._close({})
             else:
@@ -330,6 +339,7 @@ class Contest:
         self.notes[name] = note
         self.engines = {key: engine for key, engine in self.engines.items() if key != name}
         self.seconds.pop(name, None)
+        self._narrow.pop(name, None)
         self.built.let_go(name)
 
     def _collect(self) -> None:
