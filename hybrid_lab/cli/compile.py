@@ -51,17 +51,15 @@ def add_commands(commands) -> None:
 def run_compile(arguments: Namespace) -> int:
     """Compile and print, block by block where the top of the model is not hybrid."""
     from ..engines.triton.compiling import check_triton
-    from ..engines.triton.targets import TARGETS, target_of
+    from ..engines.triton.targets import TARGETS, name_of, target_of
     from ..formats.archive import add_binaries, load, use_compiled
 
     if not arguments.target:
         raise CommandError(f"name at least one GPU with --target; there are {', '.join(TARGETS)}")
-    for target in arguments.target:
-        target_of(target)
+    targets = tuple(dict.fromkeys(name_of(target_of(target)) for target in arguments.target))
     if arguments.into is not None and not arguments.into.is_file():
         raise CommandError(f"--into {arguments.into}: no such archive; save the model first")
     check_triton()
-    targets = tuple(dict.fromkeys(arguments.target))
     if arguments.trust:
         print(use_compiled(arguments.archive), file=sys.stderr)
     found = []

@@ -222,7 +222,7 @@ def compile_for(net: HybridBlock, *targets: str, inputs: Any = None, train: bool
     from hybrid_lab.gluon.ahead import graphs_of
 
     started = time.perf_counter()
-    _check(targets)
+    targets = _checked(targets)
     graphs = graphs_of(net, known_inputs(net) if inputs is None else inputs, train)
     made = compile_graphs(net.name, graphs, targets, bool(net._flags.get("tf32")))
     made.seconds = time.perf_counter() - started
@@ -251,15 +251,15 @@ def compile_graphs(
     return CompiledModel(name, tuple(targets), made if targets else plain, fallbacks, time.perf_counter() - started)
 
 
-def _check(targets: Sequence[str]) -> None:
-    """Say what is wrong before any work is done."""
+def _checked(targets: Sequence[str]) -> tuple[str, ...]:
+    """The targets by the names that tables have, each once. Says what is wrong before any work is done."""
     from hybrid_lab.engines.triton.compiling import check_triton
-    from hybrid_lab.engines.triton.targets import target_of
+    from hybrid_lab.engines.triton.targets import name_of, target_of
 
-    for target in targets:
-        target_of(target)
-    if targets:
+    found = tuple(dict.fromkeys(name_of(target_of(target)) for target in targets))
+    if found:
         check_triton()
+    return found
 
 
 def known_inputs(net: HybridBlock) -> list[Any]:

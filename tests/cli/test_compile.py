@@ -128,6 +128,15 @@ def test_tf32_is_compiled_where_the_chip_has_it():
     assert 'input_precision="ieee"' in old.source
 
 
+def test_targets_have_one_name():
+    made = head().compile_for("sm_90", "sm90", inputs=(16, 8))
+    assert made.targets == ("sm90",) and made.summary("sm90").chip == "H100 SXM"
+    (kernel,) = made.kernels
+    assert kernel.on("sm_80").target == "sm80" and kernel.on("sm_80").estimate is not None
+    with pytest.raises(EngineError, match="there is no target 'h100'"):
+        kernel.on("h100")
+
+
 def test_operators_without_a_kernel_are_listed():
     made = head(sorts=True).compile_for("gfx942", inputs=(16, 8))
     assert "sort in forward has no kernel" in str(made)
@@ -150,6 +159,8 @@ def test_a_kernel_that_does_not_compile_is_a_row(monkeypatch):
     "targets, inputs, message",
     [
         (("mi300",), (4, 8), "there is no target 'mi300'.*gfx942"),
+        ((["gfx942"],), (4, 8), r"a target is a name such as 'gfx942' or 'sm90', not \['gfx942'\]"),
+        ((90,), (4, 8), "a target is a name .*, not 90"),
         (("gfx942",), "8", "an array or a shape"),
         (("gfx942",), [], "an array or a shape"),
     ],

@@ -18,7 +18,7 @@ from hybrid_lab.engines.triton.fusion import Fusion
 from hybrid_lab.engines.triton.kinds import product_of
 from hybrid_lab.engines.triton.resources import Resources
 from hybrid_lab.engines.triton.source import KernelSource
-from hybrid_lab.engines.triton.targets import CHIPS, name_of
+from hybrid_lab.engines.triton.targets import CHIPS, name_of, target_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
@@ -80,8 +80,11 @@ class FusedKernel:
         return sum(not node.view for node in self.nodes)
 
     def on(self, target: str) -> FusedKernel:
-        """The kernel for a GPU that need not be here. It is compiled when somebody looks at what comes of that."""
-        return self._with(target, None)
+        """The kernel for a GPU that need not be here. It is compiled when somebody looks at what comes of that.
+
+        Raises EngineError for an unknown target.
+        """
+        return self._with(name_of(target_of(target)), None)
 
     def _with(self, target: str, binary: Binary | None, problem: str = "") -> FusedKernel:
         names = [name for name in self.__dataclass_fields__ if name not in ("target", "problem")]

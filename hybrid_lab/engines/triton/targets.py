@@ -20,7 +20,11 @@ _NVIDIA = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
 
 
 def target_of(name: str) -> tuple[str, Any, int]:
-    """Triton's (backend, architecture, threads per warp) of "gfx942" or "sm90". Raises EngineError for others."""
+    """Triton's (backend, architecture, threads per warp) of "gfx942" or "sm90"; "sm_90" counts too. Raises EngineError
+    for others.
+    """
+    if not isinstance(name, str):
+        raise EngineError(f"a target is a name such as 'gfx942' or 'sm90', not {name!r}")
     for threads, names in _AMD.items():
         if name in names:
             return "hip", name, threads
