@@ -83,7 +83,7 @@ class DeviceProgram(Program):
             where = next(leaf.context for leaf in leaves if leaf._buffer.lives_on_device != context.is_gpu)
             raise EngineUnavailable(
                 f"{self.block_name}: an input is on {where}, others are on {context}. Move them with "
-                f"x.as_in_context({context})"
+                f"x.as_in_context(mx.{context})"
             )
         data = [leaf.raw(device) for leaf in leaves]
         versions = [buffer.version for buffer in self._buffers]

@@ -286,7 +286,7 @@ class Parameter:
         where = ", ".join(str(array.ctx) for array in arrays)
         raise UninitializedError(
             f"Parameter {self.name!r} was not initialized on {wanted}, only on {where}. "
-            f"net.collect_params().reset_ctx({wanted}) moves it"
+            f"net.collect_params().reset_ctx(mx.{wanted}) moves it"
         )
 
     def data(self, ctx: Context | None = None) -> Any:

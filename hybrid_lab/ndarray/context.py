@@ -186,6 +186,7 @@ def require(ctx: Context) -> None:
     if ctx.device_type != "gpu":
         return
     count, missing = _usable_gpus()
-    if ctx.device_id >= count:
-        reason = missing or f"there are {count}, numbered from 0"
+    if not 0 <= ctx.device_id < count:
+        found = "there is 1 GPU, gpu(0)" if count == 1 else f"there are {count} GPUs, numbered from 0"
+        reason = missing or found
         raise EngineUnavailable(f"{ctx} cannot be used: {reason}. Arrays on the CPU: ctx=mx.cpu()")

@@ -101,7 +101,7 @@ def _context(op: Operator, inputs: Sequence[Any]) -> Context:
         where = " and ".join(map(str, found))
         raise DTypeError(
             f"{op.name}: the arrays are on {where}; an operator takes arrays of one context. "
-            f"Move them with x.as_in_context({found[0]})"
+            f"Move them with x.as_in_context(mx.{found[0]})"
         )
     context = found[0] if found else resolve(current_context())
     if context.device_id:

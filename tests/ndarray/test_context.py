@@ -6,7 +6,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import nd
-from hybrid_lab.diagnostics import AttributeSpecError, EngineUnavailable
+from hybrid_lab.diagnostics import AttributeSpecError, EngineUnavailable, UninitializedError
 
 needs_no_gpu = pytest.mark.skipif(mx.num_gpus() > 0, reason="this machine has a GPU")
 
@@ -47,3 +47,15 @@ def test_a_missing_gpu_says_what_is_missing():
             make()
     with mx.gpu(0), pytest.raises(EngineUnavailable):
         nd.zeros((1,))
+
+
+def test_gpus_are_numbered_from_0():
+    with pytest.raises(EngineUnavailable, match=r"gpu\(-1\) cannot be used: "):
+        nd.ones((2,), ctx=mx.gpu(-1))
+
+
+def test_a_parameter_on_another_context_says_how_to_move_it():
+    net = mx.gluon.nn.Dense(2, in_units=3)
+    net.initialize(ctx=mx.cpu(1))
+    with pytest.raises(UninitializedError, match=r"only on cpu\(1\).*reset_ctx\(mx\.cpu\(2\)\) moves it"):
+        net(nd.ones((1, 3), ctx=mx.cpu(2)))
