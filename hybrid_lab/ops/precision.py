@@ -83,7 +83,9 @@ class Precision:
         )
         both = self.low & (given | {name for name, _, _ in self.conditional})
         if both:
-            raise SettingError(f"{', '.join(sorted(both))} cannot compute in {self.target.name} and in float32")
+            hint = "; give both lists to move an operator from one to the other" if low is None else ""
+            names = ", ".join(sorted(both))
+            raise SettingError(f"{names} cannot compute in {self.target.name} and in float32{hint}")
         # What the caller calls low is taken out of our own list, not the other way about.
         self.float32 = given if float32 is not None else _named(FLOAT32, "the table") - self.low
         self._known: dict[Any, Any] = {}
@@ -172,6 +174,8 @@ def refuses(op: Operator, dtypes: tuple[Any, ...]) -> bool:
 
 def _named(names: Iterable[str], what: str) -> frozenset[str]:
     """The operators' own names. Raises SettingError."""
+    if isinstance(names, str):
+        raise SettingError(f"{what}: they are a list of names, [{names!r}], not {names!r}")
     found = set()
     for name in names:
         record = find(name)

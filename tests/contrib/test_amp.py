@@ -286,6 +286,26 @@ def test_other_dtypes_are_refused():
     amp.init(np.dtype("float16"))
 
 
+def test_lists_that_cannot_be():
+    with pytest.raises(SettingError, match=r"the operators of float32: they are a list of names, \['exp'\], not 'exp'"):
+        amp.init(fp32_ops="exp")
+    with pytest.raises(SettingError, match="dot cannot compute in float16 and in float32; give both lists"):
+        amp.init(fp32_ops=["dot"])
+    with pytest.raises(SettingError, match="dot cannot compute in float16 and in float32$"):
+        amp.init(fp32_ops=["dot"], target_precision_ops=["dot"])
+    assert invoking.precision is None
+
+
+def test_a_loss_is_an_array():
+    net = nn.Dense(1, in_units=1)
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    amp.init()
+    amp.init_trainer(trainer)
+    with pytest.raises(TypeError, match="takes an NDArray or a list of them, not float"), amp.scale_loss(1.0, trainer):
+        pass
+
+
 def test_names_that_are_not_here():
     with pytest.raises(AttributeError, match="use amp.convert_hybrid_block"):
         amp.convert_bucketing_module  # noqa: B018
@@ -662,6 +682,8 @@ def test_what_convert_hybrid_block_refuses():
     net(nd.ones((1, 3)))
     with pytest.raises(SettingError, match="the graph has no node 'dense_fwd'"):
         amp.convert_hybrid_block(net, excluded_sym_names=["dense_fwd"])
+    with pytest.raises(SettingError, match=r"they are a list of names, \['dense0'\]"):
+        amp.convert_hybrid_block(net, excluded_sym_names="dense0")
     with pytest.raises(SettingError, match="no bfloat16 here"):
         amp.convert_hybrid_block(net, "bfloat16")
     with pytest.raises(TypeError, match="takes a HybridBlock, not Block"):

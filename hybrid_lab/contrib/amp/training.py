@@ -38,9 +38,11 @@ def scale_loss(loss: NDArray | Sequence[NDArray], trainer: Trainer) -> Iterator[
             autograd.backward(scaled)
 
     Inside of `record()` or behind it. NumPy does not warn of an overflow in the block: the trainer looks for it.
-    Raises HybridLabError before `amp.init_trainer(trainer)`.
+    Raises HybridLabError before `amp.init_trainer(trainer)`, TypeError for a loss that is no array.
     """
     factor = _scaler(trainer, "amp.scale_loss").loss_scale
+    if not isinstance(loss, (NDArray, list, tuple)):
+        raise TypeError(f"amp.scale_loss takes an NDArray or a list of them, not {type(loss).__name__}")
     trainer._scale = trainer._amp_original_scale / factor
     with autograd.record(train_mode=autograd.is_training()):
         scaled = loss * factor if isinstance(loss, NDArray) else [each * factor for each in loss]
