@@ -54,9 +54,11 @@ def graphs_of(net: HybridBlock, inputs: Any, train: bool = False) -> dict[str, G
 
 def arguments(inputs: Any) -> tuple[Any, ...]:
     """Arrays, or zeros in the place of shapes."""
-    if isinstance(inputs, NDArray) or _is_shape(inputs):
+    if isinstance(inputs, (NDArray, np.ndarray)) or _is_shape(inputs):
         inputs = (inputs,)
-    if not isinstance(inputs, (list, tuple)) or not inputs:
+    if not isinstance(inputs, (list, tuple)) or all(
+        item is None or isinstance(item, (int, float, np.number)) for item in inputs
+    ):
         raise HybridLabError(
             "inputs= takes an array or a shape, or a list of them: inputs=(8, 3, 224, 224), or inputs=[x, (8, 10)]"
         )
@@ -64,12 +66,16 @@ def arguments(inputs: Any) -> tuple[Any, ...]:
 
 
 def _is_shape(item: Any) -> bool:
-    return isinstance(item, (list, tuple)) and bool(item) and all(type(size) is int for size in item)
+    return isinstance(item, (list, tuple)) and bool(item) and all(_is_size(size) for size in item)
+
+
+def _is_size(item: Any) -> bool:
+    return isinstance(item, (int, np.integer)) and not isinstance(item, bool)
 
 
 def _array(item: Any) -> Any:
     if _is_shape(item):
-        return nd.zeros(tuple(item))
+        return nd.zeros(tuple(map(int, item)))
     if isinstance(item, np.ndarray):
         return nd.array(item, dtype=item.dtype)
     return item

@@ -245,7 +245,7 @@ def compile_graphs(
         (part, Fallback(node.op.name, "no kernel", reason, format_origin(node)))
         for part, fusion in fused
         for node, reason in fusion.refused.items()
-        if not node.op.view
+        if not node.op.view and any(value.nbytes for value in node.outputs)
     ]
     made = [kernel for target in targets for kernel in compiled_for(written[precisions[target]][0], target)]
     return CompiledModel(name, tuple(targets), made if targets else plain, fallbacks, time.perf_counter() - started)

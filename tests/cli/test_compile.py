@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 pytest.importorskip("triton")
@@ -143,6 +144,17 @@ def test_operators_without_a_kernel_are_listed():
     assert [item.operator for _, item in made.fallbacks] == ["sort"]
 
 
+def test_empty_arrays_need_no_kernel():
+    made = head().compile_for(inputs=(0, 8))
+    assert not made.kernels and not made.fallbacks and "has no kernel" not in str(made)
+
+
+def test_arrays_and_sizes_of_numpy_are_inputs():
+    for inputs in (np.ones((16, 8), np.float32), (np.int64(16), 8), [np.ones((16, 8), np.float32)]):
+        (kernel,) = head().compile_for(inputs=inputs).kernels
+        assert kernel.generated.sizes["n"] == 16 * 8
+
+
 def test_a_kernel_that_does_not_compile_is_a_row(monkeypatch):
     def fails(sources, target, failed=None):
         failed[0] = "the kernel could not be compiled: because"
@@ -163,6 +175,8 @@ def test_a_kernel_that_does_not_compile_is_a_row(monkeypatch):
         ((90,), (4, 8), "a target is a name .*, not 90"),
         (("gfx942",), "8", "an array or a shape"),
         (("gfx942",), [], "an array or a shape"),
+        (("gfx942",), (2.5, 8), "an array or a shape"),
+        (("gfx942",), [None], "an array or a shape"),
     ],
 )
 def test_bad_requests_say_what_to_do(targets, inputs, message):
