@@ -131,6 +131,46 @@ def test_what_torch_cannot_take_falls_back_by_name(function, shape, dtype, reaso
         engines.get("torch").compile(graph, strict=True)
 
 
+@each_sample(lambda case: case.record.name in ("sort", "argsort", "topk"))
+def test_samples_of_orders_are_equal_bit_by_bit(case):
+    graph, arrays = graph_of_case(case)
+    executable = engines.get("torch").compile(graph)
+    assert not executable.report.fallbacks
+    for found, wanted in zip(executable(arrays), run_kernel(case.op, case.inputs()), strict=False):
+        assert found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
+
+
+ORDERS = [
+    *(("sort", {"is_ascend": up}) for up in (True, False)),
+    *(("argsort", {"is_ascend": up, "dtype": kind}) for up in (True, False) for kind in ("int32", "float64", "uint8")),
+    *(("topk", {"is_ascend": up, "k": 3, "ret_typ": kind, "dtype": "int64"})
+      for up in (True, False) for kind in ("value", "indices", "mask", "both")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, attributes", ORDERS)
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
+def test_equal_elements_zeros_and_nan_have_the_order_of_numpy(name, attributes, axis, dtype):
+    values = np.array([0.0, -0.0, 1.0, np.nan, -np.nan, np.inf, -np.inf, -1.0, 1e-42])
+    values = values.astype(dtype) if dtype.startswith("float") else np.array([0, 255, 7, 128, 3], dtype)
+    op = operator(name).bind(axis=axis, **attributes)
+    for shape in ((5, 7, 4), (3, 700)):
+        data = values[np.random.RandomState(1).randint(len(values), size=shape)]
+        x = input_node("x", shape=shape, dtype=dtype)
+        executable = engines.get("torch").compile(Graph([x], make_node(op, [x]).outputs))
+        assert not executable.report.fallbacks
+        for array in (data, data.T.copy().T):
+            for found, wanted in zip(executable([array]), run_kernel(op, [array]), strict=True):
+                assert found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
+
+
+def test_orders_in_float16_fall_back():
+    for function in (lambda F, x: F.argsort(x, dtype="float16"), lambda F, x: F.sort(F.Cast(x, dtype="float16"))):
+        graph = graph_of(function, (2, 3))
+        assert "float16" in engines.get("torch").compile(graph).report.fallbacks[-1].reason
+
+
 def test_several_threads_may_call_the_same_executable():
     shapes = [(64, 30), (20, 30), (20,)]
     graph = graph_of(lambda F, x, w, b: F.softmax(F.FullyConnected(x, w, b, num_hidden=20)), *shapes)

@@ -30,12 +30,12 @@ def test_an_entry_says_whether_all_samples_have_kernels_and_what_runs_the_others
     tanh, norm, take, sort = (entries(name)[0] for name in ("tanh", "LayerNorm", "take", "sort"))
     assert (tanh.verdict, norm.verdict) == ("whole", "in parts")
     assert (take.verdict, dict(take.refused)) == ("for some attributes", {"take with mode='raise'": 1})
-    assert sort.verdict == "none" and sort.elsewhere == {"NumPy"}
+    assert sort.verdict == "none" and sort.elsewhere == {"torch"}
     assert not tanh.refused and tanh.kinds == {"pointwise": tanh.samples}
 
 
 def test_it_prints_as_a_table_with_a_summary():
     found = entries("tanh", "sort")
     assert "| elementwise | `tanh` | whole | pointwise |  |" in table(found)
-    assert "| order | `sort` | none |  | no kernel kind for it yet - NumPy |" in table(found)
+    assert "| order | `sort` | none |  | no kernel kind for it yet - torch |" in table(found)
     assert summary(found).startswith("1 of 2 operators are in kernels (1 as they are, 0 taken apart)")

@@ -124,16 +124,26 @@ def test_parts_of_split_reductions_are_planned():
 
 def test_operators_without_a_kernel_run_in_torch_or_on_the_host(copied):
     def function(F, x):
-        return F.sort(x) * 2.0
+        return F.cumsum(x, axis=1) * 2.0
 
     arrays, expected, executable = both(function, (3, 4))
     copied()
     close(executable.run(tensors(arrays), (0, 0)), expected)
     report = executable.report
-    assert report.operators["numpy"] == 1 and report.host_copies == {"sort": 2} and copied() == (1, 1)
-    assert "copies between device and host in each call: 2 for sort" in str(report)
-    with pytest.raises(EngineError, match="sort: no kernel"):
+    assert report.operators["numpy"] == 1 and report.host_copies == {"cumsum": 2} and copied() == (1, 1)
+    assert "copies between device and host in each call: 2 for cumsum" in str(report)
+    with pytest.raises(EngineError, match="cumsum: no kernel"):
         engines.get("triton").compile(graph_of(function, (3, 4)), strict=True)
+
+
+@pytest.mark.parametrize("name, attributes", [
+    ("sort", {"axis": 0}), ("argsort", {"is_ascend": False}), ("topk", {"k": 2, "ret_typ": "both"}),
+])  # fmt: skip
+def test_orders_stay_on_the_device(copied, name, attributes):
+    arrays, expected, executable = both(lambda F, x: getattr(F, name)(F.exp(x), **attributes), (3, 4))
+    copied()
+    close(executable.run(tensors(arrays), (0, 0)), expected)
+    assert executable.report.operators["torch"] == 1 and not executable.report.host_copies and copied() == (0, 0)
 
 
 def test_what_torch_computes_stays_on_the_device(copied, monkeypatch):

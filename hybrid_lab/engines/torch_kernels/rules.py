@@ -2,7 +2,8 @@
 
 A rule is called once per node, when a region is compiled, and gives the kernel: a function of the node's inputs
 (tensors, or numbers where the graph has immediates) that returns a tensor, or a tuple with one per output. A rule that
-cannot serve its node raises Unmappable with the reason. The entries are in `table` and, for images, in `images`.
+cannot serve its node raises Unmappable with the reason. The entries are in `table` and, of some families, in `images`,
+`order` and `recurrent`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ OUT: set[str] = set()
 SHARED: set[str] = set()
 #: Operator -> positions of inputs that need not be floating.
 WHOLE: dict[str, tuple[int, ...]] = {}
+#: Operators of which nothing need be floating: their results are positions, or elements of any data.
+WHOLE_RESULTS: set[str] = set()
 
 
-def rule(*names: str, out: bool = False, shared: bool = False, whole: tuple[int, ...] = ()) -> Callable[[Rule], Rule]:
+def rule(
+    *names: str, out: bool = False, shared: bool = False, whole: tuple[int, ...] = (), whole_results: bool = False
+) -> Callable[[Rule], Rule]:
     """Enter a rule under these names."""
 
     def enter(function: Rule) -> Rule:
@@ -40,6 +45,8 @@ def rule(*names: str, out: bool = False, shared: bool = False, whole: tuple[int,
                 OUT.add(name)
             if shared:
                 SHARED.add(name)
+            if whole_results:
+                WHOLE_RESULTS.add(name)
         return function
 
     return enter
@@ -95,7 +102,8 @@ def refusal(node: Node) -> str | None:
         return None
     if op.name not in TABLE:
         return "the table of torch calls has no entry"
-    floating = {value.dtype.name for value in node.outputs}
+    given = {value.dtype.name for value in node.outputs}
+    floating = given - _WHOLE_TYPES if op.name in WHOLE_RESULTS else given
     for index, item in enumerate(node.inputs):
         if not isinstance(item, Value):
             continue
@@ -105,7 +113,8 @@ def refusal(node: Node) -> str | None:
             floating.add(item.dtype.name)
         elif item.dtype.name not in _WHOLE_TYPES:
             return f"a torch call with {item.dtype.name}"
-    if floating not in ({"float32"}, {"float64"}) and op.name not in ("Cast", "_cast_like"):
+    whole = not floating and op.name in WHOLE_RESULTS
+    if not whole and floating not in ({"float32"}, {"float64"}) and op.name not in ("Cast", "_cast_like"):
         return f"a torch call with {', '.join(sorted(floating))}"
     if not floating <= {"float32", "float64"}:
         return f"a torch call that gives {', '.join(sorted(floating))}"

@@ -1,0 +1,59 @@
+"""The table's entries for order along an axis: sort, argsort, topk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hybrid_lab.engines.torch_kernels.rules import Kernel, RuleNode, rule, shape_of
+
+
+def _ranking(torch: Any, node: RuleNode, ascending: bool) -> tuple[tuple[int, ...], int, Kernel]:
+    """The shape that is ordered, the axis in it, and what gives the positions in order, as `ops.order.ranking`."""
+    line, axis = node.op.line(shape_of(node, 0))
+    floating = node.inputs[0].dtype.kind == "f"
+
+    def places(data: Any) -> Any:
+        # Sorts by digits take the sign of zeros and of NaN for a difference.
+        plain = torch.where(data == data, data + 0.0, float("nan")) if floating else data
+        return torch.sort(plain, dim=axis, descending=not ascending, stable=True)[1]
+
+    return line, axis, places
+
+
+@rule("sort", whole=(0,), whole_results=True)
+def _sort(torch: Any, node: RuleNode) -> Kernel:
+    line, axis, ranking = _ranking(torch, node, node.op.is_ascend)
+
+    def kernel(data: Any) -> Any:
+        data = data.reshape(line)
+        places = ranking(data)
+        return data.gather(axis, places), places
+
+    return kernel
+
+
+@rule("argsort", whole=(0,), whole_results=True)
+def _argsort(torch: Any, node: RuleNode) -> Kernel:
+    line, _, ranking = _ranking(torch, node, node.op.is_ascend)
+    dtype = getattr(torch, node.outputs[0].dtype.name)
+    return lambda data: ranking(data.reshape(line)).to(dtype)
+
+
+@rule("topk", whole=(0,), whole_results=True)
+def _topk(torch: Any, node: RuleNode) -> Kernel:
+    # torch.topk chooses any of equal elements, and gives them in any order.
+    op, shape, dtype = node.op, shape_of(node, 0), getattr(torch, str(node.op.dtype))
+    line, axis, ranking = _ranking(torch, node, op.is_ascend)
+    count = op.count(line[axis])
+
+    def kernel(data: Any) -> Any:
+        data = data.reshape(line)
+        places = ranking(data).narrow(axis, 0, count)
+        if op.ret_typ == "indices":
+            return places.to(dtype)
+        if op.ret_typ == "mask":
+            return torch.zeros_like(data).scatter_(axis, places, 1).reshape(shape)
+        values = data.gather(axis, places)
+        return (values, places.to(dtype), places) if op.ret_typ == "both" else (values, places)
+
+    return kernel
