@@ -1,5 +1,7 @@
 """Row kernels: reductions in one tile, in a loop and split, with what is fused around them; ragged tiles everywhere."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ pytest.importorskip("torch")
 
 from hybrid_lab import engines
 from hybrid_lab.engines.triton import kernel, reduction
+from hybrid_lab.engines.triton.compiling import divisible
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
@@ -155,6 +158,72 @@ def normalized(shape, axes):
     mean = op("mean", x, axis=axes, keepdims=True)
     variance = op("mean", op("square", op("broadcast_sub", x, mean)), axis=axes, keepdims=True)
     return Graph([x], [op("broadcast_div", op("broadcast_sub", x, mean), op("sqrt", variance)), mean, variance])
+
+
+def compiled_form(graph):
+    """What decides whether a kernel is compiled again."""
+    return [(source.code, source.blocks, divisible(source), source.warps) for source in kernels_of(graph)[2]]
+
+
+@pytest.mark.parametrize(
+    "shape, kind",
+    [((6, 14, 14), "parts of rows"), ((320, 14, 14), "rows in a loop"), ((320, 16, 16), "rows in a loop")],
+)
+def test_statistics_of_another_batch_are_the_same_kernels(shape, kind):
+    """A mean divides by an argument, and parts are put together by a tile that any number of them fits."""
+    small, large = (normalized((batch, *shape), (0, 2, 3)) for batch in (32, 64))
+    assert kind in [source.kind for source in kernels_of(small)[2]]
+    assert compiled_form(small) == compiled_form(large)
+
+
+def test_a_random_array_without_operands_beside_a_mean():
+    x = input_node("x", shape=(5, 19), dtype="float32")
+    noise = op("_random_uniform", shape=(5, 19))
+    y = op("mean", op("broadcast_add", x, noise), axis=1)
+    assert len(kernels_of(Graph([x], [y], draws=1))[2]) == 1
+
+
+@pytest.mark.parametrize("columns", [1568, 6272])
+def test_rows_of_many_loads_have_a_quarter_of_a_tile(columns):
+    """So that their values fit into the registers of a program; a row that is too long for it is read in a loop."""
+    few, many = (kernels_of(windows(960, columns, count))[2][0] for count in (reduction.MANY, reduction.MANY + 1))
+    assert few.kind == ("rows" if columns <= reduction.ONE_TILE else "rows in a loop")
+    assert np.prod(list(few.blocks.values())) == 2048
+    assert many.kind == "rows in a loop" and many.blocks == {"ROWS": 1, "COLUMNS": 512}
+
+
+def test_rows_of_many_loads_in_a_loop(monkeypatch):
+    small_tiles(monkeypatch)
+    graph = windows(3, 37, reduction.MANY + 1)
+    (source,) = kernels_of(graph)[2]
+    assert source.kind == "rows in a loop"
+    agree(graph, x=data((3, 100)))
+
+
+def windows(rows, columns, count):
+    """Each element less the mean of the row, and that mean, of a sum of so many neighbours."""
+    x = input_node("x", shape=(rows, columns + count if columns > 99 else 100), dtype="float32")
+    parts = [op("slice_axis", x, axis=1, begin=start, end=start + columns) for start in range(count)]
+    total = functools.reduce(lambda a, b: op("broadcast_add", a, b), parts)
+    mean = op("mean", total, axis=1, keepdims=True)
+    return Graph([x], [op("broadcast_sub", total, mean), mean])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_what_divides_by_the_elements_of_a_channel_takes_their_number_as_an_argument(dtype):
+    def graph(batch, divisor):
+        x = input_node("x", shape=(batch, 3, 64), dtype=dtype)
+        total = input_node("total", shape=(1, 3, 1), dtype=dtype)
+        return Graph([x, total], [op("broadcast_sub", x, op("broadcast_div", total, divisor))])
+
+    assert compiled_form(graph(10, 640.0)) == compiled_form(graph(12, 768.0)) != compiled_form(graph(12, 7.0))
+    assert compiled_form(graph(8, 512.0)) == compiled_form(graph(16, 1024.0)) != compiled_form(graph(16, 32.0))
+    assert dict(kernels_of(graph(12, 7.0))[2][0].sizes) == {"n": 2304}
+    for batch in (8, 10):
+        (source,) = kernels_of(graph(batch, batch * 64.0))[2]
+        assert dict(source.sizes) == {"n": batch * 192, "count": batch * 64}
+        total = data((1, 3, 1), 1).astype(dtype) * 999
+        agree(graph(batch, batch * 64.0), x=data((batch, 3, 64)).astype(dtype), total=total)
 
 
 def test_a_mean_and_a_variance_in_a_loop_read_their_rows_twice(monkeypatch):

@@ -12,7 +12,7 @@ import functools
 import keyword
 import re
 from collections.abc import Collection, Sequence
-from math import prod
+from math import frexp, prod
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ class Body:
 
     inputs : what it loads, in the order of first use; draws : the draw numbers it takes as arguments
     widens : whether float16 is computed in float32; the factors of a product are not
+    counts : whole number -> the argument that has it, "" until it is needed; a mean's count is no part of the text
     """
 
     def __init__(self, nodes: Collection[Node]):
@@ -75,6 +76,7 @@ class Body:
         self.scopes = [Scope()]
         self.masks: dict[str, str] = {}
         self.widens = True
+        self.counts: dict[int, str] = {}
         self._taken = {"tl", "triton", "seed"}
         self._lines = 0
         self._made_of: dict[str, set[str]] = {}
@@ -169,6 +171,10 @@ class Body:
         ]
         if operands and all(map(_is_number, operands)):  # a Python number has no .to
             operands[0] = tensor(operands[0], dtype)
+        template = node.op.triton
+        if node.op.name in ("broadcast_div", "broadcast_mul") and first == dtype and dtype.kind == "f":
+            if count := self.divisor(operands[1], node.op.name == "broadcast_mul"):
+                template, operands[1] = "{0} / {1}", count
         keywords = {}
         if node.op.random:
             draw = node.draw or 0
@@ -177,12 +183,21 @@ class Body:
             where = linear(place, value.shape)
             element = f"({where}).to(tl.int64)" if where.terms else f"tl.full([], {where}, tl.int64)"
             keywords = {"seed": "seed", "draw": f"draw{draw}", "element": element}
-        expression = node.op.triton.format(*map(_wrapped, operands), **keywords)
+        expression = template.format(*map(_wrapped, operands), **keywords)
         if wide(value.dtype) != wide(first) or value.dtype.kind != "f" or node.op.random:
             expression = f"({expression}).to({TYPES[wide(value.dtype)]})"
         elif expression.startswith("(") and _closes_at_the_end(expression):
             expression = expression[1:-1]
         return self.write(expression, short(node.op.name), scope, comment(node))
+
+    def divisor(self, operand: str, factor: bool) -> str:
+        """The argument with the number that is divided by, or "". factor : powers of two stand as 1 / number"""
+        number = float(operand) if operand[0].isdigit() and plain(operand) else -1.0
+        if factor:
+            number = 1 / number if frexp(number)[0] == 0.5 else -1.0
+        if number in self.counts and not self.counts[int(number)]:
+            self.counts[int(number)] = self.fresh("count")
+        return self.counts.get(number, "")  # type: ignore[call-overload]
 
     def write(self, expression: str, wanted: str, scope: Scope, comment: str = "") -> str:
         """A line that names an expression; returns the name. Raises Refused where the kernel grows too long."""

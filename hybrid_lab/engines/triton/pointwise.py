@@ -21,6 +21,7 @@ def write_pointwise(group: Region) -> KernelSource:
     body = Body(group.nodes)
     for name in ("n", "BLOCK"):
         body.fresh(name)
+    body.counts = dict.fromkeys(_counts(group, elements), "")
     offsets = body.declare(Variable("offsets", elements), "inside")
     names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
     pointers = output_pointers(body, len(names))
@@ -30,9 +31,16 @@ def write_pointwise(group: Region) -> KernelSource:
     summary = f"{counted(group.nodes)} over {format_type(last.shape, last.dtype)}."
     head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]
     name = kernel_name(group.nodes)
-    text = function(name, body, pointers, head, ["n"], ["BLOCK"], summary)
+    sizes = {"n": elements} | {item: count for count, item in body.counts.items() if item}
+    text = function(name, body, pointers, head, list(sizes), ["BLOCK"], summary)
     block = power_of_two(elements, 16, BLOCK if text.count("tl.load(") <= MANY else BLOCK // 4)
     return KernelSource(
-        name, text, "pointwise", tuple(body.inputs), group.outputs, tuple(body.draws), {"n": elements},
+        name, text, "pointwise", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
         {"BLOCK": block}, {"BLOCK": elements}, (("n", "BLOCK"),),
     )  # fmt: skip
+
+
+def _counts(group: Region, elements: int) -> list[int]:
+    """How many elements there are for one of an input that is broadcast: what means for its elements divide by."""
+    found = [prod(value.shape) for value in group.inputs]
+    return [elements // size for size in found if 1 < size < elements and elements % size == 0]

@@ -8,6 +8,7 @@ long rows are split: many programs leave a part each, and a second kernel puts t
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from hybrid_lab.engines.triton.one_pass import (
     pair_of,
     part_of_pair,
 )
+from hybrid_lab.engines.triton.pointwise import MANY
 from hybrid_lab.engines.triton.source import KernelSource, counted, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
@@ -79,13 +81,18 @@ class Rows:
         """Whether neighbours in memory are in different rows."""
         return next((axis for axis in reversed(range(len(self.shape))) if self.shape[axis] > 1), 0) not in self.axes
 
-    def tile(self, width: int) -> dict[str, int]:
-        """The blocks of a tile that is `width` columns wide, or that goes along them in a loop: width is 0."""
-        rows = self.counts[0]
+    def tile(self, width: int, many: bool = False) -> dict[str, int]:
+        """The blocks of a tile that is `width` columns wide, or that goes along them in a loop: width is 0.
+
+        many : whether there are so many loads that a quarter of a tile is enough
+        """
+        rows, tile, columns = self.counts[0], TILE, COLUMNS
+        if many:
+            tile, columns = TILE // 4, max(COLUMNS // 2, 1)
         if width == 0:
-            width = max(COLUMNS // NEIGHBOURS, 1) if self.across and rows >= NEIGHBOURS else COLUMNS
-        most = max(1, TILE // width)
-        if self.across and width * NEIGHBOURS <= 4 * TILE:
+            width = max(columns // NEIGHBOURS, 1) if self.across and rows >= NEIGHBOURS else columns
+        most = max(1, tile // width)
+        if self.across and width * NEIGHBOURS <= 4 * tile:
             most = max(most, NEIGHBOURS)
         return {"ROWS": power_of_two(rows, 1, most), "COLUMNS": width}
 
@@ -136,6 +143,7 @@ class RowBody(Body):
         rows, columns = space.counts
         for name in ("rows", "columns", "ROWS", "COLUMNS"):
             self.fresh(name)
+        self.counts = {columns: "columns"}
         self.row = self.declare(Variable("row", rows), "row_inside")
         self.column = Variable("column", columns)
         self.results: dict[Node, str] = {}
@@ -216,10 +224,23 @@ class RowBody(Body):
 
 def write_rows(group: Region) -> KernelSource:
     """The kernel of a group with reductions, or only with outputs of both sizes; its rows in one tile or in a loop."""
+    columns = rows_of(group).counts[1]
+    source = _rows(group, columns > ONE_TILE)
+    if source.kind == "rows" and _loads(source.text) > MANY and columns > TILE // 4:
+        with contextlib.suppress(Refused):
+            return _rows(group, True)
+    return source
+
+
+def _loads(text: str) -> int:
+    """How many values a kernel loads for a row and a column; of several loops the one that loads most."""
+    return max(part.count("tl.load(") - part.count("mask=row_inside,") for part in text.split(_LOOP))
+
+
+def _rows(group: Region, looped: bool) -> KernelSource:
     space = rows_of(group)
     body = RowBody(group, space)
     rows, columns = space.counts
-    looped = columns > ONE_TILE
     if looped:
         _in_a_loop(body, group)
     else:
@@ -230,10 +251,10 @@ def write_rows(group: Region) -> KernelSource:
     if not looped:
         head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
     name = kernel_name(group.nodes)
-    blocks = space.tile(0 if looped else power_of_two(columns, 2))
     summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
     outputs = list(body.pointers.values())
     text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
+    blocks = space.tile(0 if looped else power_of_two(columns, 2), _loads(text) > MANY)
     return KernelSource(
         name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
         {"rows": rows, "columns": columns},
@@ -385,6 +406,7 @@ def _whole(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[V
     body.column = body.declare(Variable("column", parts), "column_inside")
     for name in ("elements", "per_part"):
         body.fresh(name)
+    body.counts = {space.counts[1]: "elements"}
     parts_of: dict[Node, str] = {}
     for node, value in zip(nodes, spaces, strict=True):
         load = f"tl.load({body.pointer(value)} + column * rows + row, mask=row_inside & column_inside, other=0)"
@@ -405,7 +427,7 @@ def _whole(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[V
     name = kernel_name(group.nodes)
     summary = f"{counted(group.nodes)} over {rows:,} rows of {parts:,} parts."
     sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
-    width = power_of_two(parts, 2)
+    width = power_of_two(MOST_PARTS, 2)  # however many there are: more columns have more parts, in the same kernel
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
     return KernelSource(
         name, text, "rows of parts", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
