@@ -191,9 +191,9 @@ def test_operators_without_a_kernel_come_to_the_host_and_are_counted(copied):
     x, y = pair()
     y + 0  # it goes there
     copied()
-    found = nd.sort(y, axis=1)
+    found = nd.gammaln(y)
     assert copied() == (1, 1) and found.context == GPU
-    close(found, nd.sort(x, axis=1))
+    close(found, nd.gammaln(x))
 
 
 def test_parameters_live_where_they_are_asked_for():
