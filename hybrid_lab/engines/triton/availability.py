@@ -51,7 +51,7 @@ def missing() -> str | None:
         return None
     if not _driver_seen():
         return (
-            "no AMD or NVIDIA GPU is seen on this machine; hybridize() without engine= takes onnxruntime or numpy, and "
+            "no AMD or NVIDIA GPU is seen on this machine; hybridize() without engine= takes the CPU's fastest, and "
             "HYBRID_LAB_TRITON=interpret runs the kernels in Triton's interpreter (slow, for tests)"
         )
     return _gpu_problem()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
 from hybrid_lab.engines.report import RegionReport, Report
 from hybrid_lab.engines.triton import availability, tiles
@@ -123,7 +124,7 @@ class TritonEngine(Engine):
         if strict and refused:
             lines = [f"  {node.op.name}: {reason}   # {format_origin(node)}" for node, reason in refused.items()]
             raise EngineError(
-                f"{len(refused)} operators have no Triton kernel, and strict=True allows no other engine:\n"
+                f"{count(len(refused), 'operator')} without a Triton kernel, and strict=True allows no other engine:\n"
                 + "\n".join(lines)
             )
         report.operators = {self.name: len(graph.operators) - len(refused), "torch": 0, "numpy": 0}
