@@ -12,7 +12,14 @@ from math import prod
 
 from hybrid_lab.engines.triton.body import TYPES, Body, Elements, Place, Refused, comment, short, wide
 from hybrid_lab.engines.triton.index import ZERO, Variable, linear, unravel
-from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.engines.triton.source import (
+    KernelSource,
+    and_more,
+    function,
+    kernel_name,
+    output_pointers,
+    power_of_two,
+)
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.collect import Collect
@@ -99,7 +106,7 @@ def write_collect(group: Region, anchor: Node, spec: Collect) -> KernelSource:
         body.line(f"tl.store({address}, {body.value(value, place)}, mask=row_inside & column_inside)")
     name = kernel_name(group.nodes)
     summary = f"{sizes['rows']:,} rows of {sizes['columns']:,} collected from {sizes['entries']:,} entries"
-    summary += f", and {len(group.nodes) - 1} more operators." if len(group.nodes) > 1 else "."
+    summary += f"{and_more(group.nodes)}."
     width = power_of_two(sizes["columns"], 1, COLUMNS)
     blocks = {
         "ROWS": power_of_two(sizes["rows"], 1, min(MOST_ROWS, TILE // width)),

@@ -9,7 +9,6 @@ the same order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 from hybrid_lab.engines.triton import tiles
@@ -19,7 +18,14 @@ from hybrid_lab.engines.triton.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.kinds import product_of
 from hybrid_lab.engines.triton.prologue import before
 from hybrid_lab.engines.triton.sizes import Sizes
-from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.engines.triton.source import (
+    KernelSource,
+    and_more,
+    function,
+    kernel_name,
+    output_pointers,
+    power_of_two,
+)
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 
@@ -150,7 +156,7 @@ def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuratio
     body = ProductBody(group, anchor, precision)
     body.sum()
     body.finish()
-    return _source(body, group, kernel_name(group.nodes), f"{sizes}{_more(group.nodes)}.", "product", sizes, chosen)
+    return _source(body, group, kernel_name(group.nodes), f"{sizes}{and_more(group.nodes)}.", "product", sizes, chosen)
 
 
 def _parts(
@@ -171,7 +177,7 @@ def _parts(
     made = [node for node in group.nodes if node in first or node is anchor]
     return _source(
         body, Region(group.nodes, group.inputs, (left,)), f"{kernel_name(made)}_parts",
-        f"{sizes}{_more(made)}, in {parts} parts.", "parts of a product", sizes, chosen,
+        f"{sizes}{and_more(made)}, in {parts} parts.", "parts of a product", sizes, chosen,
         {"parts": parts, "per_part": per_part},
     )  # fmt: skip
 
@@ -187,15 +193,11 @@ def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSour
     }
     first = before(anchor, group.nodes)
     made = [node for node in group.nodes if node not in first]
-    summary = f"The sum of {left.shape[0]} parts of {sizes.rows:,} x {sizes.columns:,}{_more(made)}."
+    summary = f"The sum of {left.shape[0]} parts of {sizes.rows:,} x {sizes.columns:,}{and_more(made)}."
     return _source(
         body, group, kernel_name(made), summary, "product of parts", sizes, tiles.Configuration(blocks),
         {"parts": left.shape[0]},
     )  # fmt: skip
-
-
-def _more(nodes: Sequence[Node]) -> str:
-    return f", and {len(nodes) - 1} more operators" if len(nodes) > 1 else ""
 
 
 def _source(

@@ -129,6 +129,12 @@ def counted(nodes: Sequence[Node]) -> str:
     return f"{count} operator{'s' * (count > 1)}"
 
 
+def and_more(nodes: Sequence[Node]) -> str:
+    """`, and 2 more operators` than one, or ""; views have no part in it."""
+    others = sum(not node.op.view for node in nodes) - 1
+    return f", and {others} more operator{'s' * (others > 1)}" if others > 0 else ""
+
+
 def output_pointers(body: Body, count: int) -> list[str]:
     """The arguments that the kernel stores to."""
     return [body.fresh("out_ptr" if count == 1 else f"out{index}_ptr") for index in range(count)]
