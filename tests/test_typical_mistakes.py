@@ -162,6 +162,13 @@ def test_a_numpy_array_is_no_input(net, active, given):
         net(object())
 
 
+@pytest.mark.parametrize("flag", ["static_alloc", "static_shape", "strict", "tf32"])
+def test_a_switch_of_hybridize_is_on_or_off(net, flag):
+    with pytest.raises(SettingError, match=f"True or False for {flag}, not 'no'"):
+        net.hybridize(**{flag: "no"})
+    net.hybridize(**{flag: np.bool_(False)})
+
+
 @pytest.mark.parametrize("active", [False, True])
 @pytest.mark.parametrize("layout", ["TNC", "NTC"])
 @pytest.mark.parametrize("size", [0, 3])

@@ -396,6 +396,12 @@ def check_active(active: Any) -> None:
     raise SettingError(f"hybridize() takes True or False first, not {active!r}{meant.get(type(active), '')}")
 
 
+def check_switch(name: str, value: Any) -> None:
+    """Raise SettingError for a flag of hybridize() that is to be on or off and is neither: strict="no"."""
+    if not (value is None or isinstance(value, (int, np.bool_))):
+        raise SettingError(f"hybridize() takes True or False for {name}, not {value!r}")
+
+
 def _blocks_in(value: Any) -> Iterator[Block]:
     """The Blocks in nested lists, tuples and dicts."""
     if isinstance(value, Block):

@@ -15,7 +15,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
-from hybrid_lab.gluon.block import Block, check_active
+from hybrid_lab.gluon.block import Block, check_active, check_switch
 from hybrid_lab.gluon.cached_graph import GraphCache
 from hybrid_lab.gluon.code import ANY, attributes_read
 from hybrid_lab.gluon.hooks import HookHandle
@@ -249,11 +249,14 @@ class HybridBlock(Block):
         flags : MXNet's other flags (inline_limit, forward_bulk_size ...) are accepted and kept; any other is dropped
             with a warning
 
-        Every call drops traces and programs. Raises SettingError where `active` is an engine's name, HybridizeError
-        HL181 where a child is not a HybridBlock, EngineUnavailable where the engine or the device cannot be used here,
-        or the engine not on that device.
+        Every call drops traces and programs. Raises SettingError where `active` is an engine's name or a switch is
+        neither on nor off, HybridizeError HL181 where a child is not a HybridBlock, EngineUnavailable where the engine
+        or the device cannot be used here, or the engine not on that device.
         """
         check_active(active)
+        switches = {"static_alloc": static_alloc, "static_shape": static_shape, "strict": strict, "tf32": tf32}
+        for name, value in switches.items():
+            check_switch(name, value)
         self._refuse_other_children()
         flags = _known_flags(self.name, flags)
         if active and (engine is not None or device is not None):

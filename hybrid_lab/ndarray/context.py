@@ -164,7 +164,7 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     from hybrid_lab.engines.triton import availability
 
     if availability.interpreting():
-        raise EngineUnavailable("Triton's interpreter has no memory of its own to ask about")
+        raise EngineUnavailable("Triton's interpreter stands in for gpu(0): there is no GPU whose memory could be told")
     import torch
 
     return torch.cuda.mem_get_info(device_id)
