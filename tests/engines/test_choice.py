@@ -275,6 +275,8 @@ def test_large_recorded_calls_start_in_numpy(clock, monkeypatch):
     monkeypatch.setattr(first, "pays_at_once", lambda graphs: list(graphs) == [parts.forward, parts.backward])
     training = ChoosingEngine([first, numpy]).compile_training(parts.forward, parts.backward, parts.sources, 1)
     assert training.forward.contest.leader == "first" and (first.compiled, numpy.compiled) == (2, 2)
+    # There NumPy is not even compared.
+    assert training.forward.contest._hopeless("numpy", 0.1) == "not tried: too much work"
 
 
 @pytest.mark.parametrize("rival, runs", [(0.9, 2), (2.5, 1)])

@@ -23,8 +23,8 @@ from hybrid_lab.log import logger
 
 #: Calls faster than this (seconds) are left as they are: engines differ by less than the comparison costs.
 SMALL = 2e-4
-#: NumPy is compared in recorded calls, and below this (seconds) in others: in heavy predictions convolutions and
-#: products take the time, which NumPy does no faster than others, and comparing would hold one call up for long.
+#: NumPy is compared in recorded calls without many convolutions, and below this (seconds) in others: in heavy ones
+#: convolutions and products take the time, which NumPy does no faster, and comparing would hold one call up for long.
 HEAVY = 5e-3
 #: A call is compared when it comes for this many times after the first, which is slow for reasons of its own.
 CALLS = 1
@@ -94,7 +94,9 @@ class Contest:
         self.remembered = found["choice"] if found is not None and found["choice"] in engines else None
         large = training is not None and sum(len(graph.operators) for graph in self.graphs) > MANY
         self.leader = next(iter(engines))
-        if large and "numpy" in engines and not engines[self.leader].pays_at_once(self.graphs):
+        #: So many convolutions that NumPy is slower for sure; comparing it would take seconds.
+        self._convolves = training is not None and engines[self.leader].pays_at_once(self.graphs)
+        if large and "numpy" in engines and not self._convolves:
             self.leader = "numpy"
         if self.remembered is not None:
             assert found is not None
@@ -262,7 +264,7 @@ class Contest:
 
     def _hopeless(self, name: str, seconds: float) -> str:
         """Why an engine need not be tried where the leader takes so long; "" where it is to be."""
-        if name == "numpy" and seconds > HEAVY and not self._recorded:
+        if name == "numpy" and seconds > HEAVY and (self._convolves or not self._recorded):
             return "not tried: too much work"
         if name == "numpy" and not any(found.report.regions for found in self.built.compiled[self.leader]):
             return f"not tried: {self.leader} leaves every operator to it"
