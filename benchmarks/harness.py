@@ -4,14 +4,16 @@ versions.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,32 @@ class Peer:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
+
+
+class Worker(Peer):
+    """A process that answers requests (see serve.py). Once it has died, every answer is None."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]):
+        # A file, not a pipe that nobody reads: compilers write a lot there.
+        self.complaints = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.complaints, text=True, env=environment
+        )
+
+    def ask(self, **request: Any) -> Any:
+        try:
+            return super().ask(**request)
+        except (RuntimeError, BrokenPipeError):
+            return None
+
+    def end(self) -> str:
+        """Close it; the last line of its complaints where it died, else ""."""
+        with contextlib.suppress(BrokenPipeError):
+            self.close()
+        with self.complaints as file:
+            file.seek(0)
+            lines = [line for line in file.read().splitlines() if line.strip()]
+        return (lines or ["it died"])[-1] if self.process.wait() else ""
 
 
 def oracle() -> Path | None:

@@ -7,11 +7,9 @@ alike; medians of rounds are compared. ARGS="--only lenet" measures workloads wh
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from gluon_workloads import WORKLOADS  # noqa: E402
-from harness import Peer, oracle, write_table  # noqa: E402
+from harness import Worker, oracle, write_table  # noqa: E402
 
 HERE = Path(__file__).parent
 RUNTIMES = ("eager", "hybrid", "MXNet eager", "MXNet hybrid", "torch eager", "torch.compile", "onnxruntime by hand")
@@ -33,26 +31,10 @@ RIVALS = {
 COMPARED, COMPARED_CALLS = 6.0, 14
 
 
-class Worker(Peer):
-    """A runtime with a workload (see worker.py). Dead ones answer None."""
-
-    def __init__(self, python: str, runtime: str, workload: str, cache: str) -> None:
-        environment = os.environ | {"HYBRID_LAB_CACHE": cache, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor"}
-        self.process = subprocess.Popen(
-            [python, str(HERE / "worker.py"), runtime, workload],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
-        )  # fmt: skip
-
-    def ask(self, **request: Any) -> Any:
-        try:
-            return super().ask(**request)
-        except (RuntimeError, BrokenPipeError):
-            return None
-
-    def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            super().close()
-        self.process.wait()
+def start(python: str, runtime: str, workload: str, cache: str) -> Worker:
+    """A runtime with a workload (see worker.py)."""
+    environment = os.environ | {"HYBRID_LAB_CACHE": cache, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor"}
+    return Worker([python, str(HERE / "worker.py"), runtime, workload], environment)
 
 
 def measure(workload: str, mode: str, runtimes: list[str], seconds: float, rounds: int) -> dict[str, dict[str, Any]]:
@@ -64,14 +46,14 @@ def measure(workload: str, mode: str, runtimes: list[str], seconds: float, round
         for runtime in runtimes:
             python = str(oracle()) if runtime.startswith("MXNet") else sys.executable
             cache = f"{folder}/{runtime.replace(' ', '-')}"
-            cold = Worker(python, runtime, workload, cache)
+            cold = start(python, runtime, workload, cache)
             first = cold.ask(do="first", mode=mode)
             if first is None:
                 continue
             found[runtime] = {"first": first}
             if runtime == "hybrid":  # torch.compile takes minutes as it is
-                cold.close()
-                cold = Worker(python, runtime, workload, cache)
+                cold.end()
+                cold = start(python, runtime, workload, cache)
                 found[runtime]["warm"] = cold.ask(do="first", mode=mode)
             workers[runtime] = cold
         if "hybrid" in workers:
@@ -89,7 +71,7 @@ def measure(workload: str, mode: str, runtimes: list[str], seconds: float, round
             found[runtime]["memory"] = worker.ask(do="memory")
     finally:
         for worker in workers.values():
-            worker.close()
+            worker.end()
         shutil.rmtree(folder, ignore_errors=True)
     return found
 

@@ -7,12 +7,10 @@ ARGS="--only lenet" measures workloads whose name contains a text, ARGS="--runti
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
-from harness import Peer, write_table  # noqa: E402
+from harness import Worker, write_table  # noqa: E402
 
 #: name -> batch. Sizes that notebooks have, and some that fill a GPU.
 WORKLOADS = {
@@ -37,33 +35,14 @@ WORKLOADS = {
 RUNTIMES = ("eager", "hybrid", "hybrid captured", "torch eager", "torch.compile", "torch.compile max-autotune")
 
 
-class Worker(Peer):
-    """A runtime with a workload (see worker.py). Dead ones answer None."""
-
-    def __init__(self, runtime: str, workload: str, cache: str) -> None:
-        environment = os.environ | {
-            "HYBRID_LAB_CACHE": f"{cache}/hybrid_lab",
-            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
-            "TRITON_CACHE_DIR": f"{cache}/triton",
-        }
-        command = [sys.executable, str(HERE / "worker.py"), runtime, workload, str(WORKLOADS[workload])]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
-
-    def ask(self, **request: Any) -> Any:
-        try:
-            return super().ask(**request)
-        except (RuntimeError, BrokenPipeError):
-            return None
-
-    def end(self) -> str:
-        """Close it; the last line of its complaints, where it died."""
-        with contextlib.suppress(BrokenPipeError):
-            _, errors = self.process.communicate()
-            if self.process.returncode:
-                return next((line for line in reversed(errors.splitlines()) if line.strip()), "it died")
-        return ""
+def start(runtime: str, workload: str, cache: str) -> Worker:
+    """A runtime with a workload (see worker.py)."""
+    environment = os.environ | {
+        "HYBRID_LAB_CACHE": f"{cache}/hybrid_lab",
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+        "TRITON_CACHE_DIR": f"{cache}/triton",
+    }
+    return Worker([sys.executable, str(HERE / "worker.py"), runtime, workload, str(WORKLOADS[workload])], environment)
 
 
 def measure(
@@ -80,13 +59,13 @@ def measure(
     try:
         for runtime in runtimes:
             cache = f"{folder}/{re.sub('[^a-z]', '-', runtime)}"
-            cold = Worker(runtime, workload, cache)
+            cold = start(runtime, workload, cache)
             first = cold.ask(do="first", mode=mode)
             if first is None:
                 failed[runtime] = cold.end()
                 continue
             cold.end()
-            workers[runtime] = Worker(runtime, workload, cache)
+            workers[runtime] = start(runtime, workload, cache)
             found[runtime] = {"first": first, "warm": workers[runtime].ask(do="first", mode=mode)}
         times: dict[str, list[float]] = {runtime: [] for runtime in workers}
         for _ in range(rounds):
