@@ -14,6 +14,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
 from tests.engines.test_triton import interpreter  # noqa: F401
 from tests.engines.test_triton_rows import agree, data, op
+from tests.triton_device import use_triton
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +112,7 @@ def test_entries_are_added_in_the_order_in_which_they_stand():
 def test_a_table_of_words_of_a_usual_size(monkeypatch):
     """33,000 rows, of which 60 are read: a few large tiles here, 8,250 programs of a GPU."""
     monkeypatch.undo()
-    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    use_triton(monkeypatch)
     net = gluon.nn.Embedding(33000, 2)
     net.initialize()
     words = mx.nd.array(np.random.RandomState(0).randint(0, 33000, (5, 12)))

@@ -22,13 +22,14 @@ from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.triton import arena, capture, kernel, program
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
+from tests.triton_device import use_triton
 
 GPU = mx.gpu(0)
 
 
 @pytest.fixture(autouse=True)
 def interpreter(monkeypatch):
-    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    use_triton(monkeypatch)
 
 
 @pytest.fixture

@@ -18,13 +18,14 @@ from hybrid_lab.engines.copies import copies
 from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray import on_device
 from hybrid_lab.ndarray.buffer import DeviceBuffer
+from tests.triton_device import use_triton
 
 GPU = mx.gpu(0)
 
 
 @pytest.fixture(autouse=True)
 def interpreter(monkeypatch):
-    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    use_triton(monkeypatch)
 
 
 @pytest.fixture
