@@ -342,8 +342,6 @@ class _Sweep(Groups):
         rows = one.rows or other.rows
         if one.rows is not None and other.rows is not None and one.rows.counts != other.rows.counts:
             return False
-        if rows is not None and is_split(rows) and None in (one.rows, other.rows):
-            return False
         region = self.region((one, other))
         if len(region.nodes) > MAX_NODES or len(region.inputs) + len(region.outputs) > MAX_POINTERS:
             return False

@@ -37,10 +37,11 @@ ONE_TILE, COLUMNS = 4096, 1024
 #: Elements of a tile, rows times columns, that a program works on.
 TILE = 2048
 #: Where neighbours in memory are in different rows, a tile has at least so many rows: what one transfer brings along.
-NEIGHBOURS = 8
-#: Fewer rows than FEW_ROWS, each longer than SPLIT, do not keep a GPU busy: their columns are divided among at most
-#: MOST_PARTS programs, PART columns or more for each.
-FEW_ROWS, SPLIT, PART, MOST_PARTS = 256, 4096, 4096, 256
+NEIGHBOURS = 16
+#: Rows that are longer than SPLIT - SPLIT_ACROSS, where they lie across memory - and fall to fewer than FEW programs do
+#: not keep a GPU busy: their columns are divided among programs, about BUSY of them, at most MOST_PARTS for a row, each
+#: with PART columns or more, or as many elements across memory.
+FEW, SPLIT, SPLIT_ACROSS, PART, MOST_PARTS, BUSY = 128, 4096, 512, 1024, 256, 2048
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,16 @@ class Rows:
         if many:
             tile, columns = TILE // 4, max(COLUMNS // 2, 1)
         if width == 0:
-            width = max(columns // NEIGHBOURS, 1) if self.across and rows >= NEIGHBOURS else columns
+            width = max(columns * 2 // NEIGHBOURS, 1) if self.across and rows >= NEIGHBOURS else columns
         most = max(1, tile // width)
         if self.across and width * NEIGHBOURS <= 4 * tile:
             most = max(most, NEIGHBOURS)
         return {"ROWS": power_of_two(rows, 1, most), "COLUMNS": width}
+
+    @property
+    def longest(self) -> int:
+        """How many columns one tile may have: fewer where it needs several rows, and is to fit into registers."""
+        return min(ONE_TILE, 4 * TILE // power_of_two(self.counts[0], 1, NEIGHBOURS)) if self.across else ONE_TILE
 
     def place(self, row: Variable, column: Variable) -> Place:
         """Where the element of a row and a column lies."""
@@ -105,7 +111,8 @@ class Rows:
 def is_split(rows: Rows) -> bool:
     """Whether rows are so few and so long that their columns are divided among programs."""
     count, columns = rows.counts
-    return count < FEW_ROWS and columns > SPLIT
+    least = min(SPLIT, SPLIT_ACROSS) if rows.across else SPLIT
+    return columns > least and -(-count // rows.tile(0)["ROWS"]) < FEW
 
 
 def reductions(nodes: Sequence[Node]) -> list[Node]:
@@ -225,7 +232,7 @@ class RowBody(Body):
 def write_rows(group: Region) -> KernelSource:
     """The kernel of a group with reductions, or only with outputs of both sizes; its rows in one tile or in a loop."""
     columns = rows_of(group).counts[1]
-    source = _rows(group, columns > ONE_TILE)
+    source = _rows(group, columns > rows_of(group).longest)
     if source.kind == "rows" and _loads(source.text) > MANY and columns > TILE // 4:
         with contextlib.suppress(Refused):
             return _rows(group, True)
@@ -284,10 +291,13 @@ def begin_loop(body: RowBody) -> None:
     body.line("column_inside = column < columns")
 
 
-def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "") -> None:
+def accumulate(
+    body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", stored: Sequence[Value] = ()
+) -> None:
     """Tiles of partial results, added to in a loop, and then the results of the rows.
 
     part : where the loop goes over a part of each row, how many elements that has
+    stored : what has an element per row and column and is stored on the way
     """
     found = [pair for node in nodes if (pair := pair_of(node, body.nodes)) is not None and pair.first in nodes]
     pairs: dict[Pair, Squares | Exponentials] = {}
@@ -306,6 +316,7 @@ def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "") 
         body.line(_step(node, total, body.operand_of(node), body.only_subtracted(node)))
     for pair, lines in pairs.items():
         lines.step(body.value(pair.data, Rows.of(pair.second).place(body.row, body.column)))
+    body.store(stored, True)
     body.close(loop)
     for node, total in {**totals, **largest}.items():
         name = body.fresh(short(node.op.name))
@@ -355,32 +366,69 @@ def _combined(node: Node, element: str, finite: bool = False) -> str:
 
 
 def write_split(group: Region) -> tuple[KernelSource, KernelSource]:
-    """Two kernels: parts of rows, many programs a row, and what is made of the parts."""
-    nodes = reductions(group.nodes)
+    """Two kernels: parts of rows, many programs a row, and what is made of the parts.
+
+    What has an element per row and column and needs no sum is stored by the first one, on the way.
+    """
+    nodes, level = reductions(group.nodes), levels(group.nodes)
     space = Rows.of(nodes[0])
     rows, columns = space.counts
-    if any(number > 1 for number in levels(group.nodes).values()):
+    if any(number > 1 for number in level.values()):
         raise Refused("a reduction that needs another one of rows that are split")
-    if any(prod(value.shape) != rows for value in group.outputs):
-        raise Refused("rows that are split have no element to store at hand")
-    per_part = -(-columns // COLUMNS) * COLUMNS if columns <= PART else -(-PART // COLUMNS) * COLUMNS
-    while columns > MOST_PARTS * per_part:
-        per_part *= 2
+    full = [value for value in group.outputs if prod(value.shape) == rows * columns]
+    if any(level[value.node] for value in full):
+        raise Refused("rows that are split have no element at hand once their sums are known")
+    results = [value for value in group.outputs if value not in full]
+    if any(prod(value.shape) != rows for value in results):
+        raise Refused("an output that has neither an element per row nor one per element")
+    tile = space.tile(0)
+    if not space.across:
+        tile["ROWS"] = 1
+    per_part = _per_part(space, tile)
     parts = -(-columns // per_part)
     spaces = [
         input_node(f"{short(node.op.name)}_parts", shape=(parts, rows), dtype=wide(node.outputs[0].dtype))
         for node in nodes
     ]
-    return _parts(group, nodes, space, spaces, per_part), _whole(group, nodes, space, spaces, per_part)
+    early = _made_for([*nodes, *(value.node for value in full)], group, ())
+    late = _made_for([value.node for value in results], group, nodes)
+    first = Region(tuple(early), group.inputs, (*full, *spaces))
+    second = Region(group.nodes, group.inputs, tuple(results))
+    return _parts(first, group, space, spaces, tile, per_part), _whole(second, late, space, spaces, per_part)
 
 
-def _parts(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int) -> KernelSource:
-    """The kernel that leaves a part for each program."""
-    body = RowBody(Region(group.nodes, group.inputs, tuple(spaces)), space)
+def _made_for(last: Sequence[Node], group: Region, first: Sequence[Node]) -> list[Node]:
+    """The operators of a group that these are made of, themselves included; nothing before `first`."""
+    inside, waiting = set(group.nodes), [*last]
+    found: set[Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node in inside and node not in found:
+            found.add(node)
+            if node not in first:
+                waiting += [value.node for value in node.values_in]
+    return [node for node in group.nodes if node in found]
+
+
+def _per_part(space: Rows, tile: dict[str, int]) -> int:
+    """How many columns of a row one program sums up: a number of whole tiles."""
+    (rows, columns), step = space.counts, tile["COLUMNS"]
+    programs = -(-rows // tile["ROWS"])
+    wanted = min(max(BUSY // programs, 1), MOST_PARTS)
+    least = max(-(-columns // wanted), PART // (4 if space.across else 1))
+    return -(-least // step) * step
+
+
+def _parts(
+    made: Region, group: Region, space: Rows, spaces: Sequence[Value], tile: dict[str, int], per_part: int
+) -> KernelSource:
+    """The kernel that leaves a part for each program. made : what it computes, and stores"""
+    body = RowBody(Region(group.nodes, group.inputs, made.outputs), space)
     for name in ("part", "parts", "per_part", "elements"):
         body.fresh(name)
-    (rows, columns), parts = space.counts, spaces[0].shape[0]
-    accumulate(body, nodes, "for start in range(part * per_part, part * per_part + per_part, COLUMNS):", "elements")
+    (rows, columns), parts, nodes = space.counts, spaces[0].shape[0], reductions(made.nodes)
+    loop = "for start in range(part * per_part, part * per_part + per_part, COLUMNS):"
+    accumulate(body, nodes, loop, "elements", [value for value in made.outputs if value not in spaces])
     for node, value in zip(nodes, spaces, strict=True):
         where = f"{body.pointers[value]} + part * rows + row"
         body.line(f"tl.store({where}, {body.results[node]}, mask=row_inside)")
@@ -388,20 +436,23 @@ def _parts(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[V
     head.append("part = tl.program_id(1)")
     if any(re.search(r"\belements\b", text) for text, _ in body.scopes[0].lines):
         head.append("elements = tl.minimum(per_part, columns - part * per_part)")
-    name = f"{kernel_name(nodes)}_parts"
-    summary = f"{counted(group.nodes)} over parts of {rows:,} rows of {columns:,} elements."
+    name = f"{kernel_name(made.nodes)}_parts"
+    summary = f"{counted(made.nodes)} over parts of {rows:,} rows of {columns:,} elements."
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
+    if _loads(text) > MANY:
+        tile = {**tile, "ROWS": max(tile["ROWS"] // 4, 1)}
     return KernelSource(
-        name, text, "parts of rows", tuple(body.inputs), tuple(spaces), tuple(body.draws), sizes,
-        space.tile(0), {"ROWS": rows},
-        (("rows", "ROWS"), ("parts", "")),
+        name, text, "parts of rows", tuple(body.inputs), made.outputs, tuple(body.draws), sizes,
+        tile, {"ROWS": rows}, (("rows", "ROWS"), ("parts", "")),
     )  # fmt: skip
 
 
-def _whole(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int) -> KernelSource:
-    """The kernel that puts the parts together, and computes what needs the whole."""
-    rows, parts = space.counts[0], spaces[0].shape[0]
+def _whole(
+    group: Region, made: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int
+) -> KernelSource:
+    """The kernel that puts the parts together, and computes what needs the whole. made : reductions, and behind them"""
+    rows, parts, nodes = space.counts[0], spaces[0].shape[0], reductions(made)
     body = RowBody(group, space)
     body.column = body.declare(Variable("column", parts), "column_inside")
     for name in ("elements", "per_part"):
@@ -424,8 +475,8 @@ def _whole(group: Region, nodes: Sequence[Node], space: Rows, spaces: Sequence[V
         body.line(f"tl.store({body.pointers[value]} + row, {name}, mask=row_inside)")
     head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
     head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
-    name = kernel_name(group.nodes)
-    summary = f"{counted(group.nodes)} over {rows:,} rows of {parts:,} parts."
+    name = kernel_name(made)
+    summary = f"{counted(made)} over {rows:,} rows of {parts:,} parts."
     sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
     width = power_of_two(MOST_PARTS, 2)  # however many there are: more columns have more parts, in the same kernel
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
