@@ -44,5 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 141
     except (CommandError, HybridLabError, OSError) as error:
-        print(f"hybrid-lab {arguments.command}: {error}", file=sys.stderr)
+        print(f"hybrid-lab {arguments.command}: {_plain(error)}", file=sys.stderr)
         return getattr(error, "status", 2)
+
+
+def _plain(error: Exception) -> str:
+    """The message; of the system's errors without their number: `net.hlab: Permission denied`."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..diagnostics.words import count
+from .command import CommandError, archive_file
 
 if TYPE_CHECKING:
     from ..formats.archive.container import Container
@@ -50,7 +51,7 @@ def run_inspect(arguments: Namespace) -> int:
     from ..formats.archive import layout
     from ..formats.archive.container import Container
 
-    archive = Container.open(arguments.archive)
+    archive = Container.open(archive_file(arguments.archive))
     if arguments.json:
         print(json.dumps({"manifest": archive.manifest, "tree": archive.read_json(layout.TREE)}, indent=2))
     else:
@@ -117,19 +118,22 @@ def _bytes(count: float) -> str:
 
 
 def run_verify(arguments: Namespace) -> int:
-    """Check archives completely; status 1 if any is damaged, and all of them are reported."""
+    """Check archives completely; all of them are reported. Status 1 if any is damaged, 2 if there is no such file."""
     from ..diagnostics import ArchiveError
     from ..formats.archive.container import Container
 
     status = 0
     for path in arguments.archives:
         try:
-            archive = Container.open(path)
+            archive = Container.open(archive_file(path))
             archive.verify()
             print(f"{path}: intact, {len(archive.names)} members, every byte matches its digest")
         except ArchiveError as error:
             print(printable(f"{path}: {error}"))
-            status = 1
+            status = max(status, 1)
+        except CommandError as error:
+            print(printable(str(error)))
+            status = 2
     return status
 
 
@@ -138,7 +142,8 @@ def run_diff(arguments: Namespace) -> int:
     from ..formats.archive.container import Container
     from ..formats.archive.difference import diff
 
-    differences = diff(Container.open(arguments.first), Container.open(arguments.second))
+    first, second = map(archive_file, (arguments.first, arguments.second))
+    differences = diff(Container.open(first), Container.open(second))
     for difference in differences:
         print(printable(str(difference)))
     if not differences:

@@ -1,9 +1,11 @@
-"""What the subjects of the command line share: their error, and looking for a distribution without importing it."""
+"""What the subjects of the command line share: their error, the archive they are about, what is installed."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+from difflib import get_close_matches
+from pathlib import Path
 
 
 class CommandError(Exception):
@@ -12,6 +14,24 @@ class CommandError(Exception):
     def __init__(self, message: str, status: int = 2) -> None:
         super().__init__(message)
         self.status = status
+
+
+def archive_file(path: Path) -> Path:
+    """The archive that a user means by `path`; `.hlab` may be left out. Raises CommandError where there is no file."""
+    from ..formats.archive.layout import SUFFIX, archive_path, shorten
+
+    if path.is_dir():
+        found = sorted(item.name for item in path.glob(f"*{SUFFIX}"))
+        inside = f"name an archive in it: {shorten(found)}" if found else f"no {SUFFIX} archive is in it"
+        raise CommandError(f"{path} is a folder; {inside}")
+    if path.is_file():
+        return path
+    other = Path(archive_path(path, ""))
+    if other.is_file():
+        return other
+    near = get_close_matches(path.stem, [item.stem for item in path.parent.glob(f"*{SUFFIX}")], n=1, cutoff=0.75)
+    meant = f"; did you mean {path.with_name(near[0] + SUFFIX)}?" if near else ""
+    raise CommandError(f"there is no file {path}{meant}")
 
 
 def has_module(name: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics.words import count
 from .archive import printable
-from .command import CommandError
+from .command import CommandError, archive_file
 
 if TYPE_CHECKING:
     from ..gluon import HybridBlock
@@ -53,12 +53,18 @@ def run_compile(arguments: Namespace) -> int:
     from ..engines.triton.compiling import check_triton
     from ..engines.triton.targets import TARGETS, name_of, target_of
     from ..formats.archive import add_binaries, load, use_compiled
+    from ..formats.archive.container import Container
 
     if not arguments.target:
         raise CommandError(f"name at least one GPU with --target; there are {', '.join(TARGETS)}")
     targets = tuple(dict.fromkeys(name_of(target_of(target)) for target in arguments.target))
-    if arguments.into is not None and not arguments.into.is_file():
-        raise CommandError(f"--into {arguments.into}: no such archive; save the model first")
+    arguments.archive = archive_file(arguments.archive)
+    if arguments.into is not None:
+        if not arguments.into.is_file():
+            raise CommandError(f"--into {arguments.into}: no such archive; save the model first")
+        Container.open(arguments.into)  # no archive is found out before anything is compiled
+    if arguments.out is not None and arguments.out.exists() and not arguments.out.is_dir():
+        raise CommandError(f"--out {arguments.out}: a file has this name; name a folder")
     check_triton()
     if arguments.trust:
         print(use_compiled(arguments.archive), file=sys.stderr)
@@ -104,6 +110,8 @@ def _blocks(root: Any, arguments: Namespace) -> Iterator[tuple[str, HybridBlock]
         else:
             waiting += [(f"{path}.{name}".lstrip("."), child) for name, child in each._children.items()]
     if not found:
+        if not any(isinstance(each, HybridBlock) for _, each in waiting):
+            raise CommandError(f"{arguments.archive} has no HybridBlock; a Block that is not hybrid runs as Python")
         raise CommandError(
             f"{arguments.archive} has no graph: save the model after a call, net.hybridize(); net(x); net.save(path)"
         )

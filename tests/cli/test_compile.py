@@ -13,6 +13,7 @@ from hybrid_lab import gluon, nd
 from hybrid_lab.cli import main
 from hybrid_lab.diagnostics import EngineError, HybridLabError
 from hybrid_lab.engines.triton import compiling
+from hybrid_lab.engines.triton.targets import target_of
 from hybrid_lab.gluon import nn
 
 
@@ -136,6 +137,34 @@ def test_targets_have_one_name():
     assert kernel.on("sm_80").target == "sm80" and kernel.on("sm_80").estimate is not None
     with pytest.raises(EngineError, match="there is no target 'h100'"):
         kernel.on("h100")
+
+
+@pytest.mark.parametrize(
+    "card, target",
+    [
+        ("MI300X", "gfx942"),
+        ("AMD Instinct MI250X", "gfx90a"),
+        ("Radeon RX 7900 XTX", "gfx1100"),
+        ("rx9070xt", "gfx1201"),
+        ("H100", "sm90"),
+        ("GeForce RTX 4090", "sm89"),
+        ("a100", "sm80"),
+    ],
+)
+def test_a_card_is_answered_with_its_target(card, target):
+    with pytest.raises(EngineError, match=f"there is no target {card!r}; a card of this name is {target!r}"):
+        target_of(card)
+    assert target_of(target)
+
+
+def test_a_card_that_triton_does_not_compile_for_is_told_so():
+    with pytest.raises(EngineError, match="'RX 6800', and Triton does not compile for a card of this name; the"):
+        target_of("RX 6800")
+
+
+@pytest.mark.parametrize("name", ["gfx942:sramecc+:xnack-", "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-"])
+def test_a_target_may_have_the_features_that_rocm_prints(name):
+    assert target_of(name) == ("hip", "gfx942", 64)
 
 
 def test_operators_without_a_kernel_are_listed():
@@ -285,4 +314,30 @@ def test_blocks_below_a_plain_one_are_compiled(tmp_path, monkeypatch, capsys):
 )
 def test_bad_commands_say_what_to_do(archive, capsys, options, message):
     assert main(["compile", "model.hlab", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "file, message",
+    [
+        (".", ". is a folder; name an archive in it: model.hlab"),
+        ("empty", "empty is a folder; no .hlab archive is in it"),
+        ("modle.hlab", "there is no file modle.hlab; did you mean model.hlab?"),
+        ("other.hlab", "there is no file other.hlab\n"),
+        ("plain", "plain.hlab has no HybridBlock"),
+    ],
+)
+def test_what_is_no_archive_with_graphs_is_told_so(archive, capsys, file, message):
+    (archive / "empty").mkdir()
+    if file == "plain":
+        gluon.nn.Sequential().save("plain.hlab")
+    assert main(["compile", file, "--target", "gfx942"]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option, message", [("--into", "not a .hlab archive"), ("--out", "a file has this name")])
+def test_a_place_that_cannot_be_written_to_is_told_at_once(archive, capsys, monkeypatch, option, message):
+    (archive / "text.json").write_text("{}")
+    monkeypatch.setattr(compiling, "compile_all", None)
+    assert main(["compile", "model.hlab", "--target", "gfx942", option, "text.json"]) == 2
     assert message in capsys.readouterr().err

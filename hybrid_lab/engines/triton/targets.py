@@ -17,23 +17,53 @@ _AMD = {
     32: ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1151", "gfx1200", "gfx1201"),
 }
 _NVIDIA = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
+#: What is printed on the box, without spaces and the makers' words -> the target; "" where Triton has none for it.
+_CARDS = {
+    r"mi100": "gfx908",
+    r"mi2[015]0x?": "gfx90a",
+    r"mi3(00|08|25)[ax]?": "gfx942",
+    r"mi35[05]x?": "gfx950",
+    r"rx79\d0.*": "gfx1100",
+    r"rx7[78]00.*": "gfx1101",
+    r"rx7600.*": "gfx1102",
+    r"rx9060.*": "gfx1200",
+    r"rx9070.*": "gfx1201",
+    r"(rx6\d{3}|rx5\d00|rxvega|mi[56]0|vega).*": "",
+    r"t4|rtx20\d0.*": "sm75",
+    r"a[18]00.*": "sm80",
+    r"a10g?|a40|rtx30\d0.*": "sm86",
+    r"orin": "sm87",
+    r"l4|l40s?|rtx40\d0.*": "sm89",
+    r"g?h[12]00.*|h800|h20": "sm90",
+    r"g?b[12]00": "sm100",
+    r"g?b300": "sm103",
+    r"rtx50\d0.*": "sm120",
+    r"p100|v100.*|gtx\d+.*": "",
+}
+_MAKERS = re.compile(r"amd|nvidia|radeon|instinct|geforce|tesla|jetson|[^a-z0-9]")
 
 
 def target_of(name: str) -> tuple[str, Any, int]:
-    """Triton's (backend, architecture, threads per warp) of "gfx942" or "sm90"; "sm_90" counts too. Raises EngineError
-    for others.
+    """Triton's (backend, architecture, threads per warp) of "gfx942" or "sm90"; "sm_90" counts too, and "gfx942" with
+    the features that ROCm's tools put behind it. Raises EngineError for others.
     """
     if not isinstance(name, str):
         raise EngineError(f"a target is a name such as 'gfx942' or 'sm90', not {name!r}")
+    plain = name.rpartition("--")[2].partition(":")[0]
     for threads, names in _AMD.items():
-        if name in names:
-            return "hip", name, threads
+        if plain in names:
+            return "hip", plain, threads
     match = re.fullmatch(r"sm_?(\d{2,3})", name)
     if match is not None and int(match[1]) in _NVIDIA:
         return "cuda", int(match[1]), 32
+    card = _MAKERS.sub("", name.lower())
+    called = next((target for pattern, target in _CARDS.items() if re.fullmatch(pattern, card)), None)
+    if called:
+        raise EngineError(f"there is no target {name!r}; a card of this name is {called!r}")
     others = [each for names in _AMD.values() for each in names] + [f"sm{each}" for each in _NVIDIA]
     known = ", ".join((*TARGETS, *(each for each in others if each not in TARGETS)))
-    raise EngineError(f"there is no target {name!r}; the targets are {known}")
+    old = "" if called is None else ", and Triton does not compile for a card of this name"
+    raise EngineError(f"there is no target {name!r}{old}; the targets are {known}")
 
 
 def name_of(target: tuple[str, Any, int]) -> str:
