@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,13 @@ class Variable:
     name: str
     length: int
 
+    def __hash__(self) -> int:
+        # Of names alone, here and below: a hash would tell which size it is (see symbolic.py).
+        return hash(self.name)
+
     def digit(self, below: int, size: int) -> Index:
         """(self // below) % size."""
-        return Index.of({(self, below, size): 1})
+        return Index.of({Digit(self, below, size): 1})
 
     def whole(self) -> Index:
         return self.digit(1, self.length)
@@ -39,8 +43,15 @@ class Variable:
         return tuple(found)
 
 
-#: (variable, below, size): the digit (variable // below) % size.
-Digit = tuple[Variable, int, int]
+class Digit(NamedTuple):
+    """(variable // below) % size."""
+
+    variable: Variable
+    below: int
+    size: int
+
+    def __hash__(self) -> int:
+        return hash(self.variable.name)
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,9 @@ class Index:
 
     terms: tuple[tuple[Digit, int], ...] = ()
     constant: int = 0
+
+    def __hash__(self) -> int:
+        return hash(tuple([digit.variable.name for digit, _ in self.terms]))
 
     @staticmethod
     def of(terms: dict[Digit, int], constant: int = 0) -> Index:
@@ -62,7 +76,7 @@ class Index:
                 merged.append((digit, factor))
             else:
                 (variable, _, size), _ = merged.pop(place)
-                merged.append(((variable, digit[1], size * digit[2]), factor))
+                merged.append((Digit(variable, digit[1], size * digit[2]), factor))
         return Index(tuple(merged), constant)
 
     def __add__(self, other: Index | int) -> Index:
@@ -155,7 +169,7 @@ def unravel(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
             inner = size if factor * size <= end else end // factor
             if inner != size and (end % factor or size % inner):
                 return None
-            places[axis][(variable, below, inner)] = factor // stride
+            places[axis][Digit(variable, below, inner)] = factor // stride
             below, size, factor = below * inner, size // inner, factor * inner
         if size > 1:
             return None

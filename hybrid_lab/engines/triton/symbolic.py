@@ -1,0 +1,266 @@
+"""Numbers that know what was looked at of them, so that what was written for some sizes holds for others for certain.
+
+A writer of kernels is a function of the sizes of its arrays and of the numbers in its graph. Run once with `Number`s in
+their place, it cannot learn a value but by an operation of that class: they are no ints (C code that wants one has to
+ask `__index__`), and every way to ask is one of these:
+
+- arithmetic gives a Number again, a formula;
+- a comparison gives the truth for the values at hand, and is noted with its outcome;
+- whatever else needs the value - printing it into the text, counting to it, hashing it - notes that it is this value.
+
+A writer has no other inputs and no memory of what it has written. So for other values of which all notes hold it goes
+through the same steps: the same text, and the same formulas for the numbers that are handed over beside it. Nothing is
+assumed about which size is a batch, and no note is left out because it is thought not to matter.
+
+Two things are read in another way than by a value. isinstance(x, int) is true, as it is for the number it stands for;
+and a thousands separator is for people, in comments only: f"{x:,}" gives a mark that `filled` replaces.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import threading
+from collections.abc import Callable, Sequence
+from math import copysign, frexp
+from typing import Any
+
+#: A step of a formula: ("symbol", number of the symbol, 0), ("constant", value, 0), or an operation on earlier steps.
+Step = tuple[str, Any, Any]
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "/": operator.truediv,
+    "abs": lambda a, _: abs(a),
+}
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    "is": lambda a, b: same(a, b),
+    "power of two": lambda a, _: is_power_of_two(a),
+}
+_MARK = re.compile("\x00(\\d+)\x00")
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two numbers are printed alike: of one type, zeros of one sign."""
+    return type(a) is type(b) and a == b and (a != 0 or type(a) is int or copysign(1, a) == copysign(1, b))
+
+
+def is_power_of_two(number: Any) -> bool:
+    """Whether it is 2 to some whole power, negative ones too. Of a Number this alone is noted."""
+    if type(number) is Number:
+        return bool(number.trace.note("power of two", number, 0))
+    return number > 0 and frexp(number)[0] == 0.5
+
+
+class Trace:
+    """Formulas and notes of one run of a writer. steps : as they came; notes : (comparison, a, b) -> its outcome"""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.notes: dict[tuple[str, int, int], bool] = {}
+        self.open = True
+        self.thread = threading.get_ident()
+        self._known: dict[Any, Number] = {}
+        self._symbols = 0
+
+    def symbol(self, value: Any) -> Number:
+        """A new one, with a value for the time being."""
+        self._symbols += 1
+        return self._step(("symbol", self._symbols - 1, 0), value)
+
+    def constant(self, value: Any) -> Number:
+        key = ("constant", type(value), repr(value))
+        if key not in self._known:
+            self._known[key] = self._step(("constant", value, 0), value)
+        return self._known[key]
+
+    def _step(self, step: Step, value: Any) -> Number:
+        self.steps.append(step)
+        return Number(self, len(self.steps) - 1, value)
+
+    def of(self, item: Any) -> Number:
+        """A number of this trace for a number."""
+        if type(item) is Number:
+            if item.trace is not self:
+                raise TypeError("a number of another trace")
+            return item
+        if type(item) not in (int, float, bool):
+            raise TypeError(f"{type(item).__name__} is no number that can be traced")
+        return self.constant(item)
+
+    def made(self, name: str, a: Any, b: Any) -> Number:
+        """The result of an operation."""
+        one, other = self.of(a), self.of(b)
+        key = (name, one.at, other.at)
+        if key not in self._known:
+            self._known[key] = self._step(key, OPERATIONS[name](one.value, other.value))
+        return self._known[key]
+
+    def note(self, name: str, a: Any, b: Any) -> bool:
+        """The outcome of a comparison."""
+        one, other = self.of(a), self.of(b)
+        if one.at == other.at and name in ("==", "<=", "is"):
+            if one.value == one.value:
+                return True
+        key = (name, one.at, other.at)
+        if key not in self.notes:
+            self.notes[key] = bool(COMPARISONS[name](one.value, other.value))
+        return self.notes[key]
+
+
+class Number:
+    """A whole or floating number of a trace. value : for the time being; at : its step"""
+
+    __slots__ = ("at", "trace", "value")
+
+    def __init__(self, trace: Trace, at: int, value: Any):
+        self.trace, self.at, self.value = trace, at, value
+
+    @property
+    def __class__(self) -> Any:  # what isinstance asks
+        return type(self.value)
+
+    def known(self) -> Any:
+        """The value, from now on a condition."""
+        self.trace.note("is", self, self.value)
+        return self.value
+
+    def __add__(self, other: Any) -> Any:
+        return self if type(other) is int and other == 0 else self._made("+", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self if type(other) is int and other == 0 else self._made("+", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._made("-", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._made("-", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self if type(other) is int and other == 1 else self._made("*", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self if type(other) is int and other == 1 else self._made("*", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._made("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._made("//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._made("%", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._made("%", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._made("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._made("/", other, self)
+
+    def __neg__(self) -> Any:
+        return self._made("*", self, -1) if type(self.value) is int else self._made("*", self, -1.0)
+
+    def __abs__(self) -> Any:
+        return self._made("abs", self, 0)
+
+    def _made(self, name: str, a: Any, b: Any) -> Any:
+        for item in (a, b):
+            if type(item) not in (Number, int, float, bool):
+                return NotImplemented
+        return self.trace.made(name, a, b)
+
+    def _noted(self, name: str, a: Any, b: Any) -> Any:
+        # As a key in somebody's cache it is equal to nothing of others: of another thread, or after its trace.
+        if not self.trace.open or self.trace.thread != threading.get_ident():
+            return NotImplemented
+        for item in (a, b):
+            if type(item) not in (Number, int, float, bool) or (type(item) is Number and item.trace is not self.trace):
+                return NotImplemented
+        return self.trace.note(name, a, b)
+
+    def __eq__(self, other: object) -> Any:
+        return self._noted("==", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        found = self._noted("==", self, other)
+        return found if found is NotImplemented else not found
+
+    def __lt__(self, other: Any) -> Any:
+        return self._noted("<", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._noted("<=", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._noted("<", other, self)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._noted("<=", other, self)
+
+    def __bool__(self) -> bool:
+        return not self.trace.note("==", self, 0)
+
+    def __hash__(self) -> int:
+        return hash(self.known())
+
+    def __index__(self) -> int:
+        return operator.index(self.known())
+
+    def __int__(self) -> int:
+        return int(self.known())
+
+    def __float__(self) -> float:
+        return float(self.known())
+
+    def __repr__(self) -> str:
+        return repr(self.known())
+
+    def __str__(self) -> str:
+        return str(self.known())
+
+    def __format__(self, form: str) -> str:
+        return f"\x00{self.at}\x00" if form == "," else format(self.known(), form)
+
+
+def evaluated(steps: Sequence[Step], symbols: Sequence[Any]) -> list[Any]:
+    """The value of every step for these values of the symbols. Raises ZeroDivisionError."""
+    values: list[Any] = []
+    for name, a, b in steps:
+        if name == "symbol":
+            values.append(symbols[a])
+        elif name == "constant":
+            values.append(a)
+        else:
+            values.append(OPERATIONS[name](values[a], values[b]))
+    return values
+
+
+def hold(notes: Sequence[tuple[str, int, int, bool]], values: Sequence[Any]) -> bool:
+    """Whether all comparisons come out as noted."""
+    return all(COMPARISONS[name](values[a], values[b]) is outcome for name, a, b, outcome in notes)
+
+
+def filled(text: str, values: Sequence[Any]) -> str:
+    """The text with numbers in the place of marks."""
+    return _MARK.sub(lambda mark: f"{values[int(mark[1])]:,}", text) if "\x00" in text else text
+
+
+def marks(text: str) -> list[int]:
+    """The steps that stand in a text as marks."""
+    return [int(found) for found in _MARK.findall(text)] if "\x00" in text else []
+
+
+def renumbered(text: str, new: dict[int, int]) -> str:
+    """The text with other numbers of steps in its marks."""
+    return _MARK.sub(lambda mark: f"\x00{new[int(mark[1])]}\x00", text) if "\x00" in text else text
