@@ -16,6 +16,7 @@ from hybrid_lab.ndarray import zeros as nd_zeros
 from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.context import Context, cpu, current_context
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ops.dtypes import prepared
 from hybrid_lab.symbol import tracing
 
 __all__ = ["Constant", "DeferredInitializationError", "Parameter"]
@@ -77,7 +78,7 @@ class Parameter:
         self._differentiable = differentiable
         self._allow_deferred_init = allow_deferred_init
         self._shape = None if shape is None else _normalized(shape)
-        self._dtype = dtype
+        self._dtype = prepared(dtype)
         self._grad_req = "null"
         self._stype = stype
         self._grad_stype = grad_stype
@@ -357,7 +358,7 @@ class Parameter:
 
     def cast(self, dtype: Any) -> None:
         """Change the element type of values and gradient."""
-        self._dtype = dtype
+        self._dtype = dtype = prepared(dtype)
         self._var = None
         if self._data is None:
             return

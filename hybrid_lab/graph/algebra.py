@@ -17,6 +17,7 @@ import numpy as np
 
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.ops.dtypes import is_floating, limits
 from hybrid_lab.ops.operator import get
 from hybrid_lab.ops.pointwise import scalar_as
 from hybrid_lab.ops.reduce import Reduction
@@ -95,7 +96,7 @@ def _same(node: Node) -> Value | None:
 
 def _minus_one(index: int) -> Callable[[Node], Value | None]:
     def rule(node: Node) -> Value | None:
-        floating = node.outputs[0].dtype.kind == "f"
+        floating = is_floating(node.outputs[0].dtype)
         return _made(node, "negative", node.inputs[1 - index]) if floating and _is(_number(node, index), -1.0) else None
 
     return rule
@@ -117,11 +118,11 @@ def _subtract_negative(node: Node) -> Value | None:
 def _power_of_two(node: Node) -> Value | None:
     """Both sides are the same real number, rounded once."""
     number = _number(node, 1)
-    if number is None or node.outputs[0].dtype.kind != "f" or number == 0 or not np.isfinite(number):
+    if number is None or not is_floating(node.outputs[0].dtype) or number == 0 or not np.isfinite(number):
         return None
     fraction, exponent = frexp(abs(number))
-    limits = np.finfo(node.outputs[0].dtype)
-    if fraction != 0.5 or not limits.minexp < exponent - 1 < -limits.minexp:
+    range_ = limits(node.outputs[0].dtype)
+    if fraction != 0.5 or not range_.minexp < exponent - 1 < -range_.minexp:
         return None
     return _made(node, "broadcast_mul", node.inputs[0], 1.0 / float(number))
 
@@ -131,7 +132,7 @@ _POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 
 def _power(node: Node) -> Value | None:
     number = _number(node, 1)
-    if number is None or node.outputs[0].dtype.kind != "f":
+    if number is None or not is_floating(node.outputs[0].dtype):
         return None
     if number == 1.0:
         return node.inputs[0]
@@ -158,7 +159,8 @@ def _cast_of_cast(node: Node) -> Value | None:
     source, final = middle.node.inputs[0], node.outputs[0].dtype
     if not isinstance(source, Value) or not np.can_cast(source.dtype, middle.dtype, "safe"):
         return None
-    if source.dtype.kind != "b" and {source.dtype.kind, middle.dtype.kind, final.kind} != {final.kind}:
+    kinds = {"f" if is_floating(dtype) else dtype.kind for dtype in (source.dtype, middle.dtype, final)}
+    if source.dtype.kind != "b" and len(kinds) > 1:
         return None
     return source if source.dtype == final else _made(node, "Cast", source, dtype=final.name)
 
@@ -182,12 +184,12 @@ def _single_elements(node: Node) -> Value | None:
     """
     data, op = node.inputs[0], node.op
     assert isinstance(op, Reduction)
-    if not isinstance(data, Value) or (op.name == "mean" and data.dtype.kind != "f"):
+    if not isinstance(data, Value) or (op.name == "mean" and not is_floating(data.dtype)):
         return None
     axes = op.axes(len(data.shape))
     if 0 in axes or any(data.shape[axis] != 1 for axis in axes):
         return None
-    from_zero = op.name in ("sum", "mean") and data.dtype.kind == "f"
+    from_zero = op.name in ("sum", "mean") and is_floating(data.dtype)
     negated = _under(data, "negative") if from_zero else None
     data = data if negated is None else negated
     # The view comes first: what computes may then write into the memory of the result.

@@ -19,6 +19,7 @@ from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.body import Body
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.loop import KEY, Kept, as_key, check_equal, entries, entry_of, from_key, loop_backward, seed_of
+from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 
@@ -27,6 +28,7 @@ class Composed(Operator):
     """Base of operators that are made from graphs instead of attributes; an instance is equal to itself only."""
 
     fields: ClassVar[dict[str, Any]] = {}
+    own_bfloat16: ClassVar[bool] = True
     run_keywords: ClassVar[frozenset[str]] = frozenset({"out", "rng", "need"})
     differentiable: ClassVar[bool] = True
     grad_wants: ClassVar[bool] = True
@@ -437,8 +439,8 @@ class Cond(ControlFlow):
         self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
     ) -> dict[int, Any]:
         number, *captures = inputs
-        given = tuple(index for index, head in heads.items() if head.dtype.kind == "f")
-        wrt = tuple(index - 1 for index in wanted if inputs[index].dtype.kind == "f")
+        given = tuple(index for index, head in heads.items() if is_floating(head.dtype))
+        wrt = tuple(index - 1 for index in wanted if is_floating(inputs[index].dtype))
         run = self._taken(number).backward(captures, given, wrt)
         found = run([*captures, *(np.ascontiguousarray(heads[index]) for index in given)], (from_key(hidden[0]), 0))
         return {index + 1: gradient for index, gradient in zip(wrt, found, strict=True)}

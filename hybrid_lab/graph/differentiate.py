@@ -18,6 +18,7 @@ from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.lower import is_composite, lower
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ops.contract import check_gradient_type
+from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.run import run_gradient
 
 
@@ -103,7 +104,7 @@ def _without_hidden_reads(graph: Graph, backward: set[Value]) -> Graph:
         node
         for node in graph.operators
         for value in node.outputs[node.op.num_visible :]
-        if value in read and value.dtype.kind == "f"
+        if value in read and is_floating(value.dtype)
     }
     for node in hidden:
         if not is_composite(node.op):

@@ -16,6 +16,7 @@ from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.graph.builder import infer_outputs
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.ops.dtypes import dtype_of
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import infer as infer_operator
 
@@ -33,7 +34,7 @@ def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]
             value = node.outputs[0]
             if shapes.get(value) is None:
                 raise ShapeError(f"the shape of the input {node.name!r} is not known")
-            return node.replace(shapes=(tuple(shapes[value]),), dtypes=(np.dtype(dtypes[value]),)).outputs
+            return node.replace(shapes=(tuple(shapes[value]),), dtypes=(dtype_of(dtypes[value]),)).outputs
         try:
             out_shapes, out_dtypes = infer_outputs(node.op, inputs)
         except (ShapeError, DTypeError) as error:

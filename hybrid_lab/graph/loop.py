@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.graph.body import Body
 from hybrid_lab.ops import philox
+from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.run import infer
 
@@ -83,10 +84,10 @@ def loop_backward(
     """Gradients of the inputs of a loop: each step's backward, from the last to the first."""
     num_states = op.num_states
     states = range(num_data, num_data + num_states)
-    moving = [index for index in states if inputs[index].dtype.kind == "f"]
-    floats = [index for index, item in enumerate(inputs) if item.dtype.kind == "f"]
+    moving = [index for index in states if is_floating(inputs[index].dtype)]
+    floats = [index for index, item in enumerate(inputs) if is_floating(item.dtype)]
     wrt = tuple(index for index in floats if index in moving or index in wanted)
-    outs = [index for index in range(op.num_out) if index in heads and heads[index].dtype.kind == "f"]
+    outs = [index for index in range(op.num_out) if index in heads and is_floating(heads[index].dtype)]
     given = (*outs, *(op.num_out + index - num_data for index in moving))
     dstates = {}
     for index in moving:

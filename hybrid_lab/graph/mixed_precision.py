@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.graph.control_flow import Cond, ControlFlow
 from hybrid_lab.graph.graph import Graph
@@ -22,6 +20,7 @@ from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.ops.cast import AMPCast, Cast
 from hybrid_lab.ops.contract import read_dtypes
+from hybrid_lab.ops.dtypes import dtype_of
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.precision import SINGLE, Precision
 
@@ -67,7 +66,7 @@ class _Pass:
 
         def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
             if isinstance(node.op, Input):
-                types[node.outputs[0]] = np.dtype(given[node.outputs[0]])
+                types[node.outputs[0]] = dtype_of(given[node.outputs[0]])
                 return None
             dtypes = tuple(types[item] if isinstance(item, Value) else None for item in inputs)
             op = node.op

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from hybrid_lab.ops.dtypes import dtype_of
 from hybrid_lab.ops.operator import Operator
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def input_node(
 ) -> Value:
     """A fresh variable."""
     shapes = None if shape is None else (tuple(shape),)
-    dtypes = None if dtype is None else (np.dtype(dtype),)
+    dtypes = None if dtype is None else (dtype_of(dtype),)
     return Node(Input.bind(role=role), name=name, attrs=attrs, shapes=shapes, dtypes=dtypes).outputs[0]
 
 

@@ -99,11 +99,13 @@ def invoke(
         op = op.bind_mode(state.training)
     key = (tuple(shapes), tuple(dtypes))
     inferred = op.inferred.get(key)
+    plain = True
     if inferred is None:
         _check_count(op, raw)
         inferred = infer(op, *key)
+        plain = key in op.inferred  # else it computes in float32 what is bfloat16
 
-    if op.run_keywords <= _PLAIN and op.num_outputs == 1 and not (tracked and state.recording):
+    if plain and op.run_keywords <= _PLAIN and op.num_outputs == 1 and not (tracked and state.recording):
         if out is None:
             return _wrapped(op, op.numpy(*raw), op.view, context)
         if op.alias_safe and type(out) is NDArray and _same_place(out, inputs):

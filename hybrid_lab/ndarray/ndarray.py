@@ -13,7 +13,7 @@ from hybrid_lab.ndarray import backward, indexing, methods, tape
 from hybrid_lab.ndarray.buffer import Buffer, DeviceBuffer, changes, copies, tensor_of, wait_for
 from hybrid_lab.ndarray.context import CPU, Context, device_of, resolve
 from hybrid_lab.ndarray.overloads import Overloads
-from hybrid_lab.ops.attributes import DTYPES
+from hybrid_lab.ops.dtypes import DTYPES, dtype_of
 from hybrid_lab.ops.operator import get
 from hybrid_lab.ops.run import infer
 
@@ -481,7 +481,9 @@ def check_dtype(dtype: Any) -> np.dtype:
     try:
         if dtype is None:  # NumPy's float64
             raise TypeError
-        found = np.dtype(dtype)
+        found = dtype_of(dtype)
+    except DTypeError:  # bfloat16, and ml_dtypes is missing
+        raise
     except TypeError:
         raise DTypeError(f"{dtype!r} is not a dtype; use one of {', '.join(DTYPES)}") from None
     if found.name not in DTYPES:

@@ -16,6 +16,7 @@ from hybrid_lab.ndarray.functions import find_function
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
+from hybrid_lab.ops.dtypes import dtype_of
 from hybrid_lab.ops.operator import get
 
 __all__ = [
@@ -44,7 +45,7 @@ def _draw(
     name: str, shape: tuple[int, ...], dtype: Any, ctx: Context | None, out: NDArray | None, **attributes: Any
 ) -> Any:
     if dtype is not None:
-        attributes["dtype"] = np.dtype(dtype).name
+        attributes["dtype"] = dtype_of(dtype).name
     op = get(name).bind(shape=shape, **attributes)
     where = out.context if isinstance(out, NDArray) else ctx
     if where is None:
@@ -75,7 +76,7 @@ def located(apply: Callable[..., Any], kind: str, first: Any, second: Any, shape
         spread.append(value)
     add, multiply = get("broadcast_add").bind(), get("broadcast_mul").bind()
     made = apply(add, (spread[0], apply(multiply, (numbers, spread[1]))))
-    return made if dtype is None else apply(get("Cast").bind(dtype=np.dtype(dtype).name), (made,))
+    return made if dtype is None else apply(get("Cast").bind(dtype=dtype_of(dtype).name), (made,))
 
 
 def sampled(apply: Callable[..., Any], kind: str, parameters: Mapping[str, Any], shape: Any, dtype: Any) -> Any:
@@ -86,7 +87,7 @@ def sampled(apply: Callable[..., Any], kind: str, parameters: Mapping[str, Any],
         value if _is_array(value) else apply(multiply, (apply(get("ones_like").bind(), (array,)), value))
         for value in parameters.values()
     ]
-    kept = np.dtype(dtype).name if dtype is not None else None
+    kept = dtype_of(dtype).name if dtype is not None else None
     return apply(get(f"_sample_{kind}").bind(shape=() if shape is None else _shape(shape), dtype=kept), arrays)
 
 
@@ -216,7 +217,7 @@ def multinomial(data: NDArray, shape: Any = None, get_prob: bool = False, out: A
     get_prob : a list with the logarithms of their probabilities too, through which a gradient reaches data
     """
     block = () if shape is None else _shape(shape)
-    op = get("_sample_multinomial").bind(shape=block, get_prob=get_prob, dtype=np.dtype(dtype).name)
+    op = get("_sample_multinomial").bind(shape=block, get_prob=get_prob, dtype=dtype_of(dtype).name)
     return invoke(op, (data,), out)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops import philox
-from hybrid_lab.ops.attributes import DTYPES
+from hybrid_lab.ops.dtypes import OWN
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import MAXIMUM, Pointwise, unary
@@ -22,7 +22,7 @@ _WIDE = [sample((3, 4), low=-3.0, high=3.0), sample((2, 3, 4), low=-8.0, high=8.
 
 
 #: Arrays rather than scalars: NumPy takes twice as long to convert a scalar as to compare a small array.
-_ZERO = {np.dtype(name): np.zeros((), name) for name in DTYPES}
+_ZERO = {np.dtype(name): np.zeros((), name) for name in OWN}
 
 
 def _relu(x: Any, out: np.ndarray | None = None) -> Any:

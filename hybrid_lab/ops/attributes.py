@@ -10,7 +10,8 @@ from typing import Any, Literal, NewType
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError
+from hybrid_lab.ops.dtypes import DTYPES, dtype_of
 
 #: A tuple of ints; a single int means a tuple of one. MXNet writes "(3, 3)".
 Shape = tuple[int, ...]
@@ -22,7 +23,6 @@ DType = NewType("DType", str)
 #: a new operator nor a new program. Given as a Python number, or as an array with one element.
 Scalar = NewType("Scalar", float)
 
-DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 _TRUE = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -55,7 +55,7 @@ def parse_int(value: Any) -> int:
         return int(value)
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return int(value)
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, (bool, np.bool_, Size)):
         return int(value)
     raise ValueError(f"{value!r} is not an int")
 
@@ -107,7 +107,9 @@ def parse_floats(value: Any) -> tuple[float, ...]:
 
 def parse_dtype(value: Any) -> str:
     try:
-        name = np.dtype(value).name
+        name = dtype_of(value).name
+    except DTypeError as error:  # bfloat16, and ml_dtypes is missing
+        raise ValueError(str(error)) from None
     except TypeError:
         raise ValueError(f"{value!r} is not a dtype; use one of {', '.join(DTYPES)}") from None
     if name not in DTYPES:

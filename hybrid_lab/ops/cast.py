@@ -8,6 +8,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.attributes import DType
+from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import ints, sample
@@ -93,14 +94,14 @@ class AMPCast(Operator, name="amp_cast"):
     ]
 
     def check(self) -> None:
-        if np.dtype(self.dtype).kind != "f":
+        if not is_floating(np.dtype(self.dtype)):
             raise AttributeSpecError(f"amp_cast: dtype={self.dtype}; a floating dtype is needed")
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return data
 
     def infer_type(self, *dtypes: Any) -> Any:
-        return np.dtype(self.dtype) if dtypes[0].kind == "f" else dtypes[0]
+        return np.dtype(self.dtype) if is_floating(dtypes[0]) else dtypes[0]
 
     def numpy(self, data: Any, out: Any = None) -> Any:
         return into(data.astype(self.infer_type(data.dtype)), out)

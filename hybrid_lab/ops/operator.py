@@ -15,6 +15,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, Hybrid
 from hybrid_lab.ops.attributes import Field, Scalar
 from hybrid_lab.ops.collect import Collect
 from hybrid_lab.ops.contract import RUN_KEYWORDS, check_record, named_parameters
+from hybrid_lab.ops.dtypes import BFLOAT16, bfloat16
 from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.sample import Sample
 
@@ -58,6 +59,11 @@ class Operator:
     """A pointwise operator as an expression of Triton over its operands {0} {1} ...; may be a property."""
     combine: ClassVar[str | None] = None
     """How a reduction over `axes(rank)` combines elements in a kernel: "sum", "max", "min"."""
+
+    asks_bfloat16: bool = False
+    """Whether an attribute of this instance is the dtype bfloat16."""
+    own_bfloat16: ClassVar[bool] = False
+    """Whether `numpy()` takes bfloat16 as it is. Others, but for views, get and give float32: see `run.InFloat32`."""
 
     subgraphs: Any = ()
     """Pairs (label, graph): what an operator of control flow runs inside."""
@@ -145,6 +151,9 @@ class Operator:
                 object.__setattr__(found, f"{name}_" if _is_rule(name) else name, value)
             object.__setattr__(found, "attributes", values)
             object.__setattr__(found, "inferred", {})
+            if BFLOAT16 in values.values():
+                bfloat16()  # from here on NumPy knows the name, which records ask it about
+                object.__setattr__(found, "asks_bfloat16", True)
             found.check()
             cls._interned[key] = found
         return found

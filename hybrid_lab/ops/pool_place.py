@@ -30,7 +30,7 @@ class MaxPoolPlace(Pooled, name="_max_pool_place"):
         return (*data[:2], *self.windows(data[2:]).output)
 
     def infer_type(self, *dtypes: Any) -> Any:
-        if dtypes[0].kind not in "fiu":
+        if dtypes[0].kind not in "fiuV":
             raise DTypeError(f"{self.name}: numbers are needed, not {dtypes[0].name}")
         return np.dtype("int32")
 

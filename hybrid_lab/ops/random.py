@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops import philox
 from hybrid_lab.ops.attributes import DType, Shape
+from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.pointwise import Pointwise
@@ -33,7 +34,7 @@ class _Sampled(Operator):
         return np.dtype(self.attributes["dtype"] or "float32")
 
     def check(self) -> None:
-        if self.infer_type().kind != "f":
+        if not is_floating(self.infer_type()):
             raise AttributeSpecError(f"{self.name}: dtype {self.infer_type().name}; floating numbers are made")
 
 

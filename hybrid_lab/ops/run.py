@@ -9,8 +9,10 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ops.contract import read_dtypes, read_gradients, read_outputs, read_shapes
+from hybrid_lab.ops.dtypes import BFLOAT16, bfloat16, is_bfloat16
 from hybrid_lab.ops.memory import WORKSPACE
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.size import answers_of, form_of
 
 Scratch = Callable[[tuple[int, ...], Any], np.ndarray]
 
@@ -29,6 +31,11 @@ def run_kernel(
     rng : (seed, draw) for random operators
     scratch : where kernels take temporary memory from; None means the thread's workspace
     """
+    for item in inputs:
+        if type(item) is np.ndarray and item.dtype.kind == "V" and not (op.view or op.own_bfloat16):
+            return _run_in_float32(op, inputs, out, rng, need, scratch)
+    if op.asks_bfloat16:
+        return _run_in_float32(op, inputs, out, rng, need, scratch)
     keywords: dict[str, Any] = {}
     wanted = op.run_keywords
     if wanted:
@@ -49,6 +56,76 @@ def run_kernel(
     return read_outputs(op, op.numpy(*inputs, **keywords))
 
 
+def _run_in_float32(op: Operator, inputs: Sequence[Any], out: Any, *more: Any) -> tuple[Any, ...]:
+    dtypes = tuple([item.dtype if isinstance(item, np.ndarray) else None for item in inputs])
+    wide = InFloat32(op, read_dtypes(op, op.infer_type(*dtypes)))
+    return wide.rounded(run_kernel(wide.op, wide.widened(inputs), None, *more), out)
+
+
+class InFloat32:
+    """The kernel of an operator for bfloat16, which NumPy's own functions lack or add up in: it computes in float32,
+    and what comes out as bfloat16 is rounded once, at the end. Called as `op.numpy` is.
+
+    op : in float32, where its attributes ask for bfloat16; dtypes : of the outputs
+    """
+
+    def __init__(self, op: Operator, dtypes: Sequence[np.dtype]):
+        if op.asks_bfloat16:
+            op = op.variant(**{name: "float32" for name, value in op.attributes.items() if value == BFLOAT16})
+        self.op, self.dtypes = op, dtypes
+
+    @staticmethod
+    def widened(inputs: Sequence[Any]) -> list[Any]:
+        """The inputs with float32 for bfloat16."""
+        return [widen(item) if type(item) is np.ndarray and item.dtype.kind == "V" else item for item in inputs]
+
+    def rounded(self, outputs: Sequence[Any], out: Any = None) -> tuple[Any, ...]:
+        """The outputs in their dtypes, in the arrays of `out` where there are some."""
+        targets = (None,) * len(outputs) if out is None else out
+        found = []
+        for value, target, dtype in zip(outputs, targets, self.dtypes, strict=True):
+            if value is not None and target is not None:
+                narrow(value, target) if is_bfloat16(dtype) else np.copyto(target, value, casting="unsafe")
+                value = target
+            elif value is not None and is_bfloat16(dtype):
+                value = narrow(value)
+            found.append(value)
+        return tuple(found)
+
+    def __call__(self, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+        op = self.op
+        targets = out if out is None or isinstance(out, tuple) else (out,)
+        made = self.rounded(read_outputs(op, op.numpy(*self.widened(inputs), **keywords)), targets)
+        return made if len(made) > 1 else made[0]
+
+
+def kernel_of(op: Operator, dtypes_in: Sequence[Any], dtypes_out: Sequence[np.dtype]) -> Callable[..., Any]:
+    """What to call for `op` on arrays of these dtypes (None for an immediate): its kernel, or the same in float32."""
+    return InFloat32(op, dtypes_out) if computes_in_float32(op, dtypes_in) else op.numpy
+
+
+def computes_in_float32(op: Operator, dtypes: Sequence[Any]) -> bool:
+    """Whether the operator's kernel gets float32 in place of bfloat16."""
+    if op.asks_bfloat16:
+        return True
+    return not (op.view or op.own_bfloat16) and any(dtype is not None and is_bfloat16(dtype) for dtype in dtypes)
+
+
+def widen(array: np.ndarray) -> np.ndarray:
+    """bfloat16 as float32, exactly: these are the upper halves of its numbers."""
+    if array.size > 1 and not any(array.strides):  # a stand-in without memory, of which only the shape is read
+        return np.broadcast_to(np.zeros((), np.float32), array.shape)
+    return np.asarray(np.left_shift(array.view(np.uint16), 16, dtype=np.uint32)).view(np.float32)
+
+
+def narrow(array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """Rounded to bfloat16, to the nearest, ties to even; into `out`, if that is given."""
+    if out is None:
+        return np.asarray(array).astype(bfloat16())
+    np.copyto(out, array, casting="unsafe")
+    return out
+
+
 def infer(
     op: Operator, shapes: tuple[Any, ...], dtypes: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[np.dtype, ...]]:
@@ -57,17 +134,21 @@ def infer(
     Raises ShapeError or DTypeError.
     """
     key = (shapes, dtypes)
-    found = op.inferred.get(key)
+    # What runs in float32 is kept apart: eager calls run the kernel itself where they find their key in `inferred`.
+    known = op.inferred
+    if computes_in_float32(op, dtypes):
+        known = known.setdefault(BFLOAT16, {})
+    found = known.get(key)
     if found is None:
         out_shapes = read_shapes(op, op.infer_shape(*shapes))
         out_types = read_dtypes(op, op.infer_type(*dtypes))
-        if out_types[0].kind not in op.kinds:
+        if (out_types[0].kind if not is_bfloat16(out_types[0]) else "f") not in op.kinds:
             wanted = "floating numbers are needed" if op.kinds == "f" else "numbers are needed"
             raise DTypeError(f"{op.name}: {wanted}, not {out_types[0].name}; use F.cast(x, dtype='float32')")
         found = (out_shapes, out_types)
-        if len(op.inferred) > 512:
-            op.inferred.clear()
-        op.inferred[key] = found
+        if len(known) > 512:
+            known.clear()
+        known[key] = found
     return found
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops import short_rows
 from hybrid_lab.ops.attributes import DType
+from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.reduce import accumulate
@@ -37,7 +38,7 @@ class _SoftmaxLike(Operator):
     def check(self) -> None:
         if self.use_length and self.name != "softmax":
             raise AttributeSpecError(f"{self.name}: use_length is not supported; softmax has it")
-        if self.dtype is not None and np.dtype(self.dtype).kind != "f":
+        if self.dtype is not None and not is_floating(np.dtype(self.dtype)):
             raise AttributeSpecError(f"{self.name}: dtype={self.dtype}; a floating dtype is needed")
         if self.temperature == 0:
             raise AttributeSpecError(f"{self.name}: a temperature of 0")
@@ -57,7 +58,7 @@ class _SoftmaxLike(Operator):
         return data
 
     def infer_type(self, *dtypes: Any) -> Any:
-        return np.dtype(self.dtype) if self.dtype is not None and dtypes[0].kind == "f" else dtypes[0]
+        return np.dtype(self.dtype) if self.dtype is not None and is_floating(dtypes[0]) else dtypes[0]
 
     def _run(self, data: np.ndarray, out: np.ndarray | None, scratch: Any, sign: float = 1.0) -> np.ndarray:
         """The operator of sign * data / temperature, into `out`."""
@@ -228,7 +229,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         )
 
     def infer_type(self, *dtypes: Any) -> Any:
-        return np.dtype(self.dtype) if self.dtype is not None and dtypes[0].kind == "f" else dtypes[0]
+        return np.dtype(self.dtype) if self.dtype is not None and is_floating(dtypes[0]) else dtypes[0]
 
     def counted(self, data: np.ndarray, length: np.ndarray) -> np.ndarray:
         """Which elements are within their length."""

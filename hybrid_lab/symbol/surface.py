@@ -12,6 +12,7 @@ from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray import random as draws
 from hybrid_lab.ndarray.composed import split_v2_operator
+from hybrid_lab.ops.dtypes import dtype_of
 from hybrid_lab.ops.operator import Operator, find, get, registered_names
 from hybrid_lab.ops.surface import make_function
 from hybrid_lab.symbol import tracing
@@ -64,7 +65,7 @@ def _distribution(kind: str, parameters: dict[str, Any], shape: Any, dtype: Any,
     """Numbers of one distribution, as nd.random has them: parameters may be Symbols."""
     if any(isinstance(value, Symbol) for value in parameters.values()):
         return draws.sampled(_apply, kind, parameters, shape, dtype)
-    kept = np.dtype(dtype).name if dtype is not None else None
+    kept = dtype_of(dtype).name if dtype is not None else None
     block = (1,) if shape is None else _shape(shape)
     return compose(get(f"_random_{kind}").bind(shape=block, dtype=kept, **parameters), [], name)
 

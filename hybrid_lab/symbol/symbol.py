@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
+from hybrid_lab.ops.dtypes import TYPE_FLAGS, dtype_of
 from hybrid_lab.ops.operator import Operator, find, get
 from hybrid_lab.ops.surface import MISSING, make_function
 from hybrid_lab.symbol import names, tracing
@@ -243,15 +244,12 @@ def var(
     if wd_mult is not None:
         attrs["__wd_mult__"] = str(wd_mult)
     if dtype is not None:
-        attrs["__dtype__"] = str(_TYPE_FLAGS[np.dtype(dtype).name])
+        attrs["__dtype__"] = str(TYPE_FLAGS[dtype_of(dtype).name])
     if init is not None:
         attrs["__init__"] = init if isinstance(init, str) else init.dumps()
     attrs.update({key: str(value) for key, value in keywords.items() if key.startswith("__") and key.endswith("__")})
     known = tuple(size or None for size in shape) if shape is not None else None
     return Symbol((input_node(name, role, shape=known, dtype=dtype, attrs=attrs or None),))
-
-
-_TYPE_FLAGS = {"float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6, "bool": 7}
 
 
 def Group(symbols: Sequence[Symbol]) -> Symbol:  # noqa: N802 - MXNet's name

@@ -19,8 +19,9 @@ from hybrid_lab.engines.numpy.arena import KEEP_BYTES, Frame, Frames
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.plan import Plan
 from hybrid_lab.graph.printer import Names, format_origin, format_statement
+from hybrid_lab.ops.dtypes import is_bfloat16
 from hybrid_lab.ops.pointwise import Binary, Unary, scalar_as
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.run import kernel_of, run_kernel
 
 _serial = itertools.count()
 #: Elements of NumPy's iteration buffers while a static_alloc program runs; its default is 8192.
@@ -301,7 +302,9 @@ class Writer:
             operands = [self._operand(item, dtype) for item in node.inputs]
             self._emit(f"{kernel}({', '.join(operands)}, out={targets[0]})", node)
             return
-        kernel = self._bind(identifier(node.op.name), node.op.numpy, node.op)
+        found = kernel_of(node.op, [value.dtype for value in node.values_in], node.dtypes or ())
+        key = node.op if found == node.op.numpy else (node.op, node.dtypes)
+        kernel = self._bind(identifier(node.op.name), found, key)
         arguments = [self._operand(item) for item in node.inputs]
         wanted = node.op.run_keywords
         if "out" in wanted and any(target is not None for target in targets):
@@ -338,7 +341,7 @@ class Writer:
         """The function behind a pointwise record, where the record's kernel does nothing else for these dtypes."""
         op = node.op
         dtype = node.outputs[0].dtype
-        if not node.values_in or any(value.dtype != dtype for value in node.values_in):
+        if not node.values_in or any(value.dtype != dtype for value in node.values_in) or is_bfloat16(dtype):
             return None
         if isinstance(op, Binary) and type(op).numpy is Binary.numpy:
             return op.ufunc

@@ -25,6 +25,7 @@ class KernelOperator(Operator):
     """
 
     name: ClassVar[str] = "triton"
+    own_bfloat16: ClassVar[bool] = True
     run_keywords: ClassVar[frozenset[str]] = frozenset({"out", "rng"})
 
     def __init__(self, group: Region, sources: tuple[KernelSource, ...]):

@@ -15,6 +15,7 @@ from hybrid_lab.gluon.neutral import Guard, NeutralGraph
 from hybrid_lab.gluon.structure import Spec, count_leaves, from_json, plain, to_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value
+from hybrid_lab.ops.dtypes import dtype_of
 
 from .. import strict_json
 from ..mxnet import symbol_json
@@ -189,7 +190,7 @@ def _types(data: Any) -> tuple[Any, ...] | None:
     for shape, dtype in data:
         if not all(type(size) is int and 0 <= size < 2**48 for size in shape):
             raise ValueError("a bad shape")
-        np.dtype(dtype)
+        dtype_of(dtype)
     return tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in data)
 
 

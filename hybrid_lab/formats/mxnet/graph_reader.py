@@ -16,7 +16,7 @@ import numpy as np
 from hybrid_lab.diagnostics import ArchiveError, AttributeSpecError, HybridLabError
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, constant_node, input_node
-from hybrid_lab.ops.attributes import DTYPES
+from hybrid_lab.ops.dtypes import TYPE_FLAGS, dtype_of
 from hybrid_lab.ops.operator import Operator, find, registered_names
 
 from . import control_flow
@@ -186,7 +186,7 @@ class GraphReader:
     def _variable(self, name: str, attributes: dict[str, str], role: str) -> Node:
         shape = self._shape_hint(name, attributes.get("__shape__"))
         flag = attributes.get("__dtype__", "-1")
-        dtype = DTYPES[int(flag)] if flag.isdecimal() and len(flag) < 3 and int(flag) < len(DTYPES) else None
+        dtype = next((name for name, number in TYPE_FLAGS.items() if flag == str(number)), None)
         if CONSTANT in attributes and (name in self.constants or "__init__" in attributes):
             kept = {
                 key: value
@@ -214,13 +214,13 @@ class GraphReader:
         if found is None:
             try:
                 kind, options = json.loads(attributes.get("__init__", "null"))
-                found = np.array(options["value"], dtype=dtype)
+                found = np.array(options["value"], dtype=dtype and dtype_of(dtype))
                 if kind != "constant":
                     raise ValueError
             except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
                 raise self.error(f"the constant {name!r} has no value") from None
         stated = ast.literal_eval(attributes.get("__shape__", "None"))
-        if found.shape != stated or found.dtype != np.dtype(dtype or "float32"):
+        if found.shape != stated or found.dtype != dtype_of(dtype or "float32"):
             raise self.error(f"the constant {name!r} is {found.dtype}{list(found.shape)}, not {dtype}{stated}")
         return found
 

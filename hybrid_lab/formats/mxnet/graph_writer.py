@@ -12,7 +12,8 @@ from hybrid_lab.diagnostics import Unmappable
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.ops.attributes import DTYPES, format_value
+from hybrid_lab.ops.attributes import format_value
+from hybrid_lab.ops.dtypes import TYPE_FLAGS
 from hybrid_lab.ops.pointwise import is_scalar
 
 from . import control_flow
@@ -86,9 +87,9 @@ class GraphWriter:
         return _node("null", name, attrs, [])
 
     def _constant(self, name: str, array: np.ndarray) -> dict[str, str]:
-        if array.dtype.name not in DTYPES:
+        if array.dtype.name not in TYPE_FLAGS:
             raise Unmappable(f"the constant {name!r} has dtype {array.dtype}, which MXNet's files lack")
-        attrs = {CONSTANT: "1", "__shape__": str(array.shape), "__dtype__": str(DTYPES.index(array.dtype.name))}
+        attrs = {CONSTANT: "1", "__shape__": str(array.shape), "__dtype__": str(TYPE_FLAGS[array.dtype.name])}
         if self.constants is not None:
             self.constants[name] = array
             return attrs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from hybrid_lab.ops.dtypes import dtype_of
 
 from ..hybrid import HybridBlock
 from .registry import layer
@@ -31,7 +31,7 @@ class Embedding(HybridBlock):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._kwargs = {"input_dim": input_dim, "output_dim": output_dim, "dtype": np.dtype(dtype).name}
+        self._kwargs = {"input_dim": input_dim, "output_dim": output_dim, "dtype": dtype_of(dtype).name}
         self.weight = self.params.get(
             "weight", shape=(input_dim, output_dim), init=weight_initializer, dtype=dtype, allow_deferred_init=True
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from hybrid_lab.ops.dtypes import dtype_of, is_narrow
 
 from ..hybrid import HybridBlock
 from ..parameter import Parameter
@@ -71,8 +71,8 @@ class BatchNorm(HybridBlock):
             setattr(self, name, parameter)
 
     def cast(self, dtype: Any) -> None:
-        """Statistics stay float32 where the model becomes float16."""
-        super().cast("float32" if np.dtype(dtype) == np.float16 else dtype)
+        """Statistics stay float32 where the model becomes float16 or bfloat16."""
+        super().cast("float32" if is_narrow(dtype_of(dtype)) else dtype)
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
         return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
