@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import RecordError
 from hybrid_lab.ops.sample import Sample
+from hybrid_lab.ops.size import Size
 
 if TYPE_CHECKING:
     from hybrid_lab.ops.operator import Operator
@@ -100,12 +101,14 @@ def _listed(names: Sequence[str]) -> str:
 
 # -- where its rules answer ------------------------------------------------------------------------------------
 
+_NUMBERS = (int, np.integer, Size)
+
 
 def read_shapes(op: Operator, answer: Any) -> tuple[tuple[int, ...], ...]:
     """What infer_shape returned, as one shape per output."""
     made = tuple(answer) if isinstance(answer, list) else (answer,)
     for shape in made:
-        if not isinstance(shape, tuple) or any(not isinstance(size, (int, np.integer)) for size in shape):
+        if not isinstance(shape, tuple) or any(not isinstance(size, _NUMBERS) for size in shape):
             raise RecordError(
                 op.name,
                 "infer_shape",

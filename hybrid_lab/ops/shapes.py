@@ -35,10 +35,24 @@ def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
 def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
     """The common shape of broadcast operands. Raises ShapeError naming the operator and the shapes."""
     try:
-        return np.broadcast_shapes(*shapes)
+        return _broadcast(shapes)
     except ValueError:
         text = " and ".join(str(shape) for shape in shapes)
         raise ShapeError(f"{name}: the shapes {text} do not broadcast; each dimension must be equal or 1") from None
+
+
+def _broadcast(shapes: tuple[Shape, ...]) -> Shape:
+    """As np.broadcast_shapes, for sizes of any kind."""
+    rank = max(map(len, shapes))
+    made = [1] * rank
+    for shape in shapes:
+        for place, size in enumerate(shape, rank - len(shape)):
+            before = made[place]
+            if before is not size and before != size:
+                if before != 1 and size != 1:
+                    raise ValueError
+                made[place] = size if before == 1 else before
+    return tuple(made)
 
 
 def filled(shape: Any, wanted: Any) -> Any:
