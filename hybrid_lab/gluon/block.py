@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics import SettingError, capture, rules
+from hybrid_lab.diagnostics import HybridLabError, SettingError, capture, rules
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
@@ -380,6 +380,14 @@ class Block:
         check_active(active)
         for child in self._children.values():
             child.hybridize(active, **kwargs)
+
+    def compile_for(self, *targets: str, inputs: Any = None, train: bool = False) -> Any:
+        """For HybridBlocks, see there: a plain Block has no graph. Raises HybridLabError naming children that have."""
+        hybrid = [name for name, child in self._children.items() if type(child).compile_for is not Block.compile_for]
+        children = f"; compile_for of its children {', '.join(hybrid[:4])} compiles those" if hybrid else ""
+        raise HybridLabError(
+            f"{self.name} is a {type(self).__name__}, not a HybridBlock, and has no graph to compile{children}"
+        )
 
     def summary(self, *inputs: Any) -> None:
         """Print a table of the layers with output shapes and numbers of parameters, from one call on `inputs`."""

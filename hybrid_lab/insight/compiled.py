@@ -12,15 +12,13 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import Fallback, format_bytes
 from hybrid_lab.graph.printer import format_origin
-from hybrid_lab.insight.table import Column, Row, Table, code, folded, frame, milliseconds, wrapped
+from hybrid_lab.insight.kernel_table import Kernels, folded_text, least, table
+from hybrid_lab.insight.table import code, folded, frame, wrapped
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.kernels import FusedKernel
     from hybrid_lab.gluon.hybrid import HybridBlock
     from hybrid_lab.graph.graph import Graph
-
-_SHOWN = 40
-"""Rows that are printed at most for a target; `data()` has all of them."""
 
 
 @dataclass
@@ -54,13 +52,13 @@ class CompiledModel:
 
     name: str
     targets: tuple[str, ...]
-    kernels: list[FusedKernel]
+    kernels: Kernels
     fallbacks: list[tuple[str, Fallback]] = field(default_factory=list)
     seconds: float = 0.0
 
-    def on(self, target: str | None) -> list[FusedKernel]:
+    def on(self, target: str | None) -> Kernels:
         """The kernels of one target; None: as they are written, where no target was asked for."""
-        return [kernel for kernel in self.kernels if kernel.target == target]
+        return Kernels([kernel for kernel in self.kernels if kernel.target == target], self.kernels.none)
 
     def summary(self, target: str) -> TargetSummary:
         """One target in numbers."""
@@ -97,10 +95,11 @@ class CompiledModel:
     def lines(self, target: str) -> list[str]:
         """The summary of a target in sentences."""
         found = self.summary(target)
-        text = f"{target}: {count(found.kernels, 'kernel')}, {found.distinct} distinct, {found.operators} operators"
+        text = f"{target}: {count(found.kernels, 'kernel')}, {found.distinct} distinct, "
+        text += count(found.operators, "operator")
         text += f"; {format_bytes(found.bytes_moved)} moved"
         if found.estimate is not None:
-            text += f"; at least {_least(found.estimate)} ({found.chip}, an estimate by its data sheet)"
+            text += f"; at least {least(found.estimate)} ({found.chip}, an estimate by its data sheet)"
         lines = wrapped(text, "  ")
         if found.spilling:
             lines += wrapped(f"{found.spilling} pointwise or reduction kernels spill registers", "    ")
@@ -129,11 +128,10 @@ class CompiledModel:
 
     def __str__(self) -> str:
         lines = [self.headline]
-        for target in self.targets or (None,):
-            rows, hidden = _chosen(self.on(target))
-            lines += ["", *(self.lines(target) if target else ()), "", *_table(rows).lines("    ")]
-            if hidden:
-                lines.append(f"    ... and {count(hidden, 'kernel')} more, the quick ones ...")
+        if not (self.targets and self.kernels):
+            lines += ["", *self.kernels.lines("    ")]
+        for target in self.targets if self.kernels else ():
+            lines += ["", *self.lines(target), "", *self.on(target).lines("    ")]
         notes = self.notes()
         if notes:
             lines += ["", *(part for note in notes for part in wrapped(note, "  "))]
@@ -143,70 +141,21 @@ class CompiledModel:
 
     def _repr_html_(self) -> str:
         parts = []
-        for target in self.targets:
-            kernels = self.on(target)
+        for target in self.targets if self.kernels else ():
             lines = [line.strip() for line in self.lines(target)]
-            parts.append(folded(lines[0], code(lines) + _table(kernels).html(), target == self._first))
-        if not self.targets:
-            parts.append(_table(self.kernels).html())
-        distinct = {kernel.generated.code: kernel for kernel in self.on(self._first)}.values()
-        shown = [folded(f"{kernel.name}, {kernel.kind}", code(str(kernel).splitlines())) for kernel in distinct]
+            opened = target == self._first
+            parts.append(folded(lines[0], code(lines) + table(self.on(target)).html(), opened))
+        if not parts:
+            parts.append(table(self.kernels).html() if self.kernels else code([self.kernels.none]))
+        shown = list(map(folded_text, self.on(self._first).distinct()))
         if shown:
             parts.append(folded(f"the text of {count(len(shown), 'kernel')}", "".join(shown)))
         notes = self.notes()
         return frame(self.headline, *parts, *([code(notes)] if notes else []))
 
 
-_COLUMNS = (
-    Column("kernel", flexible=True),
-    Column("kind"),
-    Column("part"),
-    Column("ops", right=True),
-    Column("regs", right=True),
-    Column("spills", right=True),
-    Column("shared", right=True),
-    Column("binary", right=True),
-    Column("moved", right=True),
-    Column("estimate", right=True),
-)
-
-
-def _table(kernels: Sequence[FusedKernel]) -> Table:
-    rows = []
-    for kernel in kernels:
-        found = kernel.resources if not kernel.problem else None
-        held = ["", "", "", ""]
-        if found is not None:
-            held = [str(found.registers), str(found.spills), _size(found.shared), _size(found.binary_bytes)]
-        estimate = "does not compile" if kernel.problem else "" if kernel.estimate is None else _least(kernel.estimate)
-        first = [kernel.name, kernel.kind, kernel.part, str(kernel.operators)]
-        rows.append(Row([*first, *held, _size(kernel.bytes_moved), estimate]))
-    return Table(_COLUMNS, rows)
-
-
-def _size(count: int) -> str:
-    return format_bytes(count) if count else "0"
-
-
-def _least(seconds: float) -> str:
-    return milliseconds(seconds) if seconds >= 1e-6 else f"{seconds * 1e9:.0f} ns"
-
-
 def _spills(kernel: FusedKernel) -> int:
     return 0 if kernel.problem or kernel.resources is None else kernel.resources.spills
-
-
-def _chosen(kernels: Sequence[FusedKernel]) -> tuple[list[FusedKernel], int]:
-    """At most `_SHOWN` kernels in order, the slowest ones, and how many are left out."""
-    if len(kernels) <= _SHOWN:
-        return list(kernels), 0
-    ranked = sorted(range(len(kernels)), key=lambda index: (not kernels[index].problem, -_weight(kernels[index])))
-    kept = set(ranked[:_SHOWN])
-    return [kernel for index, kernel in enumerate(kernels) if index in kept], len(kernels) - len(kept)
-
-
-def _weight(kernel: FusedKernel) -> float:
-    return kernel.estimate if kernel.estimate is not None else kernel.bytes_moved
 
 
 def compile_for(net: HybridBlock, *targets: str, inputs: Any = None, train: bool = False) -> CompiledModel:
@@ -248,7 +197,11 @@ def compile_graphs(
         if not node.op.view and any(value.nbytes for value in node.outputs)
     ]
     made = [kernel for target in targets for kernel in compiled_for(written[precisions[target]][0], target)]
-    return CompiledModel(name, tuple(targets), made if targets else plain, fallbacks, time.perf_counter() - started)
+    none = "no kernel: nothing is computed, but for views and empty arrays"
+    if fallbacks:
+        none = "no kernel: none of its operators has one"
+    kernels = Kernels(made if targets else plain, none)
+    return CompiledModel(name, tuple(targets), kernels, fallbacks, time.perf_counter() - started)
 
 
 def _checked(targets: Sequence[str]) -> tuple[str, ...]:

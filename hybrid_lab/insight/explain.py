@@ -20,6 +20,7 @@ from hybrid_lab.gluon.structure import describe
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.insight.kernel_table import Kernels
 from hybrid_lab.insight.passes import Passes
 from hybrid_lab.insight.states import block_state, class_name, walk
 from hybrid_lab.insight.table import short_line, wrapped
@@ -27,7 +28,6 @@ from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import copies
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.triton.kernels import FusedKernel
     from hybrid_lab.graph.graph import Graph
 
 _DETAILED = 2
@@ -116,9 +116,10 @@ class Explanation:
         self._on_triton: list[tuple[dict[str, Graph | None], bool]] = []
 
     @functools.cached_property
-    def kernels(self) -> list[FusedKernel]:
+    def kernels(self) -> Kernels:
         """The kernels of the latest program of each Block that runs on Triton, in the order in which they run: their
         text, what they are made of and why, and - on a GPU, or with `kernel.on("gfx942")` - what they compile to.
+        Where there are none, showing it says why.
         """
         from hybrid_lab.engines.triton import tiles
         from hybrid_lab.engines.triton.kernels import kernels_of_graphs, target_here
@@ -126,7 +127,14 @@ class Explanation:
         found = []
         for graphs, tf32 in self._on_triton:
             found += kernels_of_graphs(graphs, tiles.precision(tf32, target_here() or ""))[0]
-        return found
+        return Kernels(found, self._no_kernels())
+
+    def _no_kernels(self) -> str:
+        where = sorted({program.where for row in self.blocks for program in row.programs})
+        if self._on_triton:
+            return "no kernels: nothing is computed, or none of the operators has one; see fallbacks"
+        ran = f"{self.name} runs on {', '.join(where)}" if where else f"{self.name} was not called hybridized so far"
+        return f"no kernels here: {ran}. {self.name}.compile_for('gfx942', inputs=x).kernels has those for a GPU"
 
     @property
     def fallbacks(self) -> list[str]:

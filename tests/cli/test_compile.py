@@ -15,6 +15,7 @@ from hybrid_lab.diagnostics import EngineError, HybridLabError
 from hybrid_lab.engines.triton import compiling
 from hybrid_lab.engines.triton.targets import target_of
 from hybrid_lab.gluon import nn
+from hybrid_lab.insight.kernel_table import least
 
 
 class Head(gluon.HybridBlock):
@@ -29,6 +30,13 @@ class Head(gluon.HybridBlock):
     def hybrid_forward(self, F, x, scale):
         y = F.tanh(x * scale + 1.0)
         return F.sort(y, axis=1) if self.sorts else y
+
+
+class Sorting(gluon.HybridBlock):
+    """Nothing that a kernel holds."""
+
+    def hybrid_forward(self, F, x):
+        return F.sort(x, axis=1)
 
 
 class Top(gluon.Block):
@@ -174,8 +182,24 @@ def test_operators_without_a_kernel_are_listed():
 
 
 def test_empty_arrays_need_no_kernel():
-    made = head().compile_for(inputs=(0, 8))
-    assert not made.kernels and not made.fallbacks and "has no kernel" not in str(made)
+    for targets in ((), ("gfx942",)):
+        made = head().compile_for(*targets, inputs=(0, 8))
+        assert not made.kernels and not made.fallbacks
+        reason = "no kernel: nothing is computed, but for views and empty arrays"
+        assert str(made).splitlines()[1:] == ["", f"    {reason}"]
+        assert reason in made._repr_html_() and "<table" not in made._repr_html_()
+
+
+def test_a_net_of_which_no_operator_has_a_kernel_says_so():
+    made = Sorting().compile_for("gfx942", inputs=(4, 8))
+    assert "no kernel: none of its operators has one" in str(made) and "sort in forward has no kernel" in str(made)
+
+
+def test_a_plain_block_names_the_children_that_compile():
+    with pytest.raises(HybridLabError, match="top is a Top, not a HybridBlock, .*; compile_for of its children head"):
+        Top(prefix="top_").compile_for("gfx942", inputs=(4, 8))
+    with pytest.raises(HybridLabError, match="has no graph to compile$"):
+        nn.Sequential().compile_for("gfx942")
 
 
 def test_arrays_and_sizes_of_numpy_are_inputs():
@@ -252,6 +276,34 @@ def test_a_hybridized_net_shows_its_kernels(monkeypatch):
     assert kernel.ttir is kernel.asm is kernel.resources is kernel.time is None
     assert "amdgcn" in kernel.on("gfx942").asm
     monkeypatch.delenv("HYBRID_LAB_TRITON")
+
+
+def test_kernels_show_themselves_as_a_table_and_one_as_its_text():
+    net = nn.HybridSequential(prefix="net_")
+    net.add(nn.Dense(32, in_units=16), nn.LayerNorm(in_channels=32), nn.Dense(32, in_units=32))
+    kernels = net.compile_for(inputs=(16, 16)).kernels
+    first, *rows = repr(kernels).splitlines()
+    assert first.split() == ["kernel", "kind", "part", "ops", "moved"] and len(rows) == len(kernels) == 3
+    page = kernels._repr_html_()
+    assert page.count("<details") == 3 and "<script" not in page and "tl.store" in page
+    assert isinstance(kernels[1:], type(kernels)) and len(repr(kernels[1:]).splitlines()) == 3
+    one = kernels[1]._repr_html_()
+    assert "@triton.jit" in one and "&lt; net.1" in one and "<summary" in one and "color:inherit" in one
+    assert "regs" in repr(net.compile_for("gfx942", inputs=(16, 16)).kernels)
+
+
+def test_a_net_without_kernels_says_what_it_runs_on():
+    net = head()
+    assert repr(mx.explain(net).kernels).startswith("no kernels here: head was not called hybridized so far.")
+    net.hybridize(engine="numpy")
+    shown = mx.explain(net, nd.ones((4, 8))).kernels
+    assert shown == [] and "head runs on NumPy on the CPU. head.compile_for('gfx942'" in repr(shown)
+
+
+def test_a_time_below_a_nanosecond_is_not_nothing():
+    assert [least(seconds) for seconds in (2e-3, 3.2e-6, 1.4e-9, 4e-10, 0.0)] == [
+        "2.0 ms", "3.2 us", "1 ns", "< 1 ns", "0 ns",
+    ]  # fmt: skip
 
 
 def test_why_says_what_keeps_neighbours_apart():

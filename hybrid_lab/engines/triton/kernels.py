@@ -151,6 +151,11 @@ class FusedKernel:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from hybrid_lab.insight.kernel_table import kernel_html
+
+        return kernel_html(self)
+
 
 def target_here() -> str | None:
     """The name of this machine's GPU as a target, or None."""

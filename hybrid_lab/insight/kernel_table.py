@@ -1,0 +1,120 @@
+"""Kernels to look at in a notebook: many as a table, one with its text, operators and reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.diagnostics.words import count
+from hybrid_lab.engines.report import format_bytes
+from hybrid_lab.insight.table import Column, Row, Table, code, folded, frame, milliseconds
+
+if TYPE_CHECKING:
+    from hybrid_lab.engines.triton.kernels import FusedKernel
+
+_SHOWN = 40
+"""Rows that are printed at most."""
+
+
+class Kernels(list["FusedKernel"]):
+    """Kernels in the order in which they run: a list that shows itself as a table; one of them shows its text.
+
+    none : why there are none, a sentence
+    """
+
+    def __init__(self, kernels: Iterable[FusedKernel] = (), none: str = "no kernels"):
+        super().__init__(kernels)
+        self.none = none
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return Kernels(found, self.none) if isinstance(index, slice) else found
+
+    def lines(self, indent: str = "") -> list[str]:
+        """The table as text, of very many kernels those that take longest; or why there are none."""
+        if not self:
+            return [indent + self.none]
+        rows, hidden = chosen(self)
+        lines = table(rows).lines(indent)
+        return [*lines, f"{indent}... and {count(hidden, 'kernel')} more, the quick ones ..."] if hidden else lines
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return frame(self.none)
+        return frame(count(len(self), "kernel"), table(self).html(), *map(folded_text, self.distinct()))
+
+    def distinct(self) -> list[FusedKernel]:
+        """Those whose text differs, the first of each."""
+        found: dict[str, FusedKernel] = {}
+        for kernel in self:
+            found.setdefault(kernel.generated.code, kernel)
+        return list(found.values())
+
+
+def folded_text(kernel: FusedKernel) -> str:
+    """The text of a kernel, behind a line that opens it with a click, Enter or the space bar."""
+    return folded(f"{kernel.name}, {kernel.kind}", code(str(kernel).splitlines()))
+
+
+def kernel_html(kernel: FusedKernel) -> str:
+    """One kernel as HTML without scripts: its text, and the operators in it."""
+    head, *lines = str(kernel).splitlines()
+    operators = folded(count(kernel.operators, "operator"), code(map(str, kernel.nodes)))
+    return frame(head.removeprefix("# "), code(lines), operators)
+
+
+_COLUMNS = (
+    Column("kernel", flexible=True),
+    Column("kind"),
+    Column("part"),
+    Column("ops", right=True),
+    Column("regs", right=True),
+    Column("spills", right=True),
+    Column("shared", right=True),
+    Column("binary", right=True),
+    Column("moved", right=True),
+    Column("estimate", right=True),
+)
+
+
+def table(kernels: Sequence[FusedKernel]) -> Table:
+    """A row for each kernel; columns that say nothing of any are left out."""
+    rows = []
+    for kernel in kernels:
+        found = kernel.resources if not kernel.problem else None
+        held = ["", "", "", ""]
+        if found is not None:
+            held = [str(found.registers), str(found.spills), _size(found.shared), _size(found.binary_bytes)]
+        estimate = "does not compile" if kernel.problem else "" if kernel.estimate is None else least(kernel.estimate)
+        first = [kernel.name, kernel.kind, kernel.part, str(kernel.operators)]
+        rows.append([*first, *held, _size(kernel.bytes_moved), estimate])
+    kept = [index for index in range(len(_COLUMNS)) if any(row[index] for row in rows)]
+    columns = [_COLUMNS[index] for index in kept]
+    return Table(columns, [Row([row[index] for index in kept]) for row in rows])
+
+
+def chosen(kernels: Sequence[FusedKernel]) -> tuple[list[FusedKernel], int]:
+    """At most `_SHOWN` kernels in order, the slowest ones, and how many are left out."""
+    if len(kernels) <= _SHOWN:
+        return list(kernels), 0
+    ranked = sorted(range(len(kernels)), key=lambda index: (not kernels[index].problem, -_weight(kernels[index])))
+    kept = set(ranked[:_SHOWN])
+    return [kernel for index, kernel in enumerate(kernels) if index in kept], len(kernels) - len(kept)
+
+
+def _weight(kernel: FusedKernel) -> float:
+    return kernel.estimate if kernel.estimate is not None else kernel.bytes_moved
+
+
+def _size(size: int) -> str:
+    return format_bytes(size) if size else "0"
+
+
+def least(seconds: float) -> str:
+    """An estimate in words; what is less than a nanosecond is not 0."""
+    if seconds >= 1e-6:
+        return milliseconds(seconds)
+    return f"{seconds * 1e9:.0f} ns" if seconds >= 1e-9 or not seconds else "< 1 ns"
