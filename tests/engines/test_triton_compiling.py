@@ -120,6 +120,9 @@ def test_spills_are_read_from_assembly_and_from_the_log():
     amd = ".vgpr_count\n    .private_segment_fixed_size: 24\n    .vgpr_count: 256\n    .vgpr_spill_count: 5\n"
     found = resources_of(amd, "", {"shared": 64, "num_warps": 8}, 9)
     assert (found.registers, found.spills, found.scratch, found.shared, found.warps) == (256, 5, 24, 64, 8)
+    aside = amd.replace("size: 24", "size: 0") + "    .sgpr_spill_count: 12\n"
+    found = resources_of(aside, "", {}, 9)
+    assert (found.spills, found.scalar_spills, found.scratch) == (0, 12, 0)
     log = "ptxas info: 16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads\nptxas info: Used 255 registers"
     found = resources_of("// ptx", log, {}, 9)
     assert (found.registers, found.spills, found.scratch) == (255, 3, 16)

@@ -24,7 +24,7 @@ from hybrid_lab.engines.cache import cache_folder
 from hybrid_lab.engines.triton.resources import Resources, resources_of
 
 #: Of the folders and of how binaries are made; one that says another number is made anew.
-FORMAT = 3
+FORMAT = 4
 #: What is kept of Triton's stages, by file suffix. What a GPU loads comes last.
 KINDS = ("json", "ttir", "ttgir", "amdgcn", "ptx", "hsaco", "cubin")
 ENTRY = "entry.json"

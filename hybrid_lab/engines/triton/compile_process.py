@@ -5,7 +5,7 @@ nothing of the package but two files that lie beside it: it is to start fast. It
 
 A kernel whose values do not fit into the registers of its threads is compiled once more with twice as many threads,
 which share the same tile, and so on; what spills least is kept. Of products a few registers may go to memory: their
-threads were chosen for speed.
+threads were chosen for speed. Scalar registers that are moved aside cost no memory, and more threads free none.
 """
 
 from __future__ import annotations

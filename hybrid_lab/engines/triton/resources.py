@@ -12,6 +12,8 @@ from typing import Any
 class Resources:
     """registers : 32-bit vector registers of a thread; scalar_registers : of a wave on AMD, 0 elsewhere
     spills : registers of a thread that had to go to memory; scratch : bytes of memory that a thread has of its own
+    scalar_spills : scalar registers of a wave that are kept in the lanes of a vector register: an instruction to put
+        one there and one to get it back, and no memory
     shared : bytes of shared memory (LDS) of a program; warps : of a program; binary_bytes : size of the binary
     """
 
@@ -22,6 +24,7 @@ class Resources:
     shared: int
     warps: int
     binary_bytes: int
+    scalar_spills: int = 0
 
     def data(self) -> dict[str, int]:
         """As a dict."""
@@ -41,9 +44,12 @@ def resources_of(assembly: str, log: str, metadata: Mapping[str, Any], binary_by
             found = re.search(rf"^\s+\.{name}:\s+(\d+)", assembly, re.M)
             return int(found[1]) if found else 0
 
-        spills = number("vgpr_spill_count") + number("sgpr_spill_count")
         scratch = number("private_segment_fixed_size")
-        return Resources(number("vgpr_count"), number("sgpr_count"), spills, scratch, shared, warps, binary_bytes)
+        spills = number("vgpr_spill_count") if scratch else 0  # without memory they are in the matrix units' registers
+        return Resources(
+            number("vgpr_count"), number("sgpr_count"), spills, scratch, shared, warps, binary_bytes,
+            number("sgpr_spill_count"),
+        )  # fmt: skip
 
     def printed(pattern: str) -> int:
         found = re.search(pattern, log)
