@@ -266,6 +266,17 @@ def test_guards_of_computed_places_stay():
     agree(graph, x=data((11,)), dy=data((4,), 1))
 
 
+def test_what_a_window_has_in_common_is_loaded_once():
+    """A condition on pixels decides nothing about what every pixel of a channel is multiplied by."""
+    x, scale, w = inputs(x=(2, 3, 5, 6), scale=(1, 3, 1, 1), w=(3, 1, 3, 3))
+    scaled = op("broadcast_mul", x, op("exp", scale))
+    y = op("Convolution", scaled, w, kernel=(3, 3), pad=(1, 1), num_filter=3, num_group=3, no_bias=True)
+    graph = Graph([x, scale, w], [op("sum", y, axis=(0, 2, 3))])
+    (source,) = sources(graph)
+    assert source.text.count("tl.load(scale_ptr") == source.text.count("tl.exp(") == 1
+    agree(graph, x=data((2, 3, 5, 6)), scale=data((1, 3, 1, 1), 1), w=data((3, 1, 3, 3), 2))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_nan_goes_through_what_limits_numbers(dtype):
     x = input_node("x", shape=(8,), dtype=dtype)

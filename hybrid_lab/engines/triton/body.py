@@ -128,6 +128,8 @@ class Body:
     def value(self, value: Value, place: Place, guard: str = "") -> str:
         """The name of an element. guard : a condition without which it must not be loaded."""
         variables = [variable.name for index in place for variable in index.variables]
+        if guard:  # one that only others need would keep the element in the loop, and make it anew for each of them
+            guard = " & ".join(self._conditions(guard, variables))
         scope = self._scope_of([*variables, *re.findall(r"\w+", guard)])
         key = (value, place, guard, self.widens)
         if key not in scope.memo:
@@ -222,7 +224,8 @@ class Body:
         pointer = self.pointer(value)
         where = linear(place, value.shape)
         masks = [self.masks[variable.name] for variable in where.variables if variable.name in self.masks]
-        mask = " & ".join(dict.fromkeys([*masks, *self._conditions(guard, where)]))
+        guards = self._conditions(guard, [variable.name for variable in where.variables])
+        mask = " & ".join(dict.fromkeys([*masks, *guards]))
         address = f"{pointer} + {where}" if where != ZERO else pointer
         if len(address) > _LONG:
             address = f"{pointer} + {self._line_for(str(where), 'at', scope)}"
@@ -235,11 +238,12 @@ class Body:
             text = f"{text} != 0"
         return self.write(text, label(value), scope, format_type(value.shape, value.dtype))
 
-    def _conditions(self, guard: str, where: Index) -> list[str]:
-        """The parts of a guard that decide about a load: what it does not move with cannot lead it outside."""
+    def _conditions(self, guard: str, variables: Collection[str]) -> list[str]:
+        """The parts of a guard that decide about what lies at a place of these variables: what it does not move with
+        cannot lead it outside.
+        """
         known = {name for scope in self.scopes for name in scope.variables}
-        moving = {variable.name for variable in where.variables}
-        moving |= {name for number in moving for name in self._made_of.get(number, ())}
+        moving = {*variables, *(name for number in variables for name in self._made_of.get(number, ()))}
         parts = guard.split(" & ") if guard else []
         return [part for part in parts if known.intersection(re.findall(r"\w+", part)) <= moving]
 
