@@ -132,7 +132,9 @@ CASES = {
         lambda F, x, b, r: F.tanh(F.broadcast_add(F.broadcast_mul(x, b), r)), ((3, 5, 7), (5, 1), (7,)), ("pointwise",)
     ),
     "views": Tiled(views, ((3, 5, 7), (7, 13)), ("pointwise",), dtypes=ONLY),
-    "a scalar for all": Tiled(lambda F, x, y: F.broadcast_mul(F.sin(x), y), ((9, 11), (1,)), ("pointwise",), dtypes=ONLY),
+    "a scalar for all": Tiled(
+        lambda F, x, y: F.broadcast_mul(F.sin(x), y), ((9, 11), (1,)), ("pointwise",), dtypes=ONLY
+    ),
     "dropout": Tiled(dropout, ((7, 53),), ("pointwise",)),
     "windows": Tiled(windows, ((1, 3, 9, 7),), ("pointwise",)),
     "depthwise": Tiled(depthwise, ((1, 5, 5, 3), (5, 1, 3, 3)), ("pointwise", "rows")),
@@ -154,7 +156,9 @@ CASES = {
         ((1, 3, 37), (3,), (3,)), ("parts of rows", "rows of parts"), split=True,
     ),
     "dense": Tiled(dense, ((18, 37), (17, 37), (17,)), ("product",)),
-    "batches": Tiled(lambda F, x, y: F.batch_dot(x, y, transpose_b=True), ((2, 19, 21), (2, 17, 21)), ("product",), dtypes=ONLY),
+    "batches": Tiled(
+        lambda F, x, y: F.batch_dot(x, y, transpose_b=True), ((2, 19, 21), (2, 17, 21)), ("product",), dtypes=ONLY
+    ),
     "convolution": Tiled(convolution, ((1, 3, 9, 7), (17, 3, 3, 3), (17,)), ("product",)),
     "transposed convolution": Tiled(transposed, ((1, 18, 3, 3), (18, 17, 2, 2)), ("product",), dtypes=ONLY),
     "split sums of products": Tiled(
