@@ -286,3 +286,60 @@ def test_one_pass_of_odd_rows_is_as_two(build, split, monkeypatch):
     assert kinds == (["parts of rows", "rows of parts", "pointwise"] if split else ["rows in a loop"])
     with np.errstate(all="ignore"):
         agree(graph, x=array)
+
+
+def test_elements_are_stored_on_the_way_of_a_split_sum(monkeypatch):
+    """A gradient that products read too, and its sum for a bias: one pass, and the sum's other operators behind it."""
+    split_rows(monkeypatch)
+    x, w = (input_node(name, shape=(50, 21), dtype="float32") for name in ("x", "w"))
+    y = op("broadcast_mul", op("tanh", x), w)
+    total = op("broadcast_mul", op("sum", y, axis=0), 0.5)
+    graph = Graph([x, w], [y, total])
+    sources = kernels_of(graph)[2]
+    assert [source.kind for source in sources] == ["parts of rows", "rows of parts"]
+    assert "tanh" in sources[0].text and "tanh" not in sources[1].text
+    agree(graph, x=data((50, 21)), w=data((50, 21), 1))
+
+
+def layer_norm_gradients(shape, axis=-1):
+    """Those of data, scale and shift, and the sum of the first one, as a bias before the layer has it."""
+    dy, x = (input_node(name, shape=shape, dtype="float32") for name in ("dy", "x"))
+    gamma = input_node("gamma", shape=shape[-1:], dtype="float32")
+    mean = op("mean", x, axis=axis, keepdims=True)
+    centred = op("broadcast_sub", x, mean)
+    variance = op("mean", op("square", centred), axis=axis, keepdims=True)
+    away = op("broadcast_div", centred, op("sqrt", op("broadcast_add", variance, 1e-5)))
+    g = op("broadcast_mul", dy, gamma)
+    first = op("broadcast_sub", g, op("mean", g, axis=axis, keepdims=True))
+    second = op("broadcast_mul", away, op("mean", op("broadcast_mul", g, away), axis=axis, keepdims=True))
+    dx = op("broadcast_sub", first, second)
+    rows = tuple(range(len(shape) - 1))
+    sums = [op("sum", item, axis=rows) for item in (op("broadcast_mul", dy, away), dy, dx)]
+    return Graph([dy, x, gamma], [dx, *sums])
+
+
+@pytest.mark.parametrize("shape", [(37, 19), (3, 23, 20), (4, 1, 19)])
+def test_sums_down_the_columns_of_rows_are_one_pass(shape, monkeypatch):
+    small_tiles(monkeypatch)
+    graph = layer_norm_gradients(shape)
+    sources = kernels_of(graph)[2]
+    rows = np.prod(shape[:-1])
+    if rows > 4:
+        assert [source.kind for source in sources] == ["rows and columns", "rows of parts"]
+        assert sources[0].sizes["parts"] > 2 and rows % sources[0].sizes["per_part"]
+        assert not sources[0].passes and sources[0].text.count("tl.load(dy_ptr") == 1
+        monkeypatch.setattr(kernel, "tile_sizes", lambda source: dict(source.blocks))
+    agree(graph, dy=data(shape), x=data(shape, 1), gamma=data(shape[-1:], 2))
+
+
+def test_sums_down_square_columns(monkeypatch):
+    small_tiles(monkeypatch)
+    graph = layer_norm_gradients((20, 20))
+    assert kernels_of(graph)[2][0].kind == "rows and columns"
+    agree(graph, dy=data((20, 20)), x=data((20, 20), 1), gamma=data((20,), 2))
+
+
+def test_sums_down_columns_of_another_batch_are_the_same_kernels():
+    small, large = (layer_norm_gradients((batch, 128, 256)) for batch in (32, 64))
+    assert kernels_of(small)[2][0].kind == "rows and columns"
+    assert compiled_form(small) == compiled_form(large)

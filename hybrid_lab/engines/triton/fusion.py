@@ -324,16 +324,11 @@ class _Sweep(Groups):
             return group
 
         for value, groups in by_input.items():
-            if prod(value.shape) == 1:
-                continue
-            different: list[Group] = []
-            for group in dict.fromkeys(map(now, groups)):
-                for other in different:
-                    if self.merge(other, group):
-                        merged[group] = other
-                        break
-                else:
-                    different.append(group)
+            different = list(dict.fromkeys(map(now, groups))) if prod(value.shape) > 1 else []
+            while found := next(((one, other) for index, other in enumerate(different) for one in different[:index]
+                                 if self.merge(one, other)), None):  # fmt: skip
+                merged[found[1]] = found[0]  # what lay between it and another one no longer does
+                different.remove(found[1])
 
     def merge(self, one: Group, other: Group) -> bool:
         """Put the second group into the first one, if that gives a kernel."""
@@ -341,7 +336,9 @@ class _Sweep(Groups):
             return False
         rows = one.rows or other.rows
         if one.rows is not None and other.rows is not None and one.rows.counts != other.rows.counts:
-            return False
+            if one.rows.counts != other.rows.counts[::-1]:
+                return False
+            rows = other.rows if one.rows.across else one.rows  # the others are sums down the columns of these
         region = self.region((one, other))
         if len(region.nodes) > MAX_NODES or len(region.inputs) + len(region.outputs) > MAX_POINTERS:
             return False

@@ -184,7 +184,7 @@ class RowBody(Body):
             raise Refused("reductions of other rows")
         data = node.values_in[0]
         element = self.value(data, space.place(self.row, self.column))
-        return f"tl.where(column_inside, {element}, {_neutral(node)})"
+        return f"tl.where(column_inside, {element}, {neutral(node)})"
 
     def whole_row(self, node: Node) -> str:
         """A reduction of rows that are one tile."""
@@ -233,13 +233,13 @@ def write_rows(group: Region) -> KernelSource:
     """The kernel of a group with reductions, or only with outputs of both sizes; its rows in one tile or in a loop."""
     columns = rows_of(group).counts[1]
     source = _rows(group, columns > rows_of(group).longest)
-    if source.kind == "rows" and _loads(source.text) > MANY and columns > TILE // 4:
+    if source.kind == "rows" and loads(source.text) > MANY and columns > TILE // 4:
         with contextlib.suppress(Refused):
             return _rows(group, True)
     return source
 
 
-def _loads(text: str) -> int:
+def loads(text: str) -> int:
     """How many values a kernel loads for a row and a column; of several loops the one that loads most."""
     return max(part.count("tl.load(") - part.count("mask=row_inside,") for part in text.split(_LOOP))
 
@@ -261,7 +261,7 @@ def _rows(group: Region, looped: bool) -> KernelSource:
     summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
     outputs = list(body.pointers.values())
     text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
-    blocks = space.tile(0 if looped else power_of_two(columns, 2), _loads(text) > MANY)
+    blocks = space.tile(0 if looped else power_of_two(columns, 2), loads(text) > MANY)
     return KernelSource(
         name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
         {"rows": rows, "columns": columns},
@@ -291,9 +291,7 @@ def begin_loop(body: RowBody) -> None:
     body.line("column_inside = column < columns")
 
 
-def accumulate(
-    body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", stored: Sequence[Value] = ()
-) -> None:
+def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", stored: Sequence[Value] = ()) -> None:
     """Tiles of partial results, added to in a loop, and then the results of the rows.
 
     part : where the loop goes over a part of each row, how many elements that has
@@ -309,11 +307,11 @@ def accumulate(
     totals = {node: body.fresh(f"{short(node.op.name)}_so_far") for node in plain}
     for node, total in totals.items():
         dtype = TYPES[wide(node.outputs[0].dtype)]
-        body.line(f"{total} = tl.full([ROWS, COLUMNS], {_neutral(node)}, {dtype})")
+        body.line(f"{total} = tl.full([ROWS, COLUMNS], {neutral(node)}, {dtype})")
     begin_loop(body)
     body.reduce = _too_early
     for node, total in totals.items():
-        body.line(_step(node, total, body.operand_of(node), body.only_subtracted(node)))
+        body.line(step(node, total, body.operand_of(node), body.only_subtracted(node)))
     for pair, lines in pairs.items():
         lines.step(body.value(pair.data, Rows.of(pair.second).place(body.row, body.column)))
     body.store(stored, True)
@@ -335,7 +333,7 @@ def _too_early(node: Node) -> str:
     raise Refused(f"{node.op.name} is needed before its loop has run")
 
 
-def _neutral(node: Node) -> str:
+def neutral(node: Node) -> str:
     dtype = node.outputs[0].dtype
     if node.op.combine == "sum":
         return "0" if dtype.kind in "iu" else "0.0"
@@ -345,7 +343,7 @@ def _neutral(node: Node) -> str:
     return f'float("{"-" if node.op.combine == "max" else ""}inf")'
 
 
-def _step(node: Node, total: str, element: str, finite: bool) -> str:
+def step(node: Node, total: str, element: str, finite: bool) -> str:
     if node.op.combine == "sum":
         return f"{total} += {element}"
     which = {"max": "tl.maximum", "min": "tl.minimum"}[str(node.op.combine)]
@@ -390,14 +388,14 @@ def write_split(group: Region) -> tuple[KernelSource, KernelSource]:
         input_node(f"{short(node.op.name)}_parts", shape=(parts, rows), dtype=wide(node.outputs[0].dtype))
         for node in nodes
     ]
-    early = _made_for([*nodes, *(value.node for value in full)], group, ())
-    late = _made_for([value.node for value in results], group, nodes)
+    early = made_for([*nodes, *(value.node for value in full)], group, ())
+    late = made_for([value.node for value in results], group, nodes)
     first = Region(tuple(early), group.inputs, (*full, *spaces))
     second = Region(group.nodes, group.inputs, tuple(results))
-    return _parts(first, group, space, spaces, tile, per_part), _whole(second, late, space, spaces, per_part)
+    return _parts(first, group, space, spaces, tile, per_part), put_together(second, late, space, spaces, per_part)
 
 
-def _made_for(last: Sequence[Node], group: Region, first: Sequence[Node]) -> list[Node]:
+def made_for(last: Sequence[Node], group: Region, first: Sequence[Node]) -> list[Node]:
     """The operators of a group that these are made of, themselves included; nothing before `first`."""
     inside, waiting = set(group.nodes), [*last]
     found: set[Node] = set()
@@ -440,7 +438,7 @@ def _parts(
     summary = f"{counted(made.nodes)} over parts of {rows:,} rows of {columns:,} elements."
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
-    if _loads(text) > MANY:
+    if loads(text) > MANY:
         tile = {**tile, "ROWS": max(tile["ROWS"] // 4, 1)}
     return KernelSource(
         name, text, "parts of rows", tuple(body.inputs), made.outputs, tuple(body.draws), sizes,
@@ -448,10 +446,13 @@ def _parts(
     )  # fmt: skip
 
 
-def _whole(
-    group: Region, made: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int
+def put_together(
+    group: Region, made: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int, most: int = 0
 ) -> KernelSource:
-    """The kernel that puts the parts together, and computes what needs the whole. made : reductions, and behind them"""
+    """The kernel that puts parts together, and computes what needs the whole.
+
+    made : the reductions, and what is behind them; most : how many parts there may be, MOST_PARTS for 0
+    """
     rows, parts, nodes = space.counts[0], spaces[0].shape[0], reductions(made)
     body = RowBody(group, space)
     body.column = body.declare(Variable("column", parts), "column_inside")
@@ -468,7 +469,7 @@ def _whole(
             named_total(body, pair, f"tl.sum(tl.where(column_inside, {text}, 0.0), axis=1, keep_dims=True)")
             continue
         body.results[node] = body.fresh(short(node.op.name))
-        element = body.named(f"tl.where(column_inside, {part}, {_neutral(node)})", "element")
+        element = body.named(f"tl.where(column_inside, {part}, {neutral(node)})", "element")
         body.line(f"{body.results[node]} = {_combined(node, element)}", comment(node))
     for value in group.outputs:
         name = body.value(value, body.row.digits(value.shape))
@@ -478,7 +479,7 @@ def _whole(
     name = kernel_name(made)
     summary = f"{counted(made)} over {rows:,} rows of {parts:,} parts."
     sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
-    width = power_of_two(MOST_PARTS, 2)  # however many there are: more columns have more parts, in the same kernel
+    width = power_of_two(most or MOST_PARTS, 2)  # however many there are: more columns have more parts, in the same kernel
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
     return KernelSource(
         name, text, "rows of parts", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,

@@ -8,6 +8,7 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.attention import attention_in, write_attention
 from hybrid_lab.engines.triton.body import Refused
 from hybrid_lab.engines.triton.collect import write_collect
+from hybrid_lab.engines.triton.columns import down_columns, write_with_columns
 from hybrid_lab.engines.triton.kinds import collects, is_product, is_recurrence
 from hybrid_lab.engines.triton.pointwise import write_pointwise
 from hybrid_lab.engines.triton.product import write_product
@@ -44,6 +45,8 @@ def write_kernels(group: Region, precision: str = "ieee") -> tuple[KernelSource,
             raise Refused(str(reason)) from None
         return (write_collect(group, collecting[0], spec),)
     if found:
+        if down := down_columns(found):
+            return write_with_columns(group, down)
         return write_split(group) if is_split(Rows.of(found[0])) else (write_rows(group),)
     if len({prod(value.shape) for value in group.outputs}) != 1:
         return (write_rows(group),)
