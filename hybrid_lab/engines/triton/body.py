@@ -12,7 +12,8 @@ import functools
 import keyword
 import re
 from collections.abc import Collection, Sequence
-from math import frexp, prod
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,16 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.index import ZERO, Index, Variable, linear, strided, unravel
 from hybrid_lab.engines.triton.kinds import collects, is_product
+from hybrid_lab.engines.triton.symbolic import is_power_of_two
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_type
+from hybrid_lab.ops.dtypes import BFLOAT16, NARROW, is_floating
 from hybrid_lab.ops.run import run_kernel
 
 #: dtype name -> its type in a kernel
 TYPES = {
     "float16": "tl.float16",
+    "bfloat16": "tl.bfloat16",
     "float32": "tl.float32",
     "float64": "tl.float64",
     "int8": "tl.int8",
@@ -57,7 +61,7 @@ class Scope:
 
     def __init__(self) -> None:
         self.variables: set[str] = set()
-        self.lines: list[tuple[str, str]] = []
+        self.lines: list[tuple[str, Remark]] = []
         self.memo: dict[Any, str] = {}
 
 
@@ -65,8 +69,9 @@ class Body:
     """nodes : the operators that the kernel computes itself.
 
     inputs : what it loads, in the order of first use; draws : the draw numbers it takes as arguments
-    widens : whether float16 is computed in float32; the factors of a product are not
-    counts : whole number -> the argument that has it, "" until it is needed; a mean's count is no part of the text
+    widens : whether float16 and bfloat16 are computed in float32; the factors of a product are not
+    counts : whole numbers, each with the argument that has it, "" until it is needed; a mean's count is no part of
+        the text
     """
 
     def __init__(self, nodes: Collection[Node]):
@@ -76,7 +81,7 @@ class Body:
         self.scopes = [Scope()]
         self.masks: dict[str, str] = {}
         self.widens = True
-        self.counts: dict[int, str] = {}
+        self.counts: list[tuple[int, str]] = []
         self._taken = {"tl", "triton", "seed"}
         self._lines = 0
         self._made_of: dict[str, set[str]] = {}
@@ -103,7 +108,7 @@ class Body:
         self.line(head)
         self.scopes[-1].lines += [(f"    {text}", comment) for text, comment in inner.lines]
 
-    def line(self, text: str, comment: str = "") -> None:
+    def line(self, text: str, comment: Remark = "") -> None:
         self.scopes[-1].lines.append((text, comment))
 
     def fresh(self, wanted: str) -> str:
@@ -167,16 +172,18 @@ class Body:
             return self.write(expression, short(node.op.name), scope, comment(node))
         first = next((item.dtype for item in node.values_in), value.dtype)
         dtype = value.dtype if value.dtype.kind != "b" else first
+        counted = -1
+        if node.op.name in ("broadcast_div", "broadcast_mul") and first == dtype and is_floating(dtype):
+            counted = self.count_of(node.inputs[1], node.op.name == "broadcast_mul")
         operands = [
             self.operand(item, place, guard, dtype) if node.op.reads_values(index) else "0.0"
-            for index, item in enumerate(node.inputs)
+            for index, item in enumerate(node.inputs[:1] if counted >= 0 else node.inputs)
         ]
         if operands and all(map(_is_number, operands)):  # a Python number has no .to
             operands[0] = tensor(operands[0], dtype)
         template = node.op.triton
-        if node.op.name in ("broadcast_div", "broadcast_mul") and first == dtype and dtype.kind == "f":
-            if count := self.divisor(operands[1], node.op.name == "broadcast_mul"):
-                template, operands[1] = "{0} / {1}", count
+        if counted >= 0:
+            template, operands = "{0} / {1}", [operands[0], self.count(counted)]
         keywords = {}
         if node.op.random:
             draw = node.draw or 0
@@ -186,22 +193,31 @@ class Body:
             element = f"({where}).to(tl.int64)" if where.terms else f"tl.full([], {where}, tl.int64)"
             keywords = {"seed": "seed", "draw": f"draw{draw}", "element": element}
         expression = template.format(*map(_wrapped, operands), **keywords)
-        if wide(value.dtype) != wide(first) or value.dtype.kind != "f" or node.op.random:
+        if wide(value.dtype) != wide(first) or not is_floating(value.dtype) or node.op.random:
             expression = f"({expression}).to({TYPES[wide(value.dtype)]})"
         elif expression.startswith("(") and _closes_at_the_end(expression):
             expression = expression[1:-1]
         return self.write(expression, short(node.op.name), scope, comment(node))
 
-    def divisor(self, operand: str, factor: bool) -> str:
-        """The argument with the number that is divided by, or "". factor : powers of two stand as 1 / number"""
-        number = float(operand) if operand[0].isdigit() and plain(operand) else -1.0
-        if factor:
-            number = 1 / number if frexp(number)[0] == 0.5 else -1.0
-        if number in self.counts and not self.counts[int(number)]:
-            self.counts[int(number)] = self.fresh("count")
-        return self.counts.get(number, "")  # type: ignore[call-overload]
+    def count_of(self, item: Any, factor: bool) -> int:
+        """Which of the counts a number divides by, or -1. factor : powers of two stand as 1 / number"""
+        while isinstance(item, Value) and item.node in self.nodes and item.node.op.view:
+            item = item.node.inputs[0]
+        number = number_of(item)
+        if number is None or not number > 0 or (factor and not is_power_of_two(number)):
+            return -1
+        number = 1 / number if factor else number
+        return next((index for index, (count, _) in enumerate(self.counts) if count == number), -1)
 
-    def write(self, expression: str, wanted: str, scope: Scope, comment: str = "") -> str:
+    def count(self, index: int) -> str:
+        """The argument with a count."""
+        number, name = self.counts[index]
+        if not name:
+            name = self.fresh("count")
+            self.counts[index] = number, name
+        return name
+
+    def write(self, expression: str, wanted: str, scope: Scope, comment: Remark = "") -> str:
         """A line that names an expression; returns the name. Raises Refused where the kernel grows too long."""
         self._lines += 1
         if self._lines > MOST_LINES:
@@ -232,11 +248,11 @@ class Body:
         if len(mask) > _LONG:
             mask = self._line_for(mask, "there", scope)
         text = f"tl.load({address}, mask={mask}, other=0)" if mask else f"tl.load({address})"
-        if value.dtype.name == "float16" and self.widens:
+        if value.dtype.name in NARROW and self.widens:
             text += ".to(tl.float32)"
         elif value.dtype.name == "bool":
             text = f"{text} != 0"
-        return self.write(text, label(value), scope, format_type(value.shape, value.dtype))
+        return self.write(text, label(value), scope, typed(value))
 
     def _conditions(self, guard: str, variables: Collection[str]) -> list[str]:
         """The parts of a guard that decide about what lies at a place of these variables: what it does not move with
@@ -367,10 +383,12 @@ class Elements:
         name = tensor(name, source)
         if target.kind == "b":
             return f"{name} != 0"
-        if source.kind == "f" and target.kind == "u":
+        if is_floating(source) and target.kind == "u":
             name = f"{name}.to(tl.int64)"
+        elif target.name == BFLOAT16 and wide(source) != "float32":
+            name = f"{name}.to(tl.float32)"  # as on the host: GPUs make bfloat16 of nothing else
         text = f"{name}.to({TYPES[target.name]})"
-        return f"{text}.to(tl.float32)" if target.name == "float16" else text
+        return f"{text}.to(tl.float32)" if target.name in NARROW else text
 
     def whole(self, name: str, number: int) -> str:
         """An element that was read of input `number` as a whole number."""
@@ -443,7 +461,7 @@ def broadcast_place(place: Place, shape: Sequence[int]) -> Place:
 @functools.lru_cache(maxsize=64)
 def wide(dtype: Any) -> str:
     """The dtype that a kernel computes in."""
-    return "float32" if dtype.name == "float16" else str(dtype.name)
+    return "float32" if dtype.name in NARROW else str(dtype.name)
 
 
 def literal(item: Any, dtype: Any) -> str:
@@ -454,13 +472,42 @@ def literal(item: Any, dtype: Any) -> str:
     return repr(number) if number - number == 0 else f"float({str(number)!r})"
 
 
-def comment(node: Node) -> str:
-    """The operator with its attributes, and where it comes from: Block, composite, file and line."""
-    line = f"{Path(node.location.file).name}:{node.location.line}" if node.location is not None else ""
-    part = f"part of {node.composite}" if node.composite else ""
-    origin = ", ".join(item for item in (node.scope, part, line) if item)
-    text = f"{repr(node.op).removesuffix('()')}{ORIGIN}{origin}" if origin else repr(node.op).removesuffix("()")
-    return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
+@dataclass(frozen=True)
+class Said:
+    """What a comment says of an operator; in words when somebody reads it."""
+
+    node: Node
+
+    def __str__(self) -> str:
+        """The operator with its attributes, and where it comes from: Block, composite, file and line."""
+        node = self.node
+        line = f"{Path(node.location.file).name}:{node.location.line}" if node.location is not None else ""
+        part = f"part of {node.composite}" if node.composite else ""
+        origin = ", ".join(item for item in (node.scope, part, line) if item)
+        text = repr(node.op).removesuffix("()")
+        text = f"{text}{ORIGIN}{origin}" if origin else text
+        return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+#: A comment behind a line.
+Remark = str | Said
+
+
+def comment(node: Node) -> Said:
+    return Said(node)
+
+
+def typed(value: Value) -> str:
+    """f32[64,120], as a comment says it."""
+    inner = ",".join([f"{size:d}" for size in value.shape])
+    return f"{format_type((), value.dtype)[:-1]}{inner}]"
+
+
+def number_of(item: Any) -> Any:
+    """The number that an operand is, or None for other operands."""
+    if not isinstance(item, Value):
+        return item
+    return item.node.op.array.item() if isinstance(item.node.op, Constant) and item.node.op.array.size == 1 else None
 
 
 def label(value: Value) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from hybrid_lab.engines.triton.body import Body
+from hybrid_lab.engines.triton.body import Body, typed
 from hybrid_lab.engines.triton.index import Variable
 from hybrid_lab.engines.triton.source import KernelSource, counted, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.graph.printer import format_type
 
 #: Elements per program on a GPU; where an element takes more loads than MANY, whose values would not all fit into the
 #: registers of a thread, a quarter of that.
@@ -21,17 +20,17 @@ def write_pointwise(group: Region) -> KernelSource:
     body = Body(group.nodes)
     for name in ("n", "BLOCK"):
         body.fresh(name)
-    body.counts = dict.fromkeys(_counts(group, elements), "")
+    body.counts = [(count, "") for count in _counts(group, elements)]
     offsets = body.declare(Variable("offsets", elements), "inside")
     names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
     pointers = output_pointers(body, len(names))
     for pointer, name in zip(pointers, names, strict=True):
         body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
     last = group.outputs[-1]
-    summary = f"{counted(group.nodes)} over {format_type(last.shape, last.dtype)}."
+    summary = f"{counted(group.nodes)} over {typed(last)}."
     head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]
     name = kernel_name(group.nodes)
-    sizes = {"n": elements} | {item: count for count, item in body.counts.items() if item}
+    sizes = {"n": elements} | {item: count for count, item in body.counts if item}
     text = function(name, body, pointers, head, list(sizes), ["BLOCK"], summary)
     block = power_of_two(elements, 16, BLOCK if text.count("tl.load(") <= MANY else BLOCK // 4)
     return KernelSource(

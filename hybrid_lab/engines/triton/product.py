@@ -177,7 +177,7 @@ def _parts(
     made = [node for node in group.nodes if node in first or node is anchor]
     return _source(
         body, Region(group.nodes, group.inputs, (left,)), f"{kernel_name(made)}_parts",
-        f"{sizes}{and_more(made)}, in {parts} parts.", "parts of a product", sizes, chosen,
+        f"{sizes}{and_more(made)}, in {parts:,} parts.", "parts of a product", sizes, chosen,
         {"parts": parts, "per_part": per_part},
     )  # fmt: skip
 
@@ -193,7 +193,7 @@ def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSour
     }
     first = before(anchor, group.nodes)
     made = [node for node in group.nodes if node not in first]
-    summary = f"The sum of {left.shape[0]} parts of {sizes.rows:,} x {sizes.columns:,}{and_more(made)}."
+    summary = f"The sum of {left.shape[0]:,} parts of {sizes.rows:,} x {sizes.columns:,}{and_more(made)}."
     return _source(
         body, group, kernel_name(made), summary, "product of parts", sizes, tiles.Configuration(blocks),
         {"parts": left.shape[0]},

@@ -31,6 +31,7 @@ from hybrid_lab.engines.triton.pointwise import MANY
 from hybrid_lab.engines.triton.source import KernelSource, counted, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import is_floating
 
 #: Rows up to this length are one tile; longer ones are read in a loop, COLUMNS elements at a time.
 ONE_TILE, COLUMNS = 4096, 1024
@@ -85,7 +86,7 @@ class Rows:
     def tile(self, width: int, many: bool = False) -> dict[str, int]:
         """The blocks of a tile that is `width` columns wide, or that goes along them in a loop: width is 0.
 
-        many : whether there are so many loads that a quarter of a tile is enough
+        many : whether there are so many loads that a quarter of a tile is enough, for twice as many threads
         """
         rows, tile, columns = self.counts[0], TILE, COLUMNS
         if many:
@@ -150,7 +151,7 @@ class RowBody(Body):
         rows, columns = space.counts
         for name in ("rows", "columns", "ROWS", "COLUMNS"):
             self.fresh(name)
-        self.counts = {columns: "columns"}
+        self.counts = [(columns, "columns")]
         self.row = self.declare(Variable("row", rows), "row_inside")
         self.column = Variable("column", columns)
         self.results: dict[Node, str] = {}
@@ -233,13 +234,13 @@ def write_rows(group: Region) -> KernelSource:
     """The kernel of a group with reductions, or only with outputs of both sizes; its rows in one tile or in a loop."""
     columns = rows_of(group).counts[1]
     source = _rows(group, columns > rows_of(group).longest)
-    if source.kind == "rows" and loads(source.text) > MANY and columns > TILE // 4:
+    if source.kind == "rows" and _loads(source.code) > MANY and columns > TILE // 4:
         with contextlib.suppress(Refused):
             return _rows(group, True)
     return source
 
 
-def loads(text: str) -> int:
+def _loads(text: str) -> int:
     """How many values a kernel loads for a row and a column; of several loops the one that loads most."""
     return max(part.count("tl.load(") - part.count("mask=row_inside,") for part in text.split(_LOOP))
 
@@ -261,11 +262,13 @@ def _rows(group: Region, looped: bool) -> KernelSource:
     summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
     outputs = list(body.pointers.values())
     text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
-    blocks = space.tile(0 if looped else power_of_two(columns, 2), loads(text) > MANY)
+    many = _loads(text) > MANY
+    blocks = space.tile(0 if looped else power_of_two(columns, 2), many)
     return KernelSource(
         name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
         {"rows": rows, "columns": columns},
-        blocks, {"ROWS": rows}, (("rows", "ROWS"),), 8 if prod(blocks.values()) > 4096 else 4, passes=body.passes,
+        blocks, {"ROWS": rows}, (("rows", "ROWS"),), 8 if many or prod(blocks.values()) > 4096 else 4,
+        passes=body.passes,
     )  # fmt: skip
 
 
@@ -357,7 +360,7 @@ def _combined(node: Node, element: str, finite: bool = False) -> str:
     """
     dtype = node.outputs[0].dtype
     text = f"tl.{node.op.combine}({element}, axis=1, keep_dims=True)"
-    if node.op.combine != "sum" and dtype.kind == "f" and not finite:
+    if node.op.combine != "sum" and is_floating(dtype) and not finite:
         odd = f"tl.max(({element} != {element}).to(tl.int32), axis=1, keep_dims=True) > 0"
         return f'tl.where({odd}, float("nan"), {text})'
     return f"{text}.to({TYPES[dtype.name]})" if dtype.kind in "iu" else text
@@ -458,7 +461,7 @@ def put_together(
     body.column = body.declare(Variable("column", parts), "column_inside")
     for name in ("elements", "per_part"):
         body.fresh(name)
-    body.counts = {space.counts[1]: "elements"}
+    body.counts = [(space.counts[1], "elements")]
     parts_of: dict[Node, str] = {}
     for node, value in zip(nodes, spaces, strict=True):
         load = f"tl.load({body.pointer(value)} + column * rows + row, mask=row_inside & column_inside, other=0)"

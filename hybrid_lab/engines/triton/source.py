@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hybrid_lab.engines.triton.body import ORIGIN, Body, short
+from hybrid_lab.engines.triton.body import ORIGIN, Body, Remark, short
 from hybrid_lab.graph.node import Node, Value
 
 #: Pointer types of Triton's signatures.
 POINTERS = {
     "float16": "*fp16",
+    "bfloat16": "*bf16",
     "float32": "*fp32",
     "float64": "*fp64",
     "int8": "*i8",
@@ -59,11 +60,46 @@ def philox_normal(seed, draw, element, dtype: tl.constexpr):
 '''
 
 
+class Text(str):
+    """A module's source as it is compiled, without what it says of one model: comments and sizes. So kernels are equal
+    that do the same.
+
+    arguments : of the function; head, lines : what stands before and after the place of the function's docstring
+    said : gives the docstring, and a comment for each of the last of the lines
+    """
+
+    arguments: Sequence[str]
+    head: Sequence[str]
+    lines: Sequence[str]
+    said: Callable[[], tuple[str, Sequence[Remark]]]
+
+    @staticmethod
+    def of(
+        arguments: Sequence[str], head: Sequence[str], lines: Sequence[str],
+        said: Callable[[], tuple[str, Sequence[Remark]]], code: str = "",
+    ) -> Text:  # fmt: skip
+        """Put one together. code : if it is known already"""
+        if not code:
+            code = "\n".join([line for line in (*head, *lines) if not line.startswith('    """')]) + "\n"
+        made = Text(code)
+        made.arguments, made.head, made.lines, made.said = arguments, head, lines, said
+        return made
+
+    def told(self) -> str:
+        """The source as people read it."""
+        summary, remarks = self.said()
+        plain = list(self.lines[: len(self.lines) - len(remarks)])
+        written = _told_once([*zip(self.lines[len(plain) :], map(str, remarks), strict=True)])
+        width = min(max((len(text) for text, comment in written if comment), default=4), 76)
+        lines = [f"{text:<{width}}  # {comment}" if comment else text for text, comment in written]
+        return "\n".join([*self.head, f'    """{summary}"""', *plain, *lines, ""])
+
+
 @dataclass(frozen=True)
 class KernelSource:
     """A kernel's text and how to call it: inputs, outputs, seed and draws if it draws, sizes, and blocks as constants.
 
-    name : of the function; text : the module's source; kind : "pointwise", "rows", "rows in a loop" ...
+    name : of the function; written : the module's source; kind : "pointwise", "rows", "rows in a loop" ...
     inputs : Values in the order of the pointer arguments; outputs : likewise after them
     draws : draw numbers that the kernel takes, after seed, one argument each
     sizes : name -> whole number handed over at each launch
@@ -75,7 +111,7 @@ class KernelSource:
     """
 
     name: str
-    text: str
+    written: Text | str
     kind: str
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
@@ -89,10 +125,17 @@ class KernelSource:
     passes: Mapping[Value, int] = field(default_factory=dict)
 
     @cached_property
+    def text(self) -> str:
+        """The source as people read it, with comments."""
+        return self.written.told() if isinstance(self.written, Text) else self.written
+
+    @cached_property
     def code(self) -> str:
-        """The text without what it says of this model - comments and sizes - and so equal for equal kernels."""
-        lines = [line.split("  # ")[0].rstrip() for line in self.text.splitlines() if not line.startswith('    """')]
-        return "\n".join(lines) + "\n"
+        """The source as it is compiled, without what it says of this model, and so equal for equal kernels."""
+        if isinstance(self.written, Text):
+            return str(self.written)
+        lines = [line.split("  # ")[0].rstrip() for line in self.written.splitlines()]
+        return "\n".join([line for line in lines if not line.startswith('    """')]) + "\n"
 
     @cached_property
     def passed(self) -> tuple[str, ...]:
@@ -100,8 +143,10 @@ class KernelSource:
         return tuple(name for name in self.sizes if name in self._arguments)
 
     @cached_property
-    def _arguments(self) -> list[str]:
-        found = re.search(rf"def {self.name}\((.*?)\):", self.text, re.DOTALL)
+    def _arguments(self) -> Sequence[str]:
+        if isinstance(self.written, Text):
+            return self.written.arguments
+        found = re.search(rf"def {self.name}\((.*?)\):", self.written, re.DOTALL)
         assert found is not None
         return [item.split(":")[0].strip() for item in found[1].split(",") if item.strip()]
 
@@ -143,26 +188,24 @@ def output_pointers(body: Body, count: int) -> list[str]:
 def function(
     name: str, body: Body, outputs: Sequence[str], head: Sequence[str], sizes: Sequence[str], blocks: Sequence[str],
     summary: str,
-) -> str:  # fmt: skip
+) -> Text:  # fmt: skip
     """The text of the module: imports, helpers, and the function with its lines."""
     assert len(body.scopes) == 1
     arguments = [*body.inputs.values(), *outputs]
     arguments += ["seed"] * bool(body.draws) + [f"draw{number}" for number in body.draws]
     written = body.scopes[0].lines
     words = set(re.findall(r"\w+", " ".join([*head, *(text for text, _ in written)])))
-    arguments += [*(size for size in sizes if size in words), *(f"{block}: tl.constexpr" for block in blocks)]
-    written = _told_once(written)
-    width = min(max((len(text) for text, comment in written if comment), default=0), 72)
-    lines = [f"    {text:<{width}}  # {comment}" if comment else f"    {text}" for text, comment in written]
+    arguments += [size for size in sizes if size in words]
+    declared = [*arguments, *(f"{block}: tl.constexpr" for block in blocks)]
     helpers = (PHILOX if body.draws else "") + (NORMAL if "philox_normal" in words else "")
     top = ["import triton", "import triton.language as tl", *helpers.splitlines(), "", ""]
-    call = [f"def {name}({', '.join(arguments)}):"]
+    call = [f"def {name}({', '.join(declared)}):"]
     if len(call[0]) > 100:
-        wrapped = _wrapped([f"{item}," for item in arguments], 96)
+        wrapped = _wrapped([f"{item}," for item in declared], 96)
         call = [f"def {name}(", *(f"    {line}" for line in wrapped), "):"]
-    return "\n".join(
-        [*top, "@triton.jit", *call, f'    """{summary}"""', *(f"    {line}" for line in head), *lines, ""]
-    )
+    lines = [f"    {line}" for line in (*head, *(text for text, _ in written))]
+    remarks = [remark for _, remark in written]
+    return Text.of([*arguments, *blocks], [*top, "@triton.jit", *call], lines, lambda: (summary, remarks))
 
 
 def _told_once(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ through the same steps: the same text, and the same formulas for the numbers tha
 assumed about which size is a batch, and no note is left out because it is thought not to matter.
 
 Two things are read in another way than by a value. isinstance(x, int) is true, as it is for the number it stands for;
-and a thousands separator is for people, in comments only: f"{x:,}" gives a mark that `filled` replaces.
+and what is for people, in comments only, is printed as f"{x:,}" or f"{x:d}": these give marks that `filled` replaces.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "is": lambda a, b: same(a, b),
     "power of two": lambda a, _: is_power_of_two(a),
 }
-_MARK = re.compile("\x00(\\d+)\x00")
+_MARK = re.compile("\x00(\\d+)([,d])\x00")
 
 
 def same(a: Any, b: Any) -> bool:
@@ -230,7 +230,7 @@ class Number:
         return str(self.known())
 
     def __format__(self, form: str) -> str:
-        return f"\x00{self.at}\x00" if form == "," else format(self.known(), form)
+        return f"\x00{self.at}{form}\x00" if form in (",", "d") else format(self.known(), form)
 
 
 def evaluated(steps: Sequence[Step], symbols: Sequence[Any]) -> list[Any]:
@@ -253,14 +253,14 @@ def hold(notes: Sequence[tuple[str, int, int, bool]], values: Sequence[Any]) -> 
 
 def filled(text: str, values: Sequence[Any]) -> str:
     """The text with numbers in the place of marks."""
-    return _MARK.sub(lambda mark: f"{values[int(mark[1])]:,}", text) if "\x00" in text else text
+    return _MARK.sub(lambda mark: format(values[int(mark[1])], mark[2]), text) if "\x00" in text else text
 
 
 def marks(text: str) -> list[int]:
     """The steps that stand in a text as marks."""
-    return [int(found) for found in _MARK.findall(text)] if "\x00" in text else []
+    return [int(found) for found, _ in _MARK.findall(text)] if "\x00" in text else []
 
 
 def renumbered(text: str, new: dict[int, int]) -> str:
     """The text with other numbers of steps in its marks."""
-    return _MARK.sub(lambda mark: f"\x00{new[int(mark[1])]}\x00", text) if "\x00" in text else text
+    return _MARK.sub(lambda mark: f"\x00{new[int(mark[1])]}{mark[2]}\x00", text) if "\x00" in text else text

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hybrid_lab.engines.triton.source import KernelSource, power_of_two
+from hybrid_lab.ops.dtypes import NARROW
 
 #: Tensor cores want tiles of at least 16 along each axis.
 LEAST = 16
@@ -75,7 +76,7 @@ def family(architecture: str) -> str:
 def configurations(source: KernelSource, architecture: str) -> tuple[Configuration, ...]:
     """What is worth trying for a kernel on a chip, none larger than the kernel's arrays; () for other kinds."""
     kind = "product" if "INNER" in source.tiled else "attention" if "KEYS" in source.tiled else ""
-    if 'input_precision="ieee"' in source.text and source.outputs[0].dtype.name != "float16":
+    if 'input_precision="ieee"' in source.code and source.outputs[0].dtype.name not in NARROW:
         kind = f"exact {kind}"
     found: dict[tuple[tuple[str, int], ...], Configuration] = {}
     for item in _table().get(kind, {}).get(family(architecture), []):

@@ -48,6 +48,6 @@ def write_kernels(group: Region, precision: str = "ieee") -> tuple[KernelSource,
         if down := down_columns(found):
             return write_with_columns(group, down)
         return write_split(group) if is_split(Rows.of(found[0])) else (write_rows(group),)
-    if len({prod(value.shape) for value in group.outputs}) != 1:
+    if any(prod(value.shape) != prod(group.outputs[0].shape) for value in group.outputs):
         return (write_rows(group),)
     return (write_pointwise(group),)
