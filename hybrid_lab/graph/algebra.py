@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import frexp
+from math import frexp, prod
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.form import Sized
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.ops.dtypes import is_floating, limits
 from hybrid_lab.ops.operator import get
@@ -55,13 +56,21 @@ def _number(node: Node, index: int) -> Any:
         return None
     if not isinstance(item, Value):
         return scalar_as(item, np.empty(0, other.dtype))
-    if isinstance(item.node.op, Constant) and item.node.op.array.size == 1 and other.shape == node.outputs[0].shape:
-        return item.node.op.array.reshape(())[()]
-    return None
+    op = item.node.op
+    if not isinstance(op, Constant) or prod(item.shape) != 1 or other.shape != node.outputs[0].shape:
+        return None
+    return op if type(op) is Sized else op.array.reshape(())[()]
+
+
+def _exact(number: Any) -> Any:
+    """The number, also where sizes decide it."""
+    return number.array.reshape(())[()] if type(number) is Sized else number
 
 
 def _is(number: Any, wanted: float) -> bool:
     """Equal, with the sign of zero."""
+    if type(number) is Sized:
+        return number.holds(lambda array: bool(_is(array.reshape(())[()], wanted)))
     return number is not None and number == wanted and np.signbit(number) == np.signbit(wanted)
 
 
@@ -117,21 +126,30 @@ def _subtract_negative(node: Node) -> Value | None:
 
 def _power_of_two(node: Node) -> Value | None:
     """Both sides are the same real number, rounded once."""
+    dtype = node.outputs[0].dtype
     number = _number(node, 1)
-    if number is None or not is_floating(node.outputs[0].dtype) or number == 0 or not np.isfinite(number):
+    if type(number) is Sized and not number.holds(lambda array: _has_inverse(array.reshape(())[()], dtype)):
         return None
-    fraction, exponent = frexp(abs(number))
-    range_ = limits(node.outputs[0].dtype)
-    if fraction != 0.5 or not range_.minexp < exponent - 1 < -range_.minexp:
+    number = _exact(number)
+    if number is None or not _has_inverse(number, dtype):
         return None
     return _made(node, "broadcast_mul", node.inputs[0], 1.0 / float(number))
+
+
+def _has_inverse(number: Any, dtype: Any) -> bool:
+    """Whether the number is a power of two of which the inverse is a normal number, too."""
+    if not is_floating(dtype) or number == 0 or not np.isfinite(number):
+        return False
+    fraction, exponent = frexp(abs(number))
+    range_ = limits(dtype)
+    return fraction == 0.5 and range_.minexp < exponent - 1 < -range_.minexp
 
 
 _POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 
 
 def _power(node: Node) -> Value | None:
-    number = _number(node, 1)
+    number = _exact(_number(node, 1))
     if number is None or not is_floating(node.outputs[0].dtype):
         return None
     if number == 1.0:

@@ -29,19 +29,51 @@ class FlowNetwork:
     def minimum_cut(self, source: int, sink: int) -> set[int]:
         """The vertices on the sink's side of the minimum cut that lies nearest to the sink.
 
+        Parts of the network that only source and sink join are cut one by one, as no flow goes between them.
         Raises ValueError where source and sink are joined by edges of infinite capacity.
         """
-        while True:
-            level = self._levels(source, sink)
-            if level is None:
-                return self._reaching(sink)
-            progress = [0] * len(self._edges)
-            while self._augment(source, sink, level, progress):
-                pass
+        behind = {sink}
+        level, progress = [-1] * len(self._edges), [0] * len(self._edges)
+        ends = self._edges[source], self._edges[sink]
+        for vertices, self._edges[source], self._edges[sink] in self._parts(source, sink):
+            vertices += (source, sink)
+            while self._levels(source, sink, level, vertices):
+                for vertex in vertices:
+                    progress[vertex] = 0
+                while self._augment(source, sink, level, progress):
+                    pass
+            behind |= self._reaching(sink)
+        self._edges[source], self._edges[sink] = ends
+        return behind
 
-    def _levels(self, source: int, sink: int) -> list[int] | None:
-        """Distances from the source along edges with room left, or None where the sink is out of reach."""
-        level = [-1] * len(self._edges)
+    def _parts(self, source: int, sink: int) -> list[tuple[list[int], list[int], list[int]]]:
+        """(vertices, edges of the source, edges of the sink) of each part that only these two join to others."""
+        number = [-1] * len(self._edges)
+        parts: list[tuple[list[int], list[int], list[int]]] = []
+        number[source] = number[sink] = -2
+        for start in range(len(self._edges)):
+            if number[start] != -1:
+                continue
+            number[start] = len(parts)
+            vertices = [start]
+            for vertex in vertices:
+                for edge in self._edges[vertex]:
+                    head = self._head[edge]
+                    if number[head] == -1:
+                        number[head] = len(parts)
+                        vertices.append(head)
+            parts.append((vertices, [], []))
+        for place, end in enumerate((source, sink), 1):
+            for edge in self._edges[end]:
+                owner = number[self._head[edge]]
+                for part in parts if owner < 0 else parts[owner : owner + 1]:
+                    part[place].append(edge)  # type: ignore[union-attr]
+        return parts or [([], self._edges[source], self._edges[sink])]
+
+    def _levels(self, source: int, sink: int, level: list[int], vertices: list[int]) -> bool:
+        """Write distances from the source along edges with room left; False where the sink is out of reach."""
+        for vertex in vertices:
+            level[vertex] = -1
         level[source] = 0
         queue = deque([source])
         while queue:
@@ -51,7 +83,7 @@ class FlowNetwork:
                 if self._residual[edge] and level[head] < 0:
                     level[head] = level[vertex] + 1
                     queue.append(head)
-        return level if level[sink] >= 0 else None
+        return level[sink] >= 0
 
     def _augment(self, source: int, sink: int, level: list[int], progress: list[int]) -> bool:
         """Push flow along one path that climbs the levels. `progress` skips edges found to be dead ends."""

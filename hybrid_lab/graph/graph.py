@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.graph.node import Input, Node, Value, input_node
+
+if TYPE_CHECKING:
+    from hybrid_lab.graph.form import Form
+    from hybrid_lab.ops.size import At
 
 #: A rewrite of one node: new inputs -> the values that replace its outputs, or None to keep it.
 Rewrite = Callable[[Node, tuple[Any, ...]], Sequence[Value] | None]
@@ -18,9 +22,14 @@ class Graph:
     inputs : Values of Input nodes, in call order
     outputs : Values
     draws : how many random numbers streams one run uses up (dead draws count too)
+    form, at : what it has in common with the same graph at other sizes, and its sizes; None where nobody knows (see
+        graph.form)
     """
 
-    __slots__ = ("__weakref__", "_nodes", "draws", "effects", "inputs", "name", "outputs")
+    __slots__ = ("__weakref__", "_nodes", "at", "draws", "effects", "form", "inputs", "name", "outputs")
+
+    form: Form | None
+    at: At | None
 
     def __init__(
         self,
@@ -33,6 +42,7 @@ class Graph:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.effects, self.draws, self.name = tuple(effects), draws, name
         self._nodes: tuple[Node, ...] | None = None
+        self.form, self.at = None, None
 
     @property
     def roots(self) -> tuple[Value, ...]:

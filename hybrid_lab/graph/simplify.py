@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hybrid_lab.graph.algebra import rewritten
+from hybrid_lab.graph.form import computed, stand_in
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Input, Node, Value, constant_node
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.graph.node import Constant, Input, Node, Value
 
 
 def simplify(graph: Graph) -> Graph:
@@ -25,7 +23,7 @@ def simplify(graph: Graph) -> Graph:
     """
     known: dict[Any, Node] = {}
     done: set[Node] = set()
-    stubs: dict[Any, Value] = {}
+    stubs: list[Value] = []
 
     def is_known(node: Node) -> bool:
         return node in done or isinstance(node.op, (Input, Constant))
@@ -69,13 +67,11 @@ _FOLD_BYTES = 1 << 14
 
 def _folded(node: Node, inputs: tuple[Any, ...]) -> Value | None:
     """The node's output as a constant, where it is small and depends on nothing."""
-    if node.op.random or len(node.outputs) != 1 or node.outputs[0].nbytes > _FOLD_BYTES:
+    if node.op.random or len(node.outputs) != 1:
         return None
     if not all(isinstance(item.node.op, Constant) for item in inputs if isinstance(item, Value)):
         return None
-    operands = [item.node.op.numpy() if isinstance(item, Value) else item for item in inputs]
-    result = np.array(run_kernel(node.op, operands)[0], dtype=node.outputs[0].dtype)
-    return constant_node(result, scope=node.scope, location=node.location)
+    return computed(node, inputs) if node.outputs[0].nbytes <= _FOLD_BYTES else None
 
 
 #: Operators that only change or undo shapes and types: nothing is left to do where input and output agree in both.
@@ -100,18 +96,25 @@ _SHAPE_NOOPS = frozenset(
 )
 
 
-def _strip_shape_only(node: Node, inputs: tuple[Any, ...], stubs: dict[Any, Value]) -> tuple[Any, ...]:
+def _strip_shape_only(node: Node, inputs: tuple[Any, ...], stubs: list[Value]) -> tuple[Any, ...]:
     """Put a constant without memory (all strides zero) where only a shape is read, so that no value is kept for it."""
     if not node.op.shape_only:
         return inputs
     made = list(inputs)
     for index, value in enumerate(inputs):
         if not node.op.reads_values(index) and isinstance(value, Value) and not isinstance(value.node.op, Constant):
-            key = (value.shape, value.dtype)
-            if key not in stubs:
-                stubs[key] = constant_node(np.broadcast_to(np.zeros((), value.dtype), value.shape))
-            made[index] = stubs[key]
+            made[index] = _stub(value, stubs)
     return tuple(made)
+
+
+def _stub(value: Value, stubs: list[Value]) -> Value:
+    """The stand-in of this shape and dtype."""
+    shape, dtype = value.shape, value.dtype
+    for known in stubs:
+        if known.dtype == dtype and len(known.shape) == len(shape) and known.shape == shape:
+            return known
+    stubs.append(stand_in(shape, dtype))
+    return stubs[-1]
 
 
 def _key(item: Any) -> Any:

@@ -7,7 +7,9 @@ backward    d = head_grad0 * (z * 2.0);  returns _dot_rhs_grad(d, x): z * 2.0 is
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from hybrid_lab.graph.differentiate import depends_on
@@ -48,29 +50,97 @@ def split(joint: Graph, num_inputs: int, num_outputs: int) -> Split:
     A minimum cut weighted in bytes decides what is saved; see `recompute_price` for what may be computed twice instead.
     The result depends on the graph alone.
     """
-    inputs, heads = joint.inputs[:num_inputs], joint.inputs[num_inputs:]
-    outputs, gradients = joint.outputs[:num_outputs], joint.outputs[num_outputs:]
-    updated = {target for target, _ in joint.effects}
-    origins: dict[Value, tuple[str, int]] = {}
-    for kind, values in (("input", inputs), ("output", outputs), ("head", heads)):
-        for index, value in enumerate(values):
-            # An input that an effect overwrites is gone by the time of the backward: keeping it means saving a copy.
-            if value not in updated:
-                origins.setdefault(value, (kind, index))
+    cutter = Cutter(joint, num_inputs, num_outputs)
+    return cutter.parts(cutter.kept(_nbytes))
 
-    kept = _minimum_cut(joint, set(heads), gradients, origins)
-    saved = [value for value in kept if value not in origins]
-    for index, value in enumerate(saved):
-        origins[value] = ("saved", index)
-    boundary = {*kept, *heads}
-    nodes = reachable(gradients, boundary)
-    read = {value for node in nodes for value in node.values_in} | set(gradients)
-    borders = sorted(
-        (value for value in boundary if value in read), key=lambda value: _ORDER[origins[value][0]] + origins[value][1]
-    )
-    backward = _cut_out(joint, nodes, borders, gradients, origins)
-    forward = Graph(inputs, [*outputs, *saved], joint.effects, joint.draws, joint.name)
-    return Split(forward, backward, tuple(origins[value] for value in borders))
+
+_nbytes = attrgetter("nbytes")
+
+
+class Cutter:
+    """Cuts one joint graph, at any sizes: what does not depend on them is looked up once."""
+
+    def __init__(self, joint: Graph, num_inputs: int, num_outputs: int):
+        self.joint, self.num_outputs = joint, num_outputs
+        self.inputs, self.heads = joint.inputs[:num_inputs], joint.inputs[num_inputs:]
+        self.outputs, self.gradients = joint.outputs[:num_outputs], joint.outputs[num_outputs:]
+        updated = {target for target, _ in joint.effects}
+        self._origins: dict[Value, tuple[str, int]] = {}
+        for kind, values in (("input", self.inputs), ("output", self.outputs), ("head", self.heads)):
+            for index, value in enumerate(values):
+                # An input that an effect overwrites is gone by the time of the backward: keeping it means saving a
+                # copy.
+                if value not in updated:
+                    self._origins.setdefault(value, (kind, index))
+        late = depends_on(joint, list(self.heads))
+        self._forward = set(reachable(self.outputs + tuple(new for _, new in joint.effects)))
+        self._early = [
+            node
+            for node in joint.nodes
+            if not isinstance(node.op, Constant) and not any(value in late for value in node.outputs)
+        ]
+        self._needed = {
+            value for node in joint.nodes if any(out in late for out in node.outputs) for value in node.values_in
+        } | set(self.gradients)
+
+    def parts(self, kept: Sequence[Value]) -> Split:
+        """Both graphs, where the backward receives these Values."""
+        joint, origins = self.joint, dict(self._origins)
+        saved = [value for value in kept if value not in origins]
+        for index, value in enumerate(saved):
+            origins[value] = ("saved", index)
+        boundary = {*kept, *self.heads}
+        nodes = reachable(self.gradients, boundary)
+        read = {value for node in nodes for value in node.values_in} | set(self.gradients)
+        borders = sorted(
+            (value for value in boundary if value in read),
+            key=lambda value: _ORDER[origins[value][0]] + origins[value][1],
+        )
+        backward = _cut_out(joint, nodes, borders, self.gradients, origins)
+        forward = Graph(self.inputs, [*self.outputs, *saved], joint.effects, joint.draws, joint.name)
+        return Split(forward, backward, tuple(origins[value] for value in borders))
+
+    def kept(self, nbytes: Callable[[Value], int]) -> list[Value]:
+        """The Values that the backward receives from the forward, in program order. nbytes : of a Value
+
+        The network: a vertex per node (on the source side: it runs in the forward only) and per value (on the source
+        side: the backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes it
+        again. What runs in the forward and never again is one with the source.
+        """
+        network = FlowNetwork(2)
+        source, sink = 0, 1
+        node_vertex: dict[Node, int] = {}
+        value_vertex: dict[Value, int] = {}
+        origins, needed, forward = self._origins, self._needed, self._forward
+        for node in self._early:
+            sizes = [nbytes(value) for value in node.outputs]
+            price = recompute_price(node, sum(sizes)) if node in forward else 0
+            if isinstance(node.op, Input) or price is None:
+                vertex = source
+            else:
+                vertex = network.add_vertex()
+                if node in forward:
+                    network.add_edge(source, vertex, price)
+                else:
+                    # Only gradients need it: it runs once either way, and rather later than earlier.
+                    network.add_edge(vertex, sink, 1)
+                for value in node.values_in:
+                    if value in value_vertex:
+                        network.add_edge(value_vertex[value], vertex, INFINITE)
+            node_vertex[node] = vertex
+            for value, size in zip(node.outputs, sizes, strict=True):
+                value_vertex[value] = network.add_vertex()
+                if value not in origins:
+                    network.add_edge(vertex, value_vertex[value], (size + _HANDOVER) * _BYTE)
+                if value in needed:
+                    network.add_edge(value_vertex[value], sink, INFINITE)
+        behind = network.minimum_cut(source, sink)
+        return [
+            value
+            for node in self._early
+            for value in node.outputs
+            if node_vertex[node] not in behind and value_vertex[value] in behind
+        ]
 
 
 _ORDER = {"input": 0, "output": 1 << 24, "saved": 2 << 24, "head": 3 << 24}
@@ -89,14 +159,13 @@ _SLOW = frozenset(
 )
 
 
-def recompute_price(node: Node) -> int | None:
-    """The price of computing `node` a second time in the backward, in 1/64 byte; None: never.
+def recompute_price(node: Node, size: int) -> int | None:
+    """The price of computing `node` a second time in the backward, in 1/64 byte; None: never. size : of its outputs
 
     Views are free, cheap pointwise arithmetic costs a quarter of its result, random numbers (draws are counters, so
     they come out the same) and slow functions more than keeping them; products, convolutions, poolings, reductions,
     orderings, recurrent layers and control flow never run twice.
     """
-    size = sum(value.nbytes for value in node.outputs)
     if node.op.view or node.op.name in ("identity", "BlockGrad"):
         return 1
     if node.op.subgraphs or node.op.family == "rnn":
@@ -108,63 +177,6 @@ def recompute_price(node: Node) -> int | None:
     if node.op.name in _SLOW:
         return size * _BYTE * 2
     return size * _BYTE // 4 + 1
-
-
-def _minimum_cut(
-    joint: Graph, heads: set[Value], gradients: tuple[Value, ...], origins: dict[Value, tuple[str, int]]
-) -> list[Value]:
-    """The Values that the backward receives from the forward, in program order.
-
-    The network: a vertex per node (on the source side: it runs in the forward only) and per value (on the source side:
-    the backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes it again.
-    What runs in the forward and never again is one with the source.
-    """
-    late = depends_on(joint, list(heads))
-    forward = set(
-        reachable(joint.outputs[: len(joint.outputs) - len(gradients)] + tuple(new for _, new in joint.effects))
-    )
-    early = [
-        node
-        for node in joint.nodes
-        if not isinstance(node.op, Constant) and not any(value in late for value in node.outputs)
-    ]
-    network = FlowNetwork(2)
-    source, sink = 0, 1
-    node_vertex: dict[Node, int] = {}
-    value_vertex: dict[Value, int] = {}
-    for node in early:
-        price = recompute_price(node) if node in forward else 0
-        if isinstance(node.op, Input) or price is None:
-            vertex = source
-        else:
-            vertex = network.add_vertex()
-            if node in forward:
-                network.add_edge(source, vertex, price)
-            else:
-                # Only gradients need it: it runs once either way, and rather later than earlier.
-                network.add_edge(vertex, sink, 1)
-            for value in node.values_in:
-                if value in value_vertex:
-                    network.add_edge(value_vertex[value], vertex, INFINITE)
-        node_vertex[node] = vertex
-        for value in node.outputs:
-            value_vertex[value] = network.add_vertex()
-            if value not in origins:
-                network.add_edge(vertex, value_vertex[value], (value.nbytes + _HANDOVER) * _BYTE)
-    needed = {
-        value for node in joint.nodes if any(out in late for out in node.outputs) for value in node.values_in
-    } | set(gradients)
-    for value in value_vertex:
-        if value in needed:
-            network.add_edge(value_vertex[value], sink, INFINITE)
-
-    behind = network.minimum_cut(source, sink)
-    return [
-        value
-        for node in early
-        for value in node.outputs
-        if node_vertex[node] not in behind and value_vertex[value] in behind
-    ]
 
 
 # -- building the backward -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError
 from hybrid_lab.ops.dtypes import DTYPES, dtype_of
+from hybrid_lab.ops.size import Size
 
 #: A tuple of ints; a single int means a tuple of one. MXNet writes "(3, 3)".
 Shape = tuple[int, ...]

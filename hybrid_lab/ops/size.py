@@ -20,6 +20,7 @@ with it is a TypeError, after which the passes run with plain numbers.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -47,13 +48,26 @@ class Answers:
         # Factors: a size of the data by its number, or (numerator, denominator) of a division that leaves a remainder.
         self.factors: list[int | tuple[Size | int, Size | int]] = []
         self._quotients: dict[Any, Size] = {}
-        self._given = 0
+        self._given: list[int] = []
+        self._now: At | None = None
 
     def size(self, value: int) -> Size:
         """A size of the data that is `value` now; the first, second ... that `At` has numbers for."""
-        self.factors.append(self._given)
-        self._given += 1
+        self.factors.append(len(self._given))
+        self._given.append(value)
         return self._single(value)
+
+    @property
+    def count(self) -> tuple[int, int]:
+        """How many answers have been noted, and how many tests."""
+        return len(self.noted), len(self.tests)
+
+    @property
+    def now(self) -> At:
+        """The sizes that the passes ran for."""
+        if self._now is None:
+            self._now = At(self, self._given)
+        return self._now
 
     def _single(self, value: int) -> Size:
         form = (((len(self.factors) - 1,), 1),)
@@ -275,23 +289,33 @@ class At:
     """Other sizes in the place of those that the passes ran for.
 
     numbers : of the data, in the order in which `Answers.size` was called
+    constants : what has been computed for these sizes, by whose it is
     """
 
     def __init__(self, answers: Answers, numbers: Sequence[int]):
         self.answers, self.numbers = answers, numbers
+        self.constants: dict[Any, Any] = {}
+        self._agreed = (0, 0)
         self._factors: list[int] = []
         self._known: dict[Form, int] = {}
         self._shapes: dict[int, tuple[int, ...]] = {}
 
-    def agrees(self, first: tuple[int, int] = (0, 0)) -> bool:
-        """Whether every answer is the same here. first : how many of `noted` and of `tests` need no look"""
-        for relation, form in list(self.answers.noted)[first[0] :]:
-            try:
-                if _RELATIONS[relation](self._sum(form), 0) is not self.answers.noted[relation, form]:
+    def agrees(self, count: tuple[int, int]) -> bool:
+        """Whether the first answers are the same here. count : how many of them, as `Answers.count` was"""
+        if count <= self._agreed:
+            return True
+        noted, tests = self.answers.noted, self.answers.tests
+        try:
+            for (relation, form), answer in itertools.islice(noted.items(), self._agreed[0], count[0]):
+                if _RELATIONS[relation](self._sum(form), 0) is not answer:
                     return False
-            except ZeroDivisionError:
-                return False
-        return all(test(constant.at(self)) == found for constant, test, found in self.answers.tests[first[1] :])
+            for constant, test, answer in tests[self._agreed[1] : count[1]]:
+                if test(constant.at(self)) != answer:
+                    return False
+        except ArithmeticError:
+            return False
+        self._agreed = count
+        return True
 
     def size(self, item: Any) -> int:
         """What a Size is here."""
