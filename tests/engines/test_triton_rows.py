@@ -190,6 +190,7 @@ def test_rows_of_many_loads_have_a_quarter_of_a_tile(columns):
     assert few.kind == ("rows" if columns <= reduction.ONE_TILE else "rows in a loop")
     assert np.prod(list(few.blocks.values())) == 2048
     assert many.kind == "rows in a loop" and many.blocks == {"ROWS": 1, "COLUMNS": 512}
+    assert (few.warps, many.warps) == (4, 8)
 
 
 def test_rows_of_many_loads_in_a_loop(monkeypatch):
