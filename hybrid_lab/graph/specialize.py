@@ -71,30 +71,20 @@ def specialize(
     precision : which operators compute in a low precision; None leaves all in what their inputs are
     """
     stages = Stages(keep)
-    if num_data is not None:
-        graph = _with_parameters(graph, num_data)
-    dump("neutral", graph)
-    if precision is not None and not bound:
-        types = dict(zip(graph.inputs, dtypes, strict=True))
-        graph = stages.run("mixed_precision", mixed_precision, graph, types, precision)
-    given_shapes = dict(zip(graph.inputs, shapes, strict=True))
-    given_dtypes = dict(zip(graph.inputs, dtypes, strict=True))
-    inferred = stages.run("infer", infer, graph, given_shapes, given_dtypes)
-    start = inferred if bound else stages.run("bind_mode", bind_mode, inferred, train)
-    straight = tuple(("input", index) for index in range(len(start.inputs)))
     if wrt:
-        joint = stages.run("differentiate", differentiate, start, [start.inputs[index] for index in wrt])
-        joint = _simplified(stages, joint)
+        joint, start = until_split(graph, shapes, dtypes, train, wrt, num_data, bound, precision, stages)
         parts = stages.run("split", split, joint, len(start.inputs), len(start.outputs))
         return Specialized(
             parts.forward,
             parts.backward,
             parts.sources,
             tuple(wrt),
-            forward_sources=straight,
+            forward_sources=_straight(start),
             inputs=start.inputs,
             stages=tuple(stages.done),
         )
+    start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
+    straight = _straight(start)
     simple = _simplified(stages, start)
     if train:
         return Specialized(simple, None, (), (), None, straight, (), start.inputs, tuple(stages.done))
@@ -113,6 +103,51 @@ def specialize(
         start.inputs,
         tuple(stages.done),
     )
+
+
+def until_split(
+    graph: Graph,
+    shapes: Sequence[Any],
+    dtypes: Sequence[Any],
+    train: bool,
+    wrt: Sequence[int],
+    num_data: int | None = None,
+    bound: bool = False,
+    precision: Precision | None = None,
+    stages: Stages | None = None,
+) -> tuple[Graph, Graph]:
+    """The simplified joint graph of a recorded call, and the bound graph that it was made of. Arguments: see above."""
+    stages = Stages(False) if stages is None else stages
+    start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
+    joint = stages.run("differentiate", differentiate, start, [start.inputs[index] for index in wrt])
+    return _simplified(stages, joint), start
+
+
+def _started(
+    stages: Stages,
+    graph: Graph,
+    shapes: Sequence[Any],
+    dtypes: Sequence[Any],
+    train: bool,
+    num_data: int | None,
+    bound: bool,
+    precision: Precision | None,
+) -> Graph:
+    """The graph, inferred and bound to its mode."""
+    if num_data is not None:
+        graph = _with_parameters(graph, num_data)
+    dump("neutral", graph)
+    if precision is not None and not bound:
+        types = dict(zip(graph.inputs, dtypes, strict=True))
+        graph = stages.run("mixed_precision", mixed_precision, graph, types, precision)
+    given_shapes = dict(zip(graph.inputs, shapes, strict=True))
+    given_dtypes = dict(zip(graph.inputs, dtypes, strict=True))
+    inferred = stages.run("infer", infer, graph, given_shapes, given_dtypes)
+    return inferred if bound else stages.run("bind_mode", bind_mode, inferred, train)
+
+
+def _straight(start: Graph) -> tuple[tuple[str, int], ...]:
+    return tuple(("input", index) for index in range(len(start.inputs)))
 
 
 def _simplified(stages: Stages, graph: Graph) -> Graph:

@@ -138,7 +138,14 @@ def infer(
     known = op.inferred
     if computes_in_float32(op, dtypes):
         known = known.setdefault(BFLOAT16, {})
-    found = known.get(key)
+    try:
+        found = known.get(key)
+    except TypeError:  # Sizes, which are known for the run of the passes that they belong to
+        answers = answers_of(shapes)
+        if answers is None:
+            raise
+        known, key = answers.inferred, (op, *form_of(shapes), dtypes)
+        found = known.get(key)
     if found is None:
         out_shapes = read_shapes(op, op.infer_shape(*shapes))
         out_types = read_dtypes(op, op.infer_type(*dtypes))

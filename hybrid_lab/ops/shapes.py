@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.attributes import Axis
 

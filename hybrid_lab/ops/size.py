@@ -21,6 +21,7 @@ with it is a TypeError, after which the passes run with plain numbers.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -328,6 +329,10 @@ class At:
             made = [self._sum(size.form) if type(size) is Size else size for size in shape]
             found = self._shapes[id(shape)] = tuple(made)
         return found
+
+    def nbytes(self, value: Any) -> int:
+        """Size in bytes of something with `shape` and `dtype`."""
+        return math.prod(self.shape(value.shape)) * value.dtype.itemsize
 
     def _sum(self, form: Form) -> int:
         found = self._known.get(form)
