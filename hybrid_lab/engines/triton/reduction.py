@@ -234,13 +234,13 @@ def write_rows(group: Region) -> KernelSource:
     """The kernel of a group with reductions, or only with outputs of both sizes; its rows in one tile or in a loop."""
     columns = rows_of(group).counts[1]
     source = _rows(group, columns > rows_of(group).longest)
-    if source.kind == "rows" and _loads(source.code) > MANY and columns > TILE // 4:
+    if source.kind == "rows" and loads(source.code) > MANY and columns > TILE // 4:
         with contextlib.suppress(Refused):
             return _rows(group, True)
     return source
 
 
-def _loads(text: str) -> int:
+def loads(text: str) -> int:
     """How many values a kernel loads for a row and a column; of several loops the one that loads most."""
     return max(part.count("tl.load(") - part.count("mask=row_inside,") for part in text.split(_LOOP))
 
@@ -262,7 +262,7 @@ def _rows(group: Region, looped: bool) -> KernelSource:
     summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
     outputs = list(body.pointers.values())
     text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
-    many = _loads(text) > MANY
+    many = loads(text) > MANY
     blocks = space.tile(0 if looped else power_of_two(columns, 2), many)
     return KernelSource(
         name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
