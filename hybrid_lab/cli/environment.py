@@ -17,8 +17,6 @@ from pathlib import Path
 from .. import _openblas, _version
 from .command import has_module, install_hint, version_of
 
-ROCM_INDEX = "https://download.pytorch.org/whl/rocm6.4"
-
 
 @dataclass(frozen=True)
 class Item:
@@ -62,9 +60,9 @@ def report() -> Iterator[Item]:
     yield Item("hybrid-lab", f"{_version.__version__} in {Path(__file__).resolve().parents[1]}")
     yield Item("python", f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
     yield Item("processors", str(os.cpu_count()))
-    for probe in (_numpy, _onnx, _onnxruntime, _torch, _triton, _gpu_driver, _compiler, _gpu, _kernel_cache):
+    for probe in (_numpy, _onnx, _onnxruntime, _torch, _triton, _gpu_driver, _compiler, _gpu):
         yield _guarded(probe)
-    for probe in (_jupyterlab, _front_end, _server, _widgets):
+    for probe in (_compiling, _kernel_cache, _jupyterlab, _front_end, _server, _widgets):
         yield _guarded(probe)
     yield from _engines()
 
@@ -102,11 +100,11 @@ def _onnxruntime() -> Item:
 
 
 def _torch() -> Item:
+    from ..engines.triton.availability import ROCM_INSTALL
+
     needed = "the Triton engine on a GPU"
     if not has_module("torch"):
-        return Item(
-            "torch", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: pip install torch --index-url {ROCM_INDEX}"
-        )
+        return Item("torch", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL}")
     import torch
 
     builds = (("CUDA", torch.version.cuda), ("ROCm", torch.version.hip))
@@ -114,13 +112,21 @@ def _torch() -> Item:
     return Item("torch", f"{torch.__version__}, {build}", needed)
 
 
+def _compiling() -> Item:
+    from ..engines.triton.targets import TARGETS
+
+    name, needed = "compiling", "kernels for GPUs that are elsewhere: hybrid-lab compile, net.compile_for"
+    if not has_module("triton"):
+        return Item(name, None, needed, "pip install triton (Linux only; neither a GPU nor torch is needed)")
+    return Item(name, f"for {', '.join(TARGETS)} and others, no GPU needed: hybrid-lab compile, net.compile_for")
+
+
 def _triton() -> Item:
-    from ..engines.triton.availability import interpreting, triton_distributions, two_tritons
+    from ..engines.triton.availability import ROCM_INSTALL, interpreting, triton_distributions, two_tritons
 
     needed = "the Triton engine"
     if not has_module("triton"):
-        amd = f"pip install pytorch-triton-rocm --index-url {ROCM_INDEX}"
-        return Item("triton", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {amd} (Linux only)")
+        return Item("triton", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL} (Linux only)")
     found = triton_distributions()
     names = ", ".join(f"{version} from {name}" for name, version in found.items())
     text = names or "a module that no known distribution provides"
@@ -156,7 +162,8 @@ def _gpu_driver() -> Item:
 
 def _gpu() -> Item:
     found = _gpus_by_torch() or _gpus_by_driver()
-    get = "an AMD or NVIDIA GPU with its driver; HYBRID_LAB_TRITON=interpret tries the generated kernels without one"
+    get = "an AMD or NVIDIA GPU with its driver (in a container: docker run --gpus all, or --device=/dev/kfd "
+    get += "--device=/dev/dri); HYBRID_LAB_TRITON=interpret tries the generated kernels without one"
     return Item("GPU", "; ".join(found) if found else None, "the Triton engine", get)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from difflib import get_close_matches
 
 from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
 from hybrid_lab.engines.engine import Engine
+from hybrid_lab.log import logger
 
 #: name -> the module that has `ENGINE`, best first for `default`.
 _MODULES = {
@@ -83,11 +85,12 @@ def default() -> Engine:
 
     On a CPU the other engines that are installed may take over calls that they run faster (engines/choice). An engine
     that is asked for by name, or that the environment variable HYBRID_LAB_CPU names, runs alone; "auto" is the default.
-    Raises EngineUnavailable where the one in HYBRID_LAB_CPU cannot run here.
+    Raises EngineUnavailable where the one in HYBRID_LAB_CPU, or the interpreter of HYBRID_LAB_TRITON, cannot run here.
     """
     usable = [engine for engine in map(_usable, _MODULES) if engine is not None]
     if usable[0].name not in _CHOICE:
         return usable[0]
+    _check_interpreter()
     pinned = os.environ.get("HYBRID_LAB_CPU", "auto")
     if pinned not in ("", "auto"):
         if pinned not in _CHOICE:
@@ -98,6 +101,8 @@ def default() -> Engine:
                 f"{', '.join(_CHOICE)} or auto"
             )
         return get(pinned)
+    if "HYBRID_LAB_CPU" not in os.environ:
+        _tell_of_an_unused_gpu()
     names = tuple(engine.name for engine in usable)
     if names not in _choosing:
         from hybrid_lab.engines.choice import ChoosingEngine
@@ -120,3 +125,28 @@ def _usable(name: str) -> Engine | None:
     except EngineUnavailable:
         return None
     return engine if engine.missing() is None else None
+
+
+def _check_interpreter() -> None:
+    """Raise EngineUnavailable where HYBRID_LAB_TRITON asks for what is not here, or for something else."""
+    asked = os.environ.get("HYBRID_LAB_TRITON", "")
+    if not asked:
+        return
+    from hybrid_lab.engines.triton import availability
+
+    if not availability.interpreting():
+        raise EngineUnavailable(f"HYBRID_LAB_TRITON={asked}: the variable takes {availability.INTERPRET}, or nothing")
+    missing = availability.missing()
+    if missing is not None:
+        raise EngineUnavailable(f"HYBRID_LAB_TRITON={asked}: {missing}")
+
+
+@functools.cache
+def _tell_of_an_unused_gpu() -> None:
+    """Warn once where the driver of a GPU is there and something else is missing."""
+    from hybrid_lab.engines.triton import availability
+
+    if availability.driver_seen():
+        missing = availability.missing()
+        if missing is not None:
+            logger.warning(f"the GPU of this machine is not used: {missing}. HYBRID_LAB_CPU=auto hides this line")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import threading
 from functools import lru_cache
 from typing import Any
@@ -142,14 +141,13 @@ def _usable_gpus() -> tuple[int, str]:
 
 @lru_cache(maxsize=1)
 def _gpus() -> tuple[int, str]:
-    if not (glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/kfd") or glob.glob("/dev/dxg")):
-        return 0, "this machine has no NVIDIA or AMD GPU that its driver shows"
-    try:
-        import torch
-    except ImportError:
-        return 0, 'torch is not installed; `pip install "hybrid-lab[cuda]"` or `"hybrid-lab[rocm]"`'
-    if not torch.cuda.is_available():
-        return 0, f"torch {torch.__version__} finds no usable GPU; its build must be one for this GPU (CUDA or ROCm)"
+    from hybrid_lab.engines.triton import availability
+
+    missing = availability.missing()
+    if missing is not None:
+        return 0, missing
+    import torch
+
     return torch.cuda.device_count(), ""
 
 

@@ -18,6 +18,7 @@ def test_report_names_the_parts(capsys):
         "GPU",
         "GPU driver",
         "C compiler",
+        "compiling",
         "kernel cache",
         "jupyterlab",
         "lab extension",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
 from hybrid_lab.engines import registry
+from hybrid_lab.engines.triton import availability
 
 
 def test_numpy_is_always_there():
@@ -77,3 +79,34 @@ def test_nothing_heavy_is_imported_before_it_is_used():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_interpreter_that_cannot_run_is_not_replaced_in_silence(monkeypatch):
+    monkeypatch.setitem(registry._loaded, "triton", Missing())
+    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpreter")
+    with pytest.raises(EngineUnavailable, match="HYBRID_LAB_TRITON=interpreter: the variable takes interpret, or"):
+        engines.default()
+    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    monkeypatch.setattr(availability, "missing", lambda: "torch is not installed; pip install torch")
+    with pytest.raises(EngineUnavailable, match="HYBRID_LAB_TRITON=interpret: torch is not installed; pip install"):
+        engines.default()
+
+
+def test_a_gpu_that_is_there_and_not_used_is_told_once(monkeypatch, caplog):
+    monkeypatch.delenv("HYBRID_LAB_TRITON", raising=False)
+    monkeypatch.setitem(registry._loaded, "triton", Missing())
+    monkeypatch.setattr(availability, "driver_seen", lambda: True)
+    monkeypatch.setattr(availability, "missing", lambda: "torch 2.9 (CPU build) reaches no GPU; install another")
+    registry._tell_of_an_unused_gpu.cache_clear()
+    logging.getLogger("hybrid_lab").addHandler(caplog.handler)
+    try:
+        monkeypatch.setenv("HYBRID_LAB_CPU", "auto")
+        engines.default()
+        assert not caplog.text
+        monkeypatch.delenv("HYBRID_LAB_CPU")
+        engines.default()
+        engines.default()
+    finally:
+        logging.getLogger("hybrid_lab").removeHandler(caplog.handler)
+        registry._tell_of_an_unused_gpu.cache_clear()
+    assert caplog.text.count("the GPU of this machine is not used: torch 2.9 (CPU build) reaches no GPU") == 1

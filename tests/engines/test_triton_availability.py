@@ -23,7 +23,7 @@ def no_interpreter(monkeypatch):
 
 def machine(monkeypatch, name="gfx942", reached=True, compiler=True, tritons=("triton",)):
     """A machine with an AMD GPU."""
-    monkeypatch.setattr(availability, "_driver_seen", lambda: True)
+    monkeypatch.setattr(availability, "driver_seen", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: reached)
     monkeypatch.setattr(torch.version, "hip", "7.0")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(gcnArchName=f"{name}:sramecc+"))
@@ -57,11 +57,39 @@ def test_a_compiler_that_is_not_there_is_named(monkeypatch):
     assert "CC names 'icc', which is not there" in availability.missing()
 
 
-@pytest.mark.parametrize("module", ["torch", "triton"])
-def test_a_missing_library_is_named(monkeypatch, module):
+def without(monkeypatch, *modules):
     find = availability.importlib.util.find_spec
-    monkeypatch.setattr(availability.importlib.util, "find_spec", lambda name: None if name == module else find(name))
-    assert availability.missing().startswith(f"{module} is not installed; pip install")
+    monkeypatch.setattr(availability.importlib.util, "find_spec", lambda name: None if name in modules else find(name))
+
+
+@pytest.mark.parametrize("modules", [("torch",), ("triton",), ("triton", "torch")])
+def test_missing_libraries_are_named_with_the_command_for_either_maker(monkeypatch, modules):
+    machine(monkeypatch)
+    without(monkeypatch, *modules)
+    found = availability.missing()
+    assert found.startswith(f"{' and '.join(modules)} {'are' if len(modules) > 1 else 'is'} not installed; NVIDIA: ")
+    assert 'pip install "hybrid-lab[cuda]"' in found and "AMD: pip install torch pytorch-triton-rocm --index" in found
+
+
+def test_where_there_is_no_gpu_nothing_is_to_be_installed_for_one(monkeypatch):
+    monkeypatch.setattr(availability, "driver_seen", lambda: False)
+    without(monkeypatch, "triton", "torch")
+    found = availability.missing()
+    assert found.startswith("no AMD or NVIDIA GPU is seen on this machine") and "pip install" not in found
+    assert "net.compile_for('gfx942', inputs=x)" in found
+
+
+def test_the_interpreter_needs_any_build_of_torch(monkeypatch):
+    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    assert availability.missing() is None
+    without(monkeypatch, "torch")
+    assert availability.missing() == "torch is not installed; pip install torch"
+
+
+def test_a_user_who_may_not_open_the_gpu_learns_of_the_groups(monkeypatch):
+    machine(monkeypatch, reached=False)
+    monkeypatch.setattr(availability, "_may_use_amd", lambda: False)
+    assert "this user may not use it (/dev/kfd); sudo usermod -aG render,video" in availability.missing()
 
 
 def test_triton_is_for_linux(monkeypatch):
@@ -101,3 +129,10 @@ def test_the_report_tells_of_a_gpu_without_a_target(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: found)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert environment._gpus_by_torch() == ["Radeon RX 580 (gfx803, which Triton does not compile for, 8 GiB)"]
+
+
+def test_the_report_tells_whether_kernels_can_be_compiled_for_gpus_elsewhere(monkeypatch):
+    assert environment._compiling().found.startswith("for gfx90a, gfx942, gfx1100, sm80, sm90 and others, no GPU")
+    monkeypatch.setattr(environment, "has_module", lambda name: False)
+    item = environment._compiling()
+    assert item.found is None and item.get.startswith("pip install triton (Linux only") and "compile_for" in item.needed

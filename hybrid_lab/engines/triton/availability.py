@@ -9,7 +9,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from hybrid_lab.engines.triton.targets import supported
 from hybrid_lab.log import logger
 
 INTERPRET = "interpret"
+#: AMD's builds are on no index that pip knows by itself.
+ROCM_INSTALL = "pip install torch pytorch-triton-rocm --index-url https://download.pytorch.org/whl/rocm6.4"
 
 
 @dataclass(frozen=True)
@@ -41,24 +43,35 @@ def missing() -> str | None:
     """What is missing, with the next step; None where kernels can run. Imports torch only where a GPU's driver is
     seen.
     """
-    for module in ("triton", "torch"):
-        if importlib.util.find_spec(module) is None:
-            if module == "triton" and sys.platform != "linux":
-                return f"Triton runs on Linux, not on {sys.platform}; hybridize() without engine= takes another engine"
-            extras = "hybrid-lab[cuda] for NVIDIA, hybrid-lab[rocm] with the documented index for AMD"
-            return f"{module} is not installed; pip install {extras}"
+    absent = [module for module in ("triton", "torch") if importlib.util.find_spec(module) is None]
+    if "triton" in absent and sys.platform != "linux":
+        return f"Triton runs on Linux, not on {sys.platform}; hybridize() without engine= takes another engine"
     if interpreting():
-        return None
-    if not _driver_seen():
+        # The interpreter runs with any build of torch.
+        return f"{_are_missing(absent)}; pip install {' '.join(absent)}" if absent else None
+    if not driver_seen():
         return (
-            "no AMD or NVIDIA GPU is seen on this machine; hybridize() without engine= takes the CPU's fastest, and "
-            "HYBRID_LAB_TRITON=interpret runs the kernels in Triton's interpreter (slow, for tests)"
+            "no AMD or NVIDIA GPU is seen on this machine; hybridize() without engine= takes the CPU's fastest, "
+            "net.compile_for('gfx942', inputs=x) has the kernels for one that is elsewhere, and "
+            "HYBRID_LAB_TRITON=interpret runs them in Triton's interpreter (slow, for tests)"
         )
+    if absent:
+        return f'{_are_missing(absent)}; NVIDIA: pip install "hybrid-lab[cuda]"; AMD: {ROCM_INSTALL}'
     return _gpu_problem()
 
 
-def _driver_seen() -> bool:
+def _are_missing(modules: Sequence[str]) -> str:
+    return f"{' and '.join(modules)} {'are' if len(modules) > 1 else 'is'} not installed"
+
+
+def driver_seen() -> bool:
+    """Whether the system shows the driver of an AMD or NVIDIA GPU."""
     return any(Path(path).exists() for path in ("/dev/kfd", "/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"))
+
+
+def _may_use_amd() -> bool:
+    node = Path("/dev/kfd")
+    return not node.exists() or os.access(node, os.R_OK | os.W_OK)
 
 
 @functools.lru_cache
@@ -73,6 +86,11 @@ def _gpu_problem() -> str | None:
         )
     assert triton is not None
     if not torch.cuda.is_available():
+        if torch.version.hip and not _may_use_amd():
+            return (
+                "the AMD GPU is there, but this user may not use it (/dev/kfd); sudo usermod -aG render,video $USER, "
+                "then log in anew; in a container: --device=/dev/kfd --device=/dev/dri --group-add video"
+            )
         build = "ROCm" if torch.version.hip else "CUDA" if torch.version.cuda else "CPU"
         return (
             f"torch {torch.__version__} ({build} build) reaches no GPU; install the torch build for this GPU and check "

@@ -88,7 +88,7 @@ def _version() -> str:
 def check_triton() -> None:
     """Raise EngineUnavailable where kernels cannot be compiled here. Neither a GPU nor torch is needed for it."""
     if importlib.util.find_spec("triton") is None:
-        hint = "Triton runs on Linux" if sys.platform != "linux" else 'pip install triton, or "hybrid-lab[test]"'
+        hint = "Triton runs on Linux" if sys.platform != "linux" else "pip install triton (no GPU is needed)"
         raise EngineUnavailable(f"compiling kernels needs Triton, which is not installed: {hint}")
 
 
