@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import Sample, sample
 from hybrid_lab.ops.shapes import broadcast_shapes, same_rank_shapes
@@ -94,9 +95,9 @@ def scalar_as(value: Any, other: Any) -> Any:
     dtype = getattr(other, "dtype", None)
     if dtype is None:
         return np.float32(value)
-    if dtype.kind == "f":
+    if is_floating(dtype):
         # NumPy takes plain Python numbers in the array's dtype; float subclasses (np.float64) it does not.
-        return value if kind is float else dtype.type(value)
+        return value if kind is float else dtype.type(value) if dtype.kind == "f" else float(value)
     return value if dtype.kind == "b" else np.asarray(int(value)).astype(dtype)[()]
 
 

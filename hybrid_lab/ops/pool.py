@@ -12,6 +12,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmapp
 from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import LAYOUTS
+from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import Derived, sample
 from hybrid_lab.ops.windows import Windows, everywhere, lowest
@@ -168,7 +169,7 @@ class Pooling(Pooled, name="Pooling"):
 
     def element(self, K: Any, place: tuple[Any, ...]) -> str:
         windows = self.windows(K.shape(0)[2:])
-        if K.dtype().kind != "f" and self.pool_type in ("avg", "lp"):
+        if not is_floating(K.dtype()) and self.pool_type in ("avg", "lp"):
             raise Unmappable(f"Pooling: pool_type={self.pool_type!r} of whole numbers")
         found = in_kernels.covered(K, windows, place)
         if self.pool_type == "max":

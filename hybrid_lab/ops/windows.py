@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.pointwise import MAXIMUM
 
 #: Kernels read the places of a window one by one, so there are at most so many.
@@ -196,4 +197,4 @@ def largest(K: Any, parts: Sequence[str]) -> str:
 
 def lowest(dtype: Any) -> float:
     """What padding counts as in a maximum."""
-    return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
+    return -np.inf if is_floating(dtype) else int(np.iinfo(dtype).min)

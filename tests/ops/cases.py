@@ -47,11 +47,13 @@ def each_sample(condition: Any = lambda case: True) -> Any:
 
 
 def close(actual: Any, expected: Any, tolerance: float = 1e-5) -> None:
-    """Equal up to a tolerance relative to the largest expected value; float16 up to its own rounding."""
+    """Equal up to a tolerance relative to the largest expected value; float16 and bfloat16 up to their own rounding."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape
     if actual.dtype == np.float16 or expected.dtype == np.float16:
         tolerance = max(tolerance, 4e-3)
+    if "bfloat16" in (actual.dtype.name, expected.dtype.name):
+        tolerance = max(tolerance, 2.0**-7)
     actual, expected = actual.astype(np.float64), expected.astype(np.float64)
     np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
     scale = max(np.max(np.abs(expected[np.isfinite(expected)]), initial=0.0), 1e-30)

@@ -23,6 +23,7 @@ from hybrid_lab.engines.triton.product import MOST_PROGRAMS, ProductBody, is_exa
 from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, power_of_two
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import NARROW
 
 #: A program holds whole queries and values: they have at most so many numbers.
 MOST_WIDTH = 256
@@ -124,7 +125,8 @@ class _Weights(Elements):
         name = self._body.value(self._node.inputs[number], tuple(place), guard)
         if isinstance(self._body, WholeBody):
             name = self.named(f"tl.where(key_inside, {name}, 0.0)", "weight")
-        return f"{name}.to(tl.float16)" if self.dtype(number).name == "float16" else name
+        dtype = self.dtype(number).name
+        return f"{name}.to({TYPES[dtype]})" if dtype in NARROW else name
 
 
 class AttentionBody(ProductBody):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hybrid_lab.engines.triton.body import Body, Elements, Place, moved_place, tensor
+from hybrid_lab.engines.triton.body import TYPES, Body, Elements, Place, moved_place, tensor
 from hybrid_lab.engines.triton.index import Variable, linear
 from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.ops.dtypes import NARROW
 
 
 class Factors(Elements):
@@ -30,7 +31,7 @@ class Factors(Elements):
             masks = (body.masks[self._outer.name], body.masks[self._inner.name], guard)
             inside = body.named_if_long(" & ".join(item for item in masks if item), "there")
             text = f"tl.where({inside}, {name}, 0.0)"
-            return self.named(f"{text}.to(tl.float16)" if dtype.name == "float16" else text, "factor")
+            return self.named(f"{text}.to({TYPES[dtype.name]})" if dtype.name in NARROW else text, "factor")
         body.widens = False
         name = tensor(body.value(value, where, guard), dtype)
         body.widens = True

@@ -24,6 +24,38 @@ def interpret() -> None:
         for name, item in list(vars(module).items()):
             if isinstance(item, JITFunction):
                 setattr(module, name, InterpretedFunction(item.fn))
+    _mend_bfloat16()
+
+
+def _mend_bfloat16() -> None:
+    """Let the interpreter round to bfloat16 as GPUs do, to the nearest, and multiply such numbers.
+
+    It has bfloat16 as whole numbers of 16 bits, the upper halves of float32: up to 3.9 it cuts the lower half off, and
+    `tl.dot` multiplies the whole numbers.
+    """
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    convert, builder = interpreter._convert_float, interpreter.InterpreterBuilder
+    dot = builder.create_dot
+
+    def converted(data: Any, source: Any, target: Any, rounding: Any) -> Any:
+        if source == tl.bfloat16 and target == tl.float32:
+            return np.asarray(data.astype(np.uint32) << 16)
+        if source == tl.float32 and target == tl.bfloat16:
+            bits = np.ascontiguousarray(data, np.float32).view(np.uint32).reshape(data.shape)
+            rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+            return np.asarray(np.where(np.isnan(data), (bits >> 16) | 0x40, rounded).astype(np.uint16))
+        return convert(data, source, target, rounding)
+
+    def product(self: Any, left: Any, right: Any, *more: Any) -> Any:
+        left, right = (
+            self.cast_impl(item, tl.float32) if item.dtype.scalar == tl.bfloat16 else item for item in (left, right)
+        )
+        return dot(self, left, right, *more)
+
+    interpreter._convert_float, builder.create_dot = converted, product
 
 
 def compile_source(

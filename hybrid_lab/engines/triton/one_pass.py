@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from hybrid_lab.engines.triton.body import TYPES, broadcast_place, comment, short, wide
 from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.ops.dtypes import is_floating
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.reduction import RowBody
@@ -46,7 +47,7 @@ def pair_of(node: Node, inside: Collection[Node]) -> Pair | None:
     """The pair whose second reduction this is, if the first one and all between them are inside too."""
     between = [node.values_in[0].node]
     function = between[0].op.name
-    if node.op.combine != "sum" or function not in ("square", "exp") or node.outputs[0].dtype.kind != "f":
+    if node.op.combine != "sum" or function not in ("square", "exp") or not is_floating(node.outputs[0].dtype):
         return None
     difference = between[0].values_in[0].node
     if difference.op.name != "broadcast_sub" or len(difference.values_in) != 2:

@@ -19,6 +19,7 @@ from hybrid_lab.engines.triton.index import Variable
 from hybrid_lab.engines.triton.source import KernelSource, function, output_pointers, power_of_two
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import NARROW
 from hybrid_lab.ops.operator import get
 from hybrid_lab.ops.rnn_kernels import GATES
 
@@ -175,7 +176,7 @@ class _Steps:
         width = f"(hidden * {parts})" if parts > 1 else "hidden"
         row = f"({step.name} * rows + row)" if len(value.shape) == 3 else "row"
         address = f"{self.body.pointer(value)} + {row} * {width} + unit{_behind(gate)}"
-        widened = ".to(tl.float32)" if value.dtype.name == "float16" else ""
+        widened = ".to(tl.float32)" if value.dtype.name in NARROW else ""
         return self.say(label(value), f"tl.load({address}, mask=inside, other=0){widened}")
 
     def now(self, name: str, half: str = "") -> str:

@@ -9,6 +9,7 @@ from hybrid_lab.engines.triton.kinds import collects, has_element, is_product, i
 from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import is_floating
 
 #: Places along the axes of an array are formulas in the text of a kernel.
 MOST_AXES = 32
@@ -42,7 +43,7 @@ def refusal(node: Node) -> str | None:
             return "its operands do not broadcast element by element"
     if op.combine is not None and node.outputs[0].dtype.kind == "b":
         return "a reduction of bools"
-    if is_product(node) and node.outputs[0].dtype.kind != "f":
+    if is_product(node) and not is_floating(node.outputs[0].dtype):
         return "a product of whole numbers"
     if not known:
         inputs = tuple(dict.fromkeys(value for value in node.values_in if not isinstance(value.node.op, Constant)))

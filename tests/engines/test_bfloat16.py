@@ -1,0 +1,52 @@
+"""bfloat16: every sample of every record, by the kernels of NumPy and in the engines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hybrid_lab.ops.dtypes import bfloat16, is_bfloat16
+from hybrid_lab.ops.run import run_kernel
+from tests.engines.bfloat16_case import is_float32, narrowed
+from tests.engines.test_samples import compare
+from tests.ops.cases import RNG, Case, close, each_sample
+from tests.triton_device import use_triton
+
+
+@each_sample(is_float32)
+def test_the_kernel_computes_in_float32_and_rounds_once(case: Case):
+    narrow = narrowed(case)
+    assert (narrow is None) == (narrowed(case, "float16") is None), "it takes one of the two narrow types only"
+    if narrow is None:
+        return
+    inputs = narrow.inputs()
+    wide = [item.astype(np.float32) if isinstance(item, np.ndarray) and is_bfloat16(item.dtype) else item
+            for item in inputs]  # fmt: skip
+    with np.errstate(all="ignore"):
+        outputs, wanted = run_kernel(case.op, inputs, rng=RNG), run_kernel(case.op, wide, rng=RNG)
+        memory = tuple(np.zeros(y.shape, y.dtype) for y in outputs)
+        run_kernel(case.op, inputs, out=memory, rng=RNG)
+    assert [y.dtype for y in outputs] == list(narrow.inferred()[1])
+    assert bfloat16() in [item.dtype for item in inputs if isinstance(item, np.ndarray)]
+    for y, filled, expected in zip(outputs, memory, wanted, strict=True):
+        assert np.array_equal(y.astype(np.float64), filled.astype(np.float64), equal_nan=True)
+        if is_bfloat16(y.dtype):
+            np.testing.assert_allclose(y.astype(np.float64), expected, rtol=2.0**-8, atol=1e-38)
+        else:
+            close(y, expected)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime", "torch"])
+@each_sample(lambda case: case.number == 0 and is_float32(case))
+def test_forward_and_gradient(case: Case, engine: str):
+    narrow = narrowed(case)
+    if narrow is not None:
+        compare(narrow, engine)
+
+
+@each_sample(lambda case: case.number == 0 and is_float32(case))
+def test_forward_and_gradient_in_kernels(case: Case, monkeypatch):
+    use_triton(monkeypatch)
+    narrow = narrowed(case)
+    if narrow is not None:
+        compare(narrow, "triton")
