@@ -21,6 +21,7 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.graph.differentiate import depends_on
 from hybrid_lab.graph.equal import equal
+from hybrid_lab.graph.family import Family
 from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ndarray import invoke as invoking
@@ -78,8 +79,10 @@ class Prologue:
 
 
 class Shared:
-    """What the programs of one Block have in common: prologues, and the few that may keep copies of the parameters.
+    """What the programs of one Block have in common: graphs, prologues, and the few that may keep copies of the
+    parameters.
 
+    family : the graphs of earlier calls, for those of other sizes
     note : called with (program, seconds) for a program that another one made
     """
 
@@ -87,6 +90,7 @@ class Shared:
         self.note = note
         self.serial = next(_serial)
         self.lock = threading.RLock()
+        self.family = Family()
         self.prologues: weakref.WeakSet[Prologue] = weakref.WeakSet()
         self.packed: list[Program] = []
 
@@ -147,10 +151,11 @@ class Program:
             wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
             wrt += [len(leaves) + index for index, (_, wanted) in enumerate(self.requests) if wanted]
         shapes, dtypes = [array.shape for array in inputs], [array._view.dtype for array in inputs]
-        bound, precision = self.neutral.bound, self.precision
-        return specialize(
-            self.neutral.graph, shapes, dtypes, self.training, wrt, len(leaves), bound=bound, precision=precision
-        )
+        neutral, precision = self.neutral, self.precision
+        arguments = (neutral.graph, shapes, dtypes, self.training, wrt, len(leaves))
+        if neutral.bound:  # gradients, of which all inputs are data: each is made once
+            return specialize(*arguments, bound=True, precision=precision)
+        return self._shared.family.specialize(*arguments, precision)
 
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
         engine = engines.get(flags.get("engine"))

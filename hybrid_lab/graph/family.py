@@ -27,6 +27,8 @@ from hybrid_lab.ops.size import Answers, At
 
 #: How many sets of answers are kept for one kind of call; the one that was found last is looked at first.
 MAX_SETS = 8
+#: How many kinds of call are kept.
+MAX_KINDS = 64
 #: The leading sizes of a data input that may differ from call to call.
 LEADING = 2
 
@@ -46,13 +48,14 @@ class Family:
         train: bool,
         wrt: Sequence[int] = (),
         num_data: int = 0,
-        bound: bool = False,
         precision: Precision | None = None,
     ) -> Specialized:
         """As `specialize.specialize`. num_data : the sizes of so many first inputs may differ from call to call"""
         ranks = tuple(map(len, shapes[:num_data]))
-        key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, bound, precision
+        key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, precision
         known = self._kinds.setdefault(key, [])
+        if len(self._kinds) > MAX_KINDS:
+            del self._kinds[next(iter(self._kinds))]
         for kin in known:
             found = kin.at(shapes)
             if found is not None:
@@ -61,7 +64,7 @@ class Family:
                 return found
         if key not in self._plain:
             try:
-                kin = Kin(graph, shapes, dtypes, train, wrt, num_data, bound, precision)
+                kin = Kin(graph, shapes, dtypes, train, wrt, num_data, precision)
                 found = kin.at(shapes)
             except Exception:  # where it is the call that is wrong, the passes say so
                 self._plain.add(key)
@@ -70,7 +73,7 @@ class Family:
                     known.insert(0, kin)
                     del known[MAX_SETS:]
                     return found
-        return specialize(graph, shapes, dtypes, train, wrt, num_data, bound=bound, precision=precision)
+        return specialize(graph, shapes, dtypes, train, wrt, num_data, precision=precision)
 
 
 class Kin:
@@ -84,7 +87,6 @@ class Kin:
         train: bool,
         wrt: Sequence[int],
         num_data: int,
-        bound: bool,
         precision: Precision | None,
     ):
         self.answers = Answers()
@@ -96,16 +98,15 @@ class Kin:
                 marked[index][axis] = self.answers.size(size)
                 self._places.append((index, axis))
         given = [tuple(shape) for shape in marked]
-        options: dict[str, Any] = {"bound": bound, "precision": precision}
         self._cutter: Cutter | None = None
         if wrt:
-            joint, start = until_split(graph, given, dtypes, train, wrt, num_data, **options)
+            joint, start = until_split(graph, given, dtypes, train, wrt, num_data, precision=precision)
             self._cutter = Cutter(joint, len(start.inputs), len(start.outputs))
             self._parts: dict[tuple[Value, ...], tuple[Form, Form, Specialized]] = {}
             self._wrt = tuple(wrt)
             self._straight = tuple(("input", index) for index in range(len(start.inputs)))
         else:
-            made = specialize(graph, given, dtypes, train, (), num_data, **options)
+            made = specialize(graph, given, dtypes, train, (), num_data, precision=precision)
             self._whole = made
             self._forward = Form(made.forward, self.answers)
             self._prologue = None if made.prologue is None else Form(made.prologue, self.answers)
@@ -123,9 +124,7 @@ class Kin:
         kept = tuple(self._cutter.kept(at.nbytes))
         if kept not in self._parts:
             parts = self._cutter.parts(kept)
-            made = Specialized(
-                parts.forward, parts.backward, parts.sources, self._wrt, forward_sources=self._straight
-            )
+            made = Specialized(parts.forward, parts.backward, parts.sources, self._wrt, forward_sources=self._straight)
             self._parts[kept] = Form(parts.forward, self.answers), Form(parts.backward, self.answers), made
         first, second, made = self._parts[kept]
         forward = first.at(at)

@@ -35,7 +35,8 @@ class FlowNetwork:
         behind = {sink}
         level, progress = [-1] * len(self._edges), [0] * len(self._edges)
         ends = self._edges[source], self._edges[sink]
-        for vertices, self._edges[source], self._edges[sink] in self._parts(source, sink):
+        for vertices, *edges in self._parts(source, sink):
+            self._edges[source], self._edges[sink] = edges
             vertices += (source, sink)
             while self._levels(source, sink, level, vertices):
                 for vertex in vertices:

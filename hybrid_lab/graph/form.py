@@ -41,7 +41,8 @@ class Form:
 
     def at(self, at: At) -> Graph:
         """The graph at these sizes. Its answers must be the same there (see `At.agrees`)."""
-        old, new = self.graph, {}
+        old = self.graph
+        new: dict[Value, Value] = {}
         shape, size = at.shape, at.size
         for node in old.nodes:
             op: Operator = node.op
@@ -132,10 +133,10 @@ class Sized(Constant):
         self.holds(np.ndarray.tobytes)
         return self.at(self.answers.now)
 
-    def infer_shape(self) -> Any:
+    def infer_shape(self, *shapes: tuple[int, ...]) -> Any:
         return self.shape
 
-    def infer_type(self) -> Any:
+    def infer_type(self, *dtypes: np.dtype | None) -> Any:
         return self.dtype
 
 
@@ -150,21 +151,17 @@ def stand_in(shape: tuple[Any, ...], dtype: np.dtype) -> Value:
 def computed(node: Node, inputs: Sequence[Any]) -> Value:
     """The one output of a node of which all inputs are constants, as a constant."""
     value = node.outputs[0]
-    operators = [item.node.op for item in inputs if isinstance(item, Value)]
+    operators: list[Any] = [item.node.op for item in inputs if isinstance(item, Value)]
     answers = next((op.answers for op in operators if type(op) is Sized), None) or answers_of((value.shape,))
 
-    def compute(at: At | None) -> np.ndarray:
-        operands = [_array(item, at) if isinstance(item, Value) else item for item in inputs]
+    def compute(at: Any) -> np.ndarray:
+        arrays = iter([op.at(at) if type(op) is Sized else op.array for op in operators])
+        operands = [next(arrays) if isinstance(item, Value) else item for item in inputs]
         return np.array(run_kernel(node.op, operands)[0], dtype=value.dtype)
 
     if answers is None:
         return constant_node(compute(None), scope=node.scope, location=node.location)
     return _sized(answers, value.shape, value.dtype, compute, scope=node.scope, location=node.location)
-
-
-def _array(value: Value, at: At | None) -> np.ndarray:
-    op: Any = value.node.op
-    return op.at(at) if type(op) is Sized else op.array
 
 
 def _sized(answers: Answers, shape: Any, dtype: Any, compute: Callable[[At], np.ndarray], **fields: Any) -> Value:

@@ -14,6 +14,7 @@ from hybrid_lab.graph.algebra import rewritten
 from hybrid_lab.graph.form import computed, stand_in
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.ops.size import same
 
 
 def simplify(graph: Graph) -> Graph:
@@ -57,7 +58,7 @@ def is_identity(node: Node) -> bool:
     if getattr(node.op, "identity", False):
         return True
     if node.op.name in _SHAPE_NOOPS and isinstance(node.inputs[0], Value):
-        return node.inputs[0].shape == node.outputs[0].shape and node.inputs[0].dtype == node.outputs[0].dtype
+        return node.inputs[0].dtype == node.outputs[0].dtype and same(node.inputs[0].shape, node.outputs[0].shape)
     return False
 
 
@@ -111,7 +112,7 @@ def _stub(value: Value, stubs: list[Value]) -> Value:
     """The stand-in of this shape and dtype."""
     shape, dtype = value.shape, value.dtype
     for known in stubs:
-        if known.dtype == dtype and len(known.shape) == len(shape) and known.shape == shape:
+        if known.dtype == dtype and same(known.shape, shape):
             return known
     stubs.append(stand_in(shape, dtype))
     return stubs[-1]

@@ -269,16 +269,19 @@ def _divided(above: Any, below: Any) -> dict[tuple[int, ...], int] | None:
     return terms
 
 
-def has_sizes(shape: Any) -> bool:
-    """Whether some of the numbers are Sizes."""
-    return Size in map(type, shape)
+def same(one: Sequence[Any], two: Sequence[Any]) -> bool:
+    """Whether two shapes are equal; Sizes are asked last, where nothing else tells the shapes apart."""
+    if len(one) != len(two):
+        return False
+    pairs = [(a, b) for a, b in zip(one, two, strict=True) if a is not b]
+    if any(type(a) is not Size and type(b) is not Size and a != b for a, b in pairs):
+        return False
+    return all(a == b for a, b in pairs)
 
 
 def form_of(shapes: Sequence[Any]) -> tuple[Any, ...]:
     """Shapes as a key: equal where they are equal at all sizes."""
-    return tuple(
-        [tuple([size.form if type(size) is Size else size for size in shape]) for shape in shapes]
-    )
+    return tuple([tuple([size.form if type(size) is Size else size for size in shape]) for shape in shapes])
 
 
 def answers_of(shapes: Sequence[Any]) -> Answers | None:
@@ -349,5 +352,8 @@ class At:
         factors = self._factors
         while len(factors) <= number:  # a division comes after what it divides
             item = self.answers.factors[len(factors)]
-            factors.append(self.numbers[item] if type(item) is int else self.size(item[0]) // self.size(item[1]))
+            if isinstance(item, int):
+                factors.append(self.numbers[item])
+            else:
+                factors.append(self.size(item[0]) // self.size(item[1]))
         return factors[number]

@@ -17,11 +17,14 @@ from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of
 
 _END = 2**31 - 1
+_WHOLE = slice(None)
 
 
 def cut_shape(shape: tuple[int, ...], cut: tuple[slice, ...]) -> tuple[int, ...]:
     """The shape of `array[cut]`."""
-    return tuple(len(range(*part.indices(size))) for part, size in zip(cut, shape, strict=True))
+    return tuple(
+        size if part == _WHOLE else len(range(*part.indices(size))) for part, size in zip(cut, shape, strict=True)
+    )
 
 
 class _Slicing(Operator):
