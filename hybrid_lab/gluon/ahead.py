@@ -98,8 +98,10 @@ def update_graphs(parameters: Sequence[Parameter]) -> dict[str, Graph]:
         sizes[dtype] = sizes.get(dtype, 0) + prod(item.shape or ())
     graphs = {}
     for dtype, size in sizes.items():
-        numbers = optimizer.scaled_numbers(optimizer.learning_rate, optimizer.wd, 1, dtype)
+        half = dtype if optimizer.multi_precision and dtype == np.float16 else None
+        kind = np.dtype("float32") if half is not None else dtype
+        numbers = optimizer.scaled_numbers(optimizer.learning_rate, optimizer.wd, 1, kind)
         names = tuple(name for name, number in numbers.items() if name != "wd" or number)
         label = "update" if len(sizes) == 1 else f"update of {dtype.name}"
-        graphs[label] = update_graph(type(optimizer), op, dtype, names, size)
+        graphs[label] = update_graph(type(optimizer), op, kind, names, size, half)
     return graphs

@@ -37,22 +37,35 @@ if TYPE_CHECKING:
 
 
 def update_graph(
-    kind: type[Optimizer], op: Operator, dtype: Any, numbers: tuple[str, ...], size: int = BLOCK
+    kind: type[Optimizer],
+    op: Operator,
+    dtype: Any,
+    numbers: tuple[str, ...],
+    size: int = BLOCK,
+    half: np.dtype | None = None,
 ) -> Graph:
     """The graph of one step of one block: inputs weight, grad, states and the named numbers; effects on all but grad.
 
     size : of the block, in values. Decay and rescaling that are not among `numbers` are left out.
+    half : of weights with copies in `dtype`: the copy stands for the weight, the gradient comes in `half`, and the
+        weight itself is one more input behind the states, written to
     """
     builder = Builder()
 
-    def array(name: str) -> Expr:
+    def array(name: str, dtype: Any = dtype) -> Expr:
         return Expr(builder, input_node(name, "param", shape=(size,), dtype=dtype))
 
-    weight, grad, *states = [array(name) for name in ("weight", "grad", *op.aux_names)]
+    weight, grad = array("weight" if half is None else "weight32"), array("grad", half or dtype)
+    states = [array(name) for name in op.aux_names]
     given = {name: Expr(builder, input_node(name, "number", shape=(1,), dtype=dtype)) for name in numbers}
-    new = kind.graph_step(builder, op, weight, grad, states, given)
+    gradient = grad if half is None else builder.Cast(grad, dtype=np.dtype(dtype).name)
+    new = kind.graph_step(builder, op, weight, gradient, states, given)
     effects = [(old.value, made.value) for old, made in zip((weight, *states), new, strict=True)]
-    inputs = [each.value for each in (weight, grad, *states, *given.values())]
+    arrays = [weight, grad, *states]
+    if half is not None:
+        arrays.append(array("weight", half))
+        effects.append((arrays[-1].value, builder.Cast(new[0], dtype=half.name).value))
+    inputs = [each.value for each in (*arrays, *given.values())]
     return Graph(inputs, (), effects, name=op.name)
 
 
@@ -63,12 +76,18 @@ def _program(kind: type[Optimizer], op: Operator, dtype: np.dtype, numbers: tupl
 
 
 @lru_cache(maxsize=256)
-def _device_program(program: Blockwise) -> Any:
-    """The same step as a kernel on the device, or None where it is not one."""
+def _mixed_graph(kind: type[Optimizer], op: Operator, half: np.dtype, numbers: tuple[str, ...]) -> Graph:
+    """The step through float32 copies, for a device."""
+    return update_graph(kind, op, np.dtype("float32"), numbers, half=half)
+
+
+@lru_cache(maxsize=256)
+def _device_update(graphs: tuple[Graph, ...]) -> Any:
+    """These steps as one kernel on the device, or None where they are not one."""
     from hybrid_lab.engines.triton.update import DeviceUpdate
 
     try:
-        return DeviceUpdate(program.graph)
+        return DeviceUpdate(graphs)
     except EngineError:
         return None
 
@@ -90,34 +109,52 @@ def _own_rules(kind: type[Optimizer]) -> str:
 
 
 class _Group:
-    """Weights that one run of a program updates with the same numbers: the blocks of all of them."""
+    """Weights that one run of a program updates with the same numbers: the blocks of all of them.
 
-    def __init__(self, program: Blockwise, names: tuple[str, ...]):
-        self.program, self.names = program, names
+    program : for the host; None for weights with float32 copies, which are updated together on devices only
+    """
+
+    def __init__(self, graph: Graph, program: Blockwise | None):
+        self.graph, self.program = graph, program
         self.blocks: list[tuple[np.ndarray, ...]] = []
 
 
 class _Arrays:
-    """The arrays of one step, and the blocks that programs have cut them into."""
+    """The arrays of one step, and the blocks that programs have cut them into.
 
-    def __init__(self, op: Operator, weights: Any, gradients: Any, states: list[Any]):
+    rows : of each weight: weight, gradient, states; where it has a float32 copy: copy, gradient, states, weight
+    halves : of each weight, its dtype where it has such a copy, else None
+    """
+
+    def __init__(self, op: Operator, weights: Any, gradients: Any, states: list[Any], multi_precision: bool):
         self.op, self.weights, self.gradients, self.states = op, tuple(weights), tuple(gradients), states
-        parts = [() if each is None else each if isinstance(each, tuple) else (each,) for each in states]
-        self.rows = [(weight, grad, *part) for weight, grad, part in zip(weights, gradients, parts, strict=True)]
+        self.rows, self.halves = [], []
+        for weight, grad, state in zip(weights, gradients, states, strict=True):
+            half = multi_precision and weight._view.dtype == np.float16
+            copy, inner = state if half else (weight, state)
+            part = () if inner is None else inner if isinstance(inner, tuple) else (inner,)
+            self.rows.append((copy, grad, *part, *([weight] if half else ())))
+            self.halves.append(weight._view.dtype if half else None)
         self.written = [array._buffer for weight, _, *part in self.rows for array in (weight, *part)]
         self.buffers = self.written + [grad._buffer for grad in gradients]
         self.partition: Any = None
         self.groups: list[_Group] = []
         self.threads = thread_count() if sum(weight.size for weight in self.weights) >= SHARED else 1
         self._blocks: dict[int, list[tuple[np.ndarray, ...]]] = {}
-        self.launches: Any = None  # on a device: what they were made for, and the launches themselves
+        self.on_device: Any = None  # the launches, and what they were made for
 
     def device(self) -> Any:
-        """torch's device, where all gradients are there; None for the host."""
-        first = self.gradients[0]._buffer.device
-        if first is None:
+        """torch's device, where all gradients are there or belong there; None for the host."""
+        if max(weight.size for weight in self.weights) >= 2**31:  # places are numbers of 32 bits
             return None
         held = [grad._buffer for grad in self.gradients]
+        if all(each.lives_on_device for each in held):
+            from hybrid_lab.engines.triton.availability import torch_device
+
+            return torch_device()
+        first = held[0].device
+        if first is None:
+            return None
         return first.device if all(each.device is not None and not each.device_stale for each in held) else None
 
     def serves(self, op: Operator, weights: Any, gradients: Any, states: list[Any]) -> bool:
@@ -129,12 +166,14 @@ class _Arrays:
 
     def misfit(self) -> str:
         """Why a blockwise program cannot take them, or ""."""
-        for weight, *rest in self.rows:
-            if len(rest) != 1 + len(self.op.aux_names):
+        for (weight, grad, *rest), half in zip(self.rows, self.halves, strict=True):
+            if len(rest) != len(self.op.aux_names) + (half is not None):
                 return "the states were made for other settings"
+            dtype = np.dtype(weight.dtype)
+            wanted = [half or dtype, *[dtype] * len(self.op.aux_names), half]
             if weight._view.dtype.kind != "f" or any(
-                type(array) is not NDArray or array.shape != weight.shape or array.dtype != weight.dtype
-                for array in rest
+                type(array) is not NDArray or array.shape != weight.shape or array.dtype != expected
+                for array, expected in zip((grad, *rest), wanted)
             ):
                 return "a state or a gradient has another shape or dtype than its weight"
         return ""
@@ -145,6 +184,70 @@ class _Arrays:
             arrays = [array._view for array in self.rows[position]]
             self._blocks[position] = cut(arrays, BLOCK if self.threads == 1 else SHARED_BLOCK)
         return self._blocks[position]
+
+
+def _group(
+    kind: Any, op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]
+) -> _Group:
+    if half is not None:
+        return _Group(_mixed_graph(kind, op, half, numbers), None)
+    program = _program(kind, op, dtype, numbers)
+    return _Group(program.graph, program)
+
+
+class _DeviceSteps:
+    """The launches of a step on a device, one for all weights of one dtype.
+
+    partition : of the arrays, that they were made for; steps : engines.triton.update.DeviceStep
+    groups : of each step, the numbers of its groups
+    """
+
+    def __init__(self, partition: Any):
+        self.partition = partition
+        self.steps: list[Any] = []
+        self.groups: list[list[int]] = []
+        self._rows: list[list[int]] = []
+        self._tensors: list[Any] = []
+
+    @classmethod
+    def of(cls, held: _Arrays, device: Any) -> _DeviceSteps | None:
+        """None where one of the updates is not one kernel."""
+        from hybrid_lab.engines.triton.update import DeviceStep
+
+        made, places = cls(held.partition), held.partition[0]
+        kinds: dict[Any, list[int]] = {}
+        for position, row in enumerate(held.rows):
+            kinds.setdefault((row[0]._view.dtype, held.halves[position]), []).append(position)
+        for positions in kinds.values():
+            groups = list(dict.fromkeys(places[position] for position in positions))
+            # In an order that does not depend on the weights', so that the kernel is the same.
+            graphs = sorted({held.groups[group].graph for group in groups}, key=_input_names)
+            update = _device_update(tuple(graphs))
+            if update is None:
+                return None
+            rules = [graphs.index(held.groups[group].graph) for group in groups]
+            rows = [[array.raw(device).view(-1) for array in held.rows[position]] for position in positions]
+            own = [groups.index(places[position]) for position in positions]
+            made.steps.append(DeviceStep(update, rules, own, rows))
+            made.groups.append(groups)
+            made._rows.append(positions)
+        made._tensors = [buffer.device for buffer in held.buffers]
+        return made
+
+    def follow(self, held: _Arrays, device: Any) -> None:
+        """Write the tables again where arrays have moved."""
+        for buffer in held.buffers:
+            if buffer.device_stale or buffer.device is None:
+                buffer.push(device)
+        if not any(map(is_not, (buffer.device for buffer in held.buffers), self._tensors)):
+            return
+        for step, positions in zip(self.steps, self._rows, strict=True):
+            step.point_at([[array.raw(device).view(-1) for array in held.rows[position]] for position in positions])
+        self._tensors = [buffer.device for buffer in held.buffers]
+
+
+def _input_names(graph: Graph) -> list[str]:
+    return [value.node.name for value in graph.inputs]
 
 
 class FusedUpdate:
@@ -167,9 +270,13 @@ class FusedUpdate:
         if held is None:
             return f"{name}: no step so far"
         values = sum(weight.size for weight in held.weights)
-        if held.launches is not None:
+        if held.on_device is not None:
+            steps = held.on_device.steps
             weights = f"{count(len(held.weights), 'weight')}, {count(values, 'value')}"
-            return f"{name}: {weights}, one kernel of {held.op.name} on the device for each weight"
+            blocks = count(sum(step.blocks for step in steps), "block")
+            tables = f"tables written {count(max(step.tables for step in steps), 'time')}"
+            many = "1 launch" if len(steps) == 1 else f"{len(steps)} launches"
+            return f"{name}: {weights}, {many} of {held.op.name} on the device, {blocks}; {tables}"
         blocks = count(sum(len(group.blocks) for group in held.groups), "block")
         if held.threads > 1:
             blocks += f" on {held.threads} threads"
@@ -180,7 +287,7 @@ class FusedUpdate:
     def programs(self) -> list[Blockwise]:
         """What the last step ran, printable."""
         groups = self._held.groups if self._held is not None and not self.refusal else []
-        return list(dict.fromkeys(group.program for group in groups))
+        return list(dict.fromkeys(group.program for group in groups if group.program is not None))
 
     def __call__(
         self, indices: Sequence[Any], gradients: Sequence[NDArray], weights: Sequence[NDArray], states: dict[Any, Any]
@@ -200,6 +307,7 @@ class FusedUpdate:
                 buffer.pull()
         try:
             for group, given in zip(held.groups, numbers, strict=True):
+                assert group.program is not None  # _prepare has turned down what only devices have
                 group.program.update(given, group.blocks, self._temporaries[: held.threads])
         finally:
             for buffer in held.written:
@@ -209,28 +317,21 @@ class FusedUpdate:
     def _on_device(self, held: _Arrays, numbers: list[list[float]], device: Any) -> bool:
         """The step where weights, gradients and states live on a device; False where it is not one kernel there."""
         from hybrid_lab.engines.triton.availability import torch_device
-        from hybrid_lab.engines.triton.capture import CapturedLaunches
-        from hybrid_lab.engines.triton.update import run
 
-        known = [_device_program(group.program) for group in held.groups]
-        if None in known or device != torch_device():
+        if device != torch_device():
             return False
-        made_for = held.launches[0] if held.launches is not None else (None, [])
-        same = made_for[0] == held.partition and all(
-            buffer.device is tensor and not buffer.device_stale
-            for buffer, tensor in zip(held.buffers, made_for[1], strict=True)
-        )
-        if not same:
-            rows = [[array.raw(device).view(-1) for array in row] for row in held.rows]
-            made_for = held.partition, [buffer.device for buffer in held.buffers]
-            places, programs = held.partition[0], [program.with_own_numbers() for program in known]
-            launches = [programs[place].prepare(row) for place, row in zip(places, rows, strict=True)]
-            written = [tensor for row in rows for at, tensor in enumerate(row) if at != 1]  # all but gradients
-            held.launches = made_for, CapturedLaunches(lambda: run(launches), written), programs
-        for program, given in zip(held.launches[2], numbers, strict=True):
-            program.set_numbers(given)
+        made = held.on_device
+        if made is None or made.partition != held.partition:
+            made = _DeviceSteps.of(held, device)
+            if made is None:
+                return False
+            held.on_device = made
+        made.follow(held, device)
+        for step, groups in zip(made.steps, made.groups, strict=True):
+            step.set_numbers([numbers[group] for group in groups])
         try:
-            held.launches[1]()
+            for step in made.steps:
+                step()
         finally:
             for buffer in held.written:
                 buffer.written_on_device()
@@ -252,16 +353,27 @@ class FusedUpdate:
         found = [states[index] for index in indices]
         held = self._held
         if held is None or not held.serves(op, weights, gradients, found):
-            half = any(weight._view.dtype == np.float16 for weight in weights)
-            if half and optimizer.multi_precision:
-                self.refusal = "float16 weights are updated through float32 copies"
-                return None
-            held = _Arrays(op, weights, gradients, found)
+            held = _Arrays(op, weights, gradients, found, optimizer.multi_precision)
             self.refusal = held.misfit()
             if self.refusal:
                 return None
             self._held = held
+        self.refusal = ""
+        if any(held.halves) and not self._mixed_on(held.device(), held):
+            self.refusal = "float16 weights are updated through float32 copies"
+            return None
         return held
+
+    def _mixed_on(self, device: Any, held: _Arrays) -> bool:
+        """Whether float32 copies can be updated together there."""
+        if device is None:
+            return False
+        from hybrid_lab.engines.triton.availability import torch_device
+
+        names = tuple(self.optimizer.scaled_numbers(1.0, 1.0, 1, np.dtype("float32")))
+        kind: Any = type(self.optimizer)
+        graphs = [_mixed_graph(kind, held.op, half, names) for half in set(held.halves) - {None}]
+        return device == torch_device() and all(_device_update((graph,)) is not None for graph in graphs)
 
     def _count(self, indices: Sequence[Any]) -> list[tuple[float, float, int]]:
         """Count this step; (learning rate, decay, number of updates) of each weight."""
@@ -284,21 +396,23 @@ class FusedUpdate:
     def _regroup(self, held: _Arrays, settings: list[tuple[float, float, int]]) -> list[list[float]]:
         """Put the weights that share all numbers together; returns the numbers of each group."""
         kinds: dict[Any, int] = {}
-        rows = [(*setting, weight._view.dtype) for setting, weight in zip(settings, held.weights, strict=True)]
+        rows = [
+            (*setting, row[0]._view.dtype, half)
+            for setting, row, half in zip(settings, held.rows, held.halves, strict=True)
+        ]
         partition = [kinds.setdefault(row, len(kinds)) for row in rows]
         given = []
-        for lr, wd, steps, dtype in kinds:
+        for lr, wd, steps, dtype, _ in kinds:
             numbers = self.optimizer.scaled_numbers(lr, wd, steps, dtype)
             # Without decay there is nothing to multiply by zero; whether there is one decides about the program.
             given.append({name: number for name, number in numbers.items() if name != "wd" or number})
         names = [tuple(numbers) for numbers in given]
         if held.partition != (partition, names):
             kind: Any = type(self.optimizer)
-            held.groups = [
-                _Group(_program(kind, held.op, row[3], each), each) for row, each in zip(kinds, names, strict=True)
-            ]
+            held.groups = [_group(kind, held.op, row[3], row[4], each) for row, each in zip(kinds, names, strict=True)]
             for position, number in enumerate(partition):
                 group = held.groups[number]
-                group.blocks += held.blocks(position)
+                if group.program is not None:
+                    group.blocks += held.blocks(position)
             held.partition = partition, names
         return [list(numbers.values()) for numbers in given]

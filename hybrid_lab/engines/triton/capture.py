@@ -1,5 +1,10 @@
 """Captured launches (static_shape): a whole program as one CUDA or HIP graph, replayed from call to call.
 
+A training step is two replays, forward and backward, and the update's one launch (update.py), which a graph of its own
+would not make cheaper. One graph for all three is not to be had: between `record()`, `backward()` and `Trainer.step()`
+the caller's code runs, which may read the loss, clip gradients, skip the step or set another rate, and where it does
+not nobody can know beforehand.
+
 A captured graph reads and writes the addresses it was captured with. Data is copied to memory of its own before a
 replay and outputs out of it; parameters and gradients are used where they lie, and when they lie elsewhere the program
 is captured anew. The first replay is compared bit by bit with a plain run; where they differ, or where a program cannot
@@ -16,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, Kept, Training
+from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import availability
 from hybrid_lab.engines.triton.steps import KernelOperator, on_torch
@@ -103,6 +109,7 @@ class Steady:
         for place, tensor, stays in zip(self.inputs, inputs, self._stays, strict=True):
             if not stays:
                 place.copy_(tensor)
+                launches.others += 1
 
 
 class CapturedRun:
@@ -131,7 +138,7 @@ class CapturedRun:
             if self._replay is not None and self._steady.serves(inputs):
                 self._steady.fill(inputs)
                 self._replay()
-                return [tensor.clone() for tensor in self._outputs]
+                return _replayed(self._outputs)
             self._calls += 1
             results = self._plain(inputs, rng)
             if self._calls > 1:
@@ -217,7 +224,7 @@ class CapturedTraining(Training):
             if self._forward is not None and self._steady.serves(inputs):
                 self._steady.fill(inputs)
                 self._forward()
-                outputs = [tensor.clone() for tensor in self._results]
+                outputs = _replayed(self._results)
                 self._busy = True
                 return outputs, Kept(self._kept.saved, self, _free)
             self._calls += 1
@@ -279,10 +286,10 @@ class CapturedTraining(Training):
         for (kind, _), place, tensor in zip(self._sources, self._operands, operands, strict=True):
             if kind == "head":
                 place.copy_(tensor)
+                launches.others += 1
         self._backward()
-        return [
-            made.clone() if place is None else place for made, place in zip(self._gradients, places, strict=True)
-        ]
+        fresh = iter(_replayed([made for made, place in zip(self._gradients, places, strict=True) if place is None]))
+        return [next(fresh) if place is None else place for place in places]
 
     def _capture_backward(
         self, operands: Sequence[Any], rng: tuple[int, int], places: list[Any], addresses: list[int]
@@ -317,39 +324,12 @@ class CapturedTraining(Training):
         self.forward.report.notes.append(f"launches are not captured: {reason}")
 
 
+def _replayed(made: Sequence[Any]) -> list[Any]:
+    """What a replay has made, in memory of the caller's."""
+    launches.replays += 1
+    launches.others += len(made)
+    return [tensor.clone() for tensor in made]
+
+
 def _free(training: CapturedTraining) -> None:
     training._busy = False
-
-
-class CapturedLaunches:
-    """The launches of an update, which write over what they read: weights and states."""
-
-    def __init__(self, run: Callable[[], None], written: Sequence[Any]):
-        self._run, self._written = run, written
-        self._replay: Callable[[], None] | None = None
-        self._recorder = recorder()
-        self._calls = 0
-
-    def __call__(self) -> None:
-        if self._replay is not None:
-            self._replay()
-            return
-        self._calls += 1
-        if self._calls != 2 or self._recorder is None:
-            self._run()
-            return
-        before = [tensor.clone() for tensor in self._written]
-        self._run()
-        after = [tensor.clone() for tensor in self._written]
-        for tensor, old in zip(self._written, before, strict=True):
-            tensor.copy_(old)
-        try:
-            replay, _ = self._recorder.capture(lambda: self._run() or [])
-            replay()
-        except RuntimeError:
-            replay = None  # type: ignore[assignment]
-        if replay is not None and all(map(same_bits, self._written, after)):
-            self._replay = replay
-            return
-        for tensor, new in zip(self._written, after, strict=True):
-            tensor.copy_(new)

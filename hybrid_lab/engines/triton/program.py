@@ -14,6 +14,7 @@ import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.engine import Executable, Kept, Program
+from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.numpy.engine import Later, describe
 from hybrid_lab.engines.numpy.program import Explain, Writer, identifier
 from hybrid_lab.engines.numpy.training import Begin, Finish, JointTraining
@@ -53,12 +54,13 @@ class DeviceWriter(Writer):
         device = availability.torch_device()
         self.direct = not availability.device().interpreted
         self._pointers: dict[str, str] = {}
-        self._launches = False
+        self._launches = 0
         self.bound |= {
             "empty": lambda shape, dtype: memory.empty(shape, dtype, device),
             "array": lambda tensor: tensor.clone(),
             "signed": signed,
             "current_stream": internals.current_stream,
+            "launches": launches,
             "stream": None,
         }
 
@@ -81,7 +83,10 @@ class DeviceWriter(Writer):
 
     def _memory(self) -> tuple[list[str], list[str]]:
         take, give = super()._memory()
-        return ["stream = current_stream()", *take] if self._launches and self.direct else take, give
+        if self._launches:
+            stream = ["stream = current_stream()"] * self.direct
+            take = [f"launches.kernels += {self._launches}", *stream, *take]
+        return take, give
 
     # -- steps ---------------------------------------------------------------------------------------------
 
@@ -136,12 +141,12 @@ class DeviceWriter(Writer):
         numbers += [f"signed(rng[1] + {draw})" for draw in source.draws]
         numbers += [str(source.sizes[name]) for name in source.passed]
         hint = identifier(source.name)
+        self._launches += 1
         if not self.direct:
             name = self._bind(hint, kernel)
             tensors = ", ".join(self._name(value) for value in values)
             self._emit(f"{name}(({tensors},), ({', '.join(numbers)}{',' * bool(numbers)}))", node)
             return
-        self._launches = True
         run, function, metadata = internals.handles(kernel.handle)
         arguments = [self._address(value) for value in values]
         arguments += [*numbers, *(str(size) for size in kernel.blocks.values())]
