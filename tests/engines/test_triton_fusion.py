@@ -93,3 +93,41 @@ def test_kernels_take_so_many_arrays(monkeypatch):
 
 def test_siblings_of_one_space_that_read_the_same_are_merged():
     assert groups(lambda F, x: (F.sum(x, axis=1), F.max(x * 2.0, axis=1)), (4, 3)) == [["sum", "broadcast_mul", "max"]]
+
+
+def normalized(F, x):
+    """Rows of 20."""
+    centred = F.broadcast_sub(x, F.sum(x, axis=-1, keepdims=True) / 20.0)
+    return F.broadcast_div(centred, F.sqrt(F.sum(F.square(centred), axis=-1, keepdims=True) / 20.0 + 1e-5))
+
+
+def test_rows_are_not_normalized_again_where_other_rows_are_summed_up():
+    """Their own kernel has them at hand: it stores them, and the others read them."""
+    graph = graph_of(lambda F, x, y: F.sum(normalized(F, x + y), axis=1) / 8.0, (3, 8, 20), (3, 8, 20))
+    found = fusion_of(graph)
+    assert [[source.kind for source in found.kernels[group]] for group in found.groups] == [["rows"], ["rows"]]
+    assert [node.op.name for node in found.groups[1].nodes if not node.op.view] == ["sum", "broadcast_div"]
+    assert "the kernel of sum before it has it at hand" in found.apart.values()
+
+
+def test_rows_are_normalized_once_for_a_product_and_a_residual():
+    def function(F, x, w, v):
+        y = normalized(F, x) * 3.0
+        return normalized(F, y + F.dot(F.relu(F.dot(y, w)), v))
+
+    names = groups(function, (16, 20), (20, 40), (40, 20))
+    assert [names_in.count("sqrt") for names_in in names] == [1, 0, 0, 1]
+
+
+def test_a_factor_is_computed_where_a_product_before_has_it_at_hand():
+    assert groups(lambda F, x, y, z: F.dot(F.dot(x, y) * 0.5, z), (4, 3), (3, 5), (5, 4)) == [
+        ["dot", "broadcast_mul"], ["dot"],
+    ]  # fmt: skip
+
+
+def test_what_is_stored_beside_a_sum_of_it_is_stored_by_the_product_before():
+    def function(F, x, y, z):
+        gradient = F.dot(x, y) * F.tanh(z)
+        return gradient, F.sum(gradient, axis=1)
+
+    assert groups(function, (16, 30), (30, 40), (16, 40)) == [["dot", "tanh", "broadcast_mul"], ["sum"]]

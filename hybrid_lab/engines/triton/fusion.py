@@ -18,13 +18,14 @@ from typing import Any
 
 from hybrid_lab.engines.triton.attention import attention_at
 from hybrid_lab.engines.triton.body import Refused
-from hybrid_lab.engines.triton.groups import Group, Groups, origin, views_for_each_reader
+from hybrid_lab.engines.triton.chains import NEVER, ONE_FOR_ONE, Chains, is_cheap
+from hybrid_lab.engines.triton.groups import Group, views_for_each_reader
 from hybrid_lab.engines.triton.kinds import is_product
 from hybrid_lab.engines.triton.prologue import no_prologue
 from hybrid_lab.engines.triton.reduction import Rows, is_split
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.graph.partition import Region
 
 #: Makes the kernels of a group, one or several that run one after the other.
@@ -34,12 +35,14 @@ Write = Callable[[Region], "tuple[KernelSource, ...]"]
 MAX_NODES, MAX_POINTERS = 64, 24
 #: At most so many kernels compute the same operator.
 MAX_COPIES = 8
-#: What is made of so few bytes is computed again rather than by a kernel of its own. More than there are bytes.
-SMALL, NEVER = 1 << 16, 1 << 62
+#: What is made of so few bytes is computed again rather than by a kernel of its own.
+SMALL = 1 << 16
 #: How many operators are looked at to find the reduction that another one is made of.
 NEAR = 8
-#: Families of operators that read at most one element for each of theirs, wherever it is.
-ONE_FOR_ONE = ("movement", "creation", "cast")
+#: An element of an operator costs as much time as 1 / EASY bytes that are moved, of a COSTLY one HARD times that.
+EASY, HARD = 8, 8
+COSTLY = frozenset(("broadcast_div", "broadcast_power", "reciprocal", "exp", "expm1", "log", "log1p", "tanh", "sigmoid",
+                    "sqrt", "rsqrt", "erf", "_softrelu", "softsign"))  # fmt: skip
 #: Kernels of fewer operators, all element by element, can be written for certain; of FEW, if one reads whole windows.
 CERTAIN, FEW = 32, 6
 
@@ -62,6 +65,21 @@ class Fusion:
     copied: dict[Node, Node] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Host:
+    """A kernel that can store an operator's result, as it has at hand what that is made of.
+
+    node : the operator; maker : the reduction or product of that kernel; made, leaves : see `_Sweep.chain`
+    homes : the readers whose kernel could have the maker and the operator in it
+    """
+
+    node: Node
+    maker: Node
+    made: set[Node]
+    leaves: list[Value]
+    homes: list[Group]
+
+
 def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> Fusion:
     """Groups of operators, each of which `write` can make kernels of.
 
@@ -71,16 +89,15 @@ def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> F
     return _Sweep(views_for_each_reader(graph), refusal, write).result
 
 
-class _Sweep(Groups):
+class _Sweep(Chains):
     def __init__(self, graph: Graph, refusal: Callable[[Node], str | None], write: Write):
-        super().__init__(graph)
-        self.result = Fusion(graph, graph)
+        super().__init__(graph, refusal)
+        self.result = Fusion(graph, graph, refused=self.refused)
         self.write = write
         self.tried: dict[Any, str] = {}
-        self.result.refused = {node: why for node in self.nodes if (why := refusal(node)) is not None}
         self.attentions = self.whole_attentions()
         for node in reversed(self.nodes):
-            if node in self.result.refused:
+            if node in self.refused:
                 self.place((node,), self.new_group(False))
             elif node not in self.of:
                 self.visit(node)
@@ -94,7 +111,7 @@ class _Sweep(Groups):
         found = {}
         for node in self.nodes:
             attention = attention_at(node)
-            if attention is None or not attention.nodes.isdisjoint(self.result.refused):
+            if attention is None or not attention.nodes.isdisjoint(self.refused):
                 continue
             inner = [value for part in attention.nodes - {node} for value in part.outputs]
             if attention.nodes.issuperset(reader for value in inner for reader in self.users.get(value, ())):
@@ -117,14 +134,16 @@ class _Sweep(Groups):
                 self.place(members, self.new_group(False))
             return
         copies: list[Group] = []
-        if is_cheap(node) and len(kernels) + must > 1 and len(kernels) <= MAX_COPIES:
+        host = self.host_of(node) if is_cheap(node) and kernels else None
+        if host is not None:
+            copies = self.instead_of(host, kernels, must)
+        elif is_cheap(node) and len(kernels) + must > 1 and len(kernels) <= MAX_COPIES:
             copies = self.worth_copies(node, kernels, must)
-            if len(copies) == len(kernels) and not must:
-                if not self.everywhere(node, kernels):
-                    return
+        if copies and len(copies) == len(kernels) and not must and not self.everywhere(node, kernels):
+            return
         copies = [group for group in copies if not self.objection(members, group, False, ())]
         home, stored, reason = None, must, ""
-        for group in kernels:
+        for group in kernels if host is None else host.homes:
             others = [other for other in readers if other is not group and other not in copies]
             stored = must or bool(others)
             reason = self.objection(members, group, stored, others)
@@ -132,6 +151,8 @@ class _Sweep(Groups):
                 home = group
                 break
         if home is None:
+            if host is not None and len(copies) < len(kernels):
+                reason = f"the kernel of {host.maker.op.name} before it has it at hand"
             if reason:
                 self.result.apart[node] = reason
             home = self.new_group()
@@ -140,6 +161,65 @@ class _Sweep(Groups):
             if prod(node.outputs[0].shape) != prod(whole):
                 home.rows = Rows.between(whole, node.outputs[0].shape)
         self.place(members, home, *(group for group in copies if group is not home))
+
+    def host_of(self, node: Node) -> Host | None:
+        """The kernel before an operator that can store it; None where there is none, or a reader may have both."""
+        size = prod(node.outputs[0].shape)
+        made, leaves = self.chain(node.outputs[0])
+        readers = self.readers(node)
+        kernels = [group for group in readers if group.kernel]
+        for value in leaves:
+            maker = value.node
+            if maker in self.refused or isinstance(maker.op, Input):
+                continue
+            if is_product(maker) and prod(maker.outputs[0].shape) == size and made.issuperset(self.real_readers(maker)):
+                stored = len(readers) > 1 or not self.roots.isdisjoint(node.outputs)
+                homes = [group for group in kernels if not stored and not self.feeds(node, group)]
+                if len(homes) < len(kernels):
+                    return Host(node, maker, made, leaves, homes)
+            if maker.op.combine is None:
+                continue
+            rows = Rows.of(maker)
+            whole = size == prod(rows.counts)
+            if size != rows.counts[0] and (not whole or is_split(rows)):
+                continue
+            if whole and not {item for item in leaves if prod(item.shape) == size} <= {
+                *self.chain(maker.values_in[0])[1]
+            }:
+                continue
+            homes = [group for group in kernels if self.can_hold(group, rows, kernels)]
+            if len(homes) < len(kernels):
+                return Host(node, maker, made, leaves, homes)
+        return None
+
+    def can_hold(self, group: Group, rows: Rows, readers: Sequence[Group]) -> bool:
+        """Whether a reduction of these rows can be in a group, and all other readers can wait for it."""
+        first = any((other.bit | other.below) & group.bit for other in readers if other is not group)
+        if first or group.product is not None:
+            return False
+        if group.rows is not None:
+            down = group.rows.across and not rows.across and rows.counts[1] <= rows.longest
+            return group.rows.counts == rows.counts or (down and group.rows.counts == rows.counts[::-1])
+        return self.space(group) in (rows.counts[0], *([] if is_split(rows) else [prod(rows.counts)]))
+
+    def instead_of(self, host: Host, groups: Sequence[Group], must: bool) -> list[Group]:
+        """The groups that should rather compute an operator than read what its host stores."""
+        size = host.node.outputs[0].nbytes
+        others = [group for group in groups if group not in host.homes]
+        new = {group: self.price(host, group) for group in others}
+        if not must and not host.homes and sum(new.values()) < size * (1 + len(others)):
+            return others
+        return [group for group, price in new.items() if price < size]
+
+    def price(self, host: Host, group: Group) -> int:
+        """What it takes a group to compute what the host could store, in bytes: those that it reads more, and for each
+        element what the arithmetic is worth.
+        """
+        if group.product is not None and self.feeds(host.node, group):
+            return NEVER
+        made = host.made - group.nodes
+        work = sum(HARD if node.op.name in COSTLY else 1 for node in made) * self.space(group) // EASY
+        return self.would_read(host.leaves, host.node, group) + work
 
     def everywhere(self, node: Node, groups: Sequence[Group]) -> str:
         """Have these groups all compute the operator, or say why one cannot."""
@@ -168,46 +248,6 @@ class _Sweep(Groups):
         if not must and sum(new.values()) + last < size + min(own, home):
             return list(groups)
         return [group for group, found in new.items() if found < size]
-
-    def made_of(self, node: Node) -> tuple[list[Value], set[Value]]:
-        """What a cheap operator, and cheap ones before it that are for it alone, are computed of; and which of these
-        values are for it alone too.
-        """
-        leaves: dict[Value, None] = {}
-        later: set[Value] = set()
-        waiting = [node]
-        while waiting:
-            reader = waiting.pop()
-            for value in map(origin, reader.values_in):
-                alone = self.only_for(value, reader)
-                if alone and is_cheap(value.node):
-                    waiting.append(value.node)
-                elif not isinstance(value.node.op, Constant):
-                    leaves[value] = None
-                    if alone:
-                        later.add(value)
-        return list(leaves), later
-
-    def would_read(self, leaves: Sequence[Value], node: Node, group: Group) -> int:
-        """How many bytes a group reads more if it computes an operator that is made of these values."""
-        if group.product is not None and self.feeds(node, group):
-            return NEVER  # each tile would compute it
-        known = {origin(value) for member in group.nodes for value in member.values_in}
-        return sum(value.nbytes for value in leaves if value not in known and value.node not in group.nodes)
-
-    def only_for(self, value: Value, node: Node) -> bool:
-        """Whether the operator alone reads a value that another operator computes."""
-        computed = not isinstance(value.node.op, (Input, Constant)) and value.node not in self.result.refused
-        while computed and value not in self.roots:
-            users = self.users.get(value, ())
-            if len(users) != 1:
-                return False
-            if users[0] is node:
-                return True
-            if not users[0].op.view:
-                return False
-            value = users[0].outputs[0]
-        return False
 
     def objection(self, nodes: Sequence[Node], group: Group, stored: bool, others: Sequence[Group]) -> str:
         """Why an operator - the first of these - should not join a group that reads it.
@@ -389,7 +429,7 @@ class _Sweep(Groups):
         """Give each operator of a group that is no kernel after all one of its own; returns those."""
         nodes, group.nodes = sorted(group.nodes, key=self.position.__getitem__), set()
         if len(nodes) == 1:
-            self.result.refused[nodes[0]] = reason
+            self.refused[nodes[0]] = reason
             group.nodes, group.kernel = set(nodes), False
             return []
         found = []
@@ -405,8 +445,3 @@ class _Sweep(Groups):
             self.result.apart[node] = reason
             found += [single] if single.kernel else []
         return found
-
-def is_cheap(node: Node) -> bool:
-    """Whether an operator may be computed in several kernels: element by element, and the same each time."""
-    plain = node.op.triton is not None and node.op.combine is None or node.op.family in ONE_FOR_ONE
-    return plain and len(node.outputs) == 1 and not node.op.random and not node.op.view

@@ -482,7 +482,8 @@ def put_together(
     name = kernel_name(made)
     summary = f"{counted(made)} over {rows:,} rows of {parts:,} parts."
     sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
-    width = power_of_two(most or MOST_PARTS, 2)  # however many there are: more columns have more parts, in the same kernel
+    # However many there are: more columns have more parts, in the same kernel.
+    width = power_of_two(most or MOST_PARTS, 2)
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
     return KernelSource(
         name, text, "rows of parts", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
