@@ -1,8 +1,9 @@
 """Index formulas: what they say is where NumPy's views have the element, and they are as short as can be."""
 
 import numpy as np
+import pytest
 
-from hybrid_lab.engines.triton.index import ZERO, Index, Variable, linear, strided, strides_of, unravel
+from hybrid_lab.engines.triton.index import ZERO, Index, Variable, formula, linear, strided, strides_of, unravel
 
 
 def over(shape, name="offsets"):
@@ -108,3 +109,24 @@ def test_what_does_not_come_apart_says_so():
 def test_strides_of_a_shape():
     assert strides_of((2, 3, 4)) == (12, 4, 1)
     assert strides_of(()) == ()
+
+
+def test_strides_are_arguments_where_a_kernel_has_the_length_of_the_variable_below():
+    lengths = {"row": "rows", "column": "columns"}
+    row, column = Variable("row", 7), Variable("column", 320)
+    assert formula(linear((row.whole(), column.whole()), (7, 320)), lengths) == "row * columns + column"
+    image, pixel = column.digits((5, 64))
+    assert formula(linear((image, row.whole(), pixel), (5, 7, 64)), lengths) == (
+        "((column // 64) * rows + row) * 64 + column % 64"
+    )
+    moved = linear((row.whole(), column.whole() + -3), (7, 320))
+    assert formula(moved, lengths) == "row * columns + column - 3"
+    assert formula(moved, {}) == str(moved) == "row * 320 + column - 3"
+    assert formula(linear((row.whole() * -1, column.whole()), (7, 320)), lengths) == "column - row * 320"
+
+
+@pytest.mark.parametrize("length, text", [(24, "row * 24 + column"), (25, "row * columns + column")])
+def test_a_stride_stays_a_number_where_an_argument_would_hide_that_it_is_a_multiple_of_2(length, text):
+    """So that several elements are loaded at once."""
+    place = linear((Variable("row", 7).whole(), Variable("column", length).whole()), (7, length))
+    assert formula(place, {"row": "rows", "column": "columns"}) == text

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.engines.triton.index import ZERO, Index, Variable, linear, strided, unravel
+from hybrid_lab.engines.triton.index import ZERO, Index, Variable, formula, linear, strided, unravel
 from hybrid_lab.engines.triton.kinds import collects, is_product
 from hybrid_lab.engines.triton.symbolic import is_power_of_two
 from hybrid_lab.graph.node import Constant, Node, Value
@@ -72,6 +72,7 @@ class Body:
     widens : whether float16 and bfloat16 are computed in float32; the factors of a product are not
     counts : whole numbers, each with the argument that has it, "" until it is needed; a mean's count is no part of
         the text
+    lengths : name of a variable -> the argument with its length, where the kernel has one
     """
 
     def __init__(self, nodes: Collection[Node]):
@@ -82,6 +83,7 @@ class Body:
         self.masks: dict[str, str] = {}
         self.widens = True
         self.counts: list[tuple[int, str]] = []
+        self.lengths: dict[str, str] = {}
         self._taken = {"tl", "triton", "seed"}
         self._lines = 0
         self._made_of: dict[str, set[str]] = {}
@@ -242,9 +244,10 @@ class Body:
         masks = [self.masks[variable.name] for variable in where.variables if variable.name in self.masks]
         guards = self._conditions(guard, [variable.name for variable in where.variables])
         mask = " & ".join(dict.fromkeys([*masks, *guards]))
-        address = f"{pointer} + {where}" if where != ZERO else pointer
+        number = formula(where, self.lengths)
+        address = f"{pointer} + {number}" if where != ZERO else pointer
         if len(address) > _LONG:
-            address = f"{pointer} + {self._line_for(str(where), 'at', scope)}"
+            address = f"{pointer} + {self._line_for(number, 'at', scope)}"
         if len(mask) > _LONG:
             mask = self._line_for(mask, "there", scope)
         text = f"tl.load({address}, mask={mask}, other=0)" if mask else f"tl.load({address})"

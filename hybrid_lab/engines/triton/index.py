@@ -10,7 +10,7 @@ The size of a variable's highest digit is never printed: another batch gives the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -106,14 +106,7 @@ class Index:
 
     def __str__(self) -> str:
         """A sum without brackets around it: what is written beside it has to put some."""
-        parts = [_printed(digit, factor) for digit, factor in self.terms if factor > 0]
-        text = " + ".join(parts)
-        for digit, factor in self.terms:
-            if factor < 0:
-                text += f" - {_printed(digit, -factor)}" if text else f"0 - {_printed(digit, -factor)}"
-        if self.constant:
-            text += f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}" if text else f"{self.constant}"
-        return text or "0"
+        return _summed([(_printed(digit), factor) for digit, factor in self.terms], self.constant)
 
     def evaluate(self, values: dict[str, Any]) -> Any:
         """Its value for values (ints or arrays) of the variables."""
@@ -219,6 +212,27 @@ def unravel_number(number: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
+def formula(index: Index, lengths: Mapping[str, str]) -> str:
+    """The index with arguments of the kernel for strides: `row * columns + column` for row * 320 + column.
+
+    lengths : name of a variable -> argument with its length
+    So arrays of other sizes have the same text. Where the length has a factor 2, 4 or 8 the stride stays a number: of
+    an argument only multiples of 16 are known when a kernel is compiled, and loads of several elements need to know.
+    """
+    parts: list[tuple[str, int]] = []
+    for digit, factor in index.terms:
+        variable, below, size = digit
+        whole = below == 1 and size == variable.length and variable.name in lengths
+        known = size % 16 == 0 or size % 2 == 1 or factor % 16 == 0
+        if parts and whole and known and factor > 0 and parts[-1][1] == factor * size:
+            high = parts[-1][0]
+            high = f"({high})" if " " in high else high
+            parts[-1] = f"{high} * {lengths[variable.name]} + {variable.name}", factor
+        else:
+            parts.append((_printed(digit), factor))
+    return _summed(parts, index.constant)
+
+
 def _continues(high: tuple[Digit, int], low: tuple[Digit, int]) -> bool:
     """Whether two digits of one variable, one above the other, stay neighbours in the sum."""
     (variable, below, _), factor = high
@@ -226,13 +240,28 @@ def _continues(high: tuple[Digit, int], low: tuple[Digit, int]) -> bool:
     return variable == other and below == other_below * other_size and factor == other_factor * other_size
 
 
-def _printed(digit: Digit, factor: int) -> str:
+def _printed(digit: Digit) -> str:
     variable, below, size = digit
     text = variable.name
     if below > 1:
         text = f"{text} // {below}"
     if below * size < variable.length:
         text = f"({text}) % {size}" if below > 1 else f"{text} % {size}"
-    if factor != 1:
-        text = f"({text}) * {factor}" if " " in text else f"{text} * {factor}"
     return text
+
+
+def _summed(parts: Sequence[tuple[str, int]], constant: int) -> str:
+    """The sum of texts times numbers, and a number; what is subtracted comes last."""
+    text = " + ".join([_times(part, factor) for part, factor in parts if factor > 0])
+    for part, factor in parts:
+        if factor < 0:
+            text += f" - {_times(part, -factor)}" if text else f"0 - {_times(part, -factor)}"
+    if constant:
+        text += f" {'-' if constant < 0 else '+'} {abs(constant)}" if text else f"{constant}"
+    return text or "0"
+
+
+def _times(text: str, factor: int) -> str:
+    if factor == 1:
+        return text
+    return f"({text}) * {factor}" if " " in text else f"{text} * {factor}"

@@ -14,7 +14,7 @@ from math import prod
 from hybrid_lab.engines.triton import tiles
 from hybrid_lab.engines.triton.body import TYPES, Body, Elements, Place, Refused, comment, short, wide
 from hybrid_lab.engines.triton.factors import Factors
-from hybrid_lab.engines.triton.index import ZERO, Variable, linear, unravel
+from hybrid_lab.engines.triton.index import ZERO, Variable, formula, linear, unravel
 from hybrid_lab.engines.triton.kinds import product_of
 from hybrid_lab.engines.triton.prologue import before
 from hybrid_lab.engines.triton.sizes import Sizes
@@ -55,6 +55,7 @@ class ProductBody(Body):
         for name in ("rows", "columns", "inner", "batches", "ROWS", "COLUMNS", "INNER", "start", "part", "per_part"):
             self.fresh(name)
         self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
+        self.lengths = {"row": "rows", "column": "columns", "across": "inner", "down": "inner"}
         self.batch = self.declare(Variable("batch", prod(product.batch)))
         self.row = self.declare(Variable("row", prod(product.rows)), "row_inside")
         self.column = self.declare(Variable("column", prod(product.columns)), "column_inside")
@@ -118,7 +119,8 @@ class ProductBody(Body):
             if prod(value.shape) != prod(shape) or place is None:
                 raise Refused("an output that has not one element for each of the product")
             missing = [name for name in ("row", "column") if name not in {item.name for item in where.variables}]
-            address = " + ".join([pointer, *([str(where)] if where.terms else []), *missing])
+            number = formula(where, self.lengths)
+            address = " + ".join([pointer, *([number] if where.terms else []), *missing])
             self.line(f"tl.store({address}, {self.value(value, place)}, mask=row_inside & column_inside)")
 
 

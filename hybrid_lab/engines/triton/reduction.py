@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.engines.triton.body import TYPES, Body, Place, Refused, Scope, comment, short, wide
-from hybrid_lab.engines.triton.index import Variable, linear, unravel
+from hybrid_lab.engines.triton.index import Variable, formula, linear, unravel
 from hybrid_lab.engines.triton.one_pass import (
     Exponentials,
     Pair,
@@ -152,6 +152,7 @@ class RowBody(Body):
         for name in ("rows", "columns", "ROWS", "COLUMNS"):
             self.fresh(name)
         self.counts = [(columns, "columns")]
+        self.lengths = {"row": "rows", "column": "columns"}
         self.row = self.declare(Variable("row", rows), "row_inside")
         self.column = Variable("column", columns)
         self.results: dict[Node, str] = {}
@@ -218,7 +219,8 @@ class RowBody(Body):
             place = unravel(where, value.shape)
             if place is None:
                 raise Refused("an output whose elements lie in another order")
-            address, mask = (str(where), "row_inside & column_inside") if full else ("row", "row_inside")
+            number = formula(where, self.lengths)
+            address, mask = (number, "row_inside & column_inside") if full else ("row", "row_inside")
             self.line(f"tl.store({self.pointers[value]} + {address}, {self.value(value, place)}, mask={mask})")
 
     def is_full(self, value: Value) -> bool:
