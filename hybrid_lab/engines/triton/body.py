@@ -23,10 +23,10 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.index import ZERO, Index, Variable, formula, linear, strided, unravel
 from hybrid_lab.engines.triton.kinds import collects, is_product
 from hybrid_lab.engines.triton.symbolic import is_power_of_two
+from hybrid_lab.engines.triton.views import strides_in
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.ops.dtypes import BFLOAT16, NARROW, is_floating
-from hybrid_lab.ops.run import run_kernel
 
 #: dtype name -> its type in a kernel
 TYPES = {
@@ -436,23 +436,15 @@ def moved_place(node: Node, output: int, place: Place, body: Body) -> Place | No
     """Where in its first input a view has the element at `place`; None where the node is no view."""
     if not node.op.view:
         return None
-    source = node.inputs[0]
-    templates = [_template(item.shape, item.dtype) if isinstance(item, Value) else item for item in node.inputs]
-    result = run_kernel(node.op, templates)[output]
-    if not np.may_share_memory(result, templates[0]):
+    source, found = node.inputs[0], strides_in(node, output)
+    if found is None:
         return None
-    size = source.dtype.itemsize
-    start = (result.__array_interface__["data"][0] - templates[0].__array_interface__["data"][0]) // size
-    number = strided(place, [stride // size for stride in result.strides], start)
+    number = strided(place, *found)
     places = unravel(number, source.shape)
     if places is None:
         names = [variable.name for variable in number.variables]
         places = body.number(str(number), prod(source.shape), names).digits(source.shape)
     return places
-
-
-def _template(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    return np.empty(shape, dtype)
 
 
 def broadcast_place(place: Place, shape: Sequence[int]) -> Place:

@@ -12,12 +12,11 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
 from hybrid_lab.engines.report import RegionReport, Report
-from hybrid_lab.engines.triton import availability, tiles
-from hybrid_lab.engines.triton.fusion import Fusion, fuse
+from hybrid_lab.engines.triton import availability, recipes, tiles
+from hybrid_lab.engines.triton.fusion import Fusion
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.engines.triton.steps import KernelOperator, on_torch
 from hybrid_lab.engines.triton.support import refusal
-from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
@@ -179,7 +178,7 @@ def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, li
     precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
     """
     graph = dump("decompose", simplify(decompose(lower_random(graph), lambda node: refusal(node) is None)))
-    fusion = fuse(graph, refusal, functools.partial(write_kernels, precision=precision))
+    fusion = recipes.fused(graph, precision)
     return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]
 
 

@@ -11,7 +11,7 @@ merged. Why an operator stayed outside is written down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from hybrid_lab.engines.triton.attention import attention_at
 from hybrid_lab.engines.triton.body import Refused
 from hybrid_lab.engines.triton.chains import NEVER, ONE_FOR_ONE, Chains, is_cheap
-from hybrid_lab.engines.triton.groups import Group, views_for_each_reader
+from hybrid_lab.engines.triton.groups import Group, copied, views_for_each_reader
 from hybrid_lab.engines.triton.kinds import is_product
 from hybrid_lab.engines.triton.prologue import no_prologue
 from hybrid_lab.engines.triton.reduction import Rows, is_split
@@ -54,6 +54,7 @@ class Fusion:
     kernels : of each group
     refused : operator -> why it is in no kernel; apart : operator -> why it does not share the kernel of a reader
     given : the graph before operators were copied; copied : operator of `graph` -> that of `given`
+    plan : which operators are in which groups, before they were copied
     """
 
     graph: Graph
@@ -63,13 +64,45 @@ class Fusion:
     refused: dict[Node, str] = field(default_factory=dict)
     apart: dict[Node, str] = field(default_factory=dict)
     copied: dict[Node, Node] = field(default_factory=dict)
+    plan: Plan | None = None
+
+
+@dataclass
+class Plan:
+    """nodes : of the graph before operators were copied, in program order; of : operator -> its groups
+    regions, kernels : of each group that has kernels, in the order of their first operators
+    refused, apart : as in Fusion
+    """
+
+    graph: Graph
+    nodes: Sequence[Node]
+    of: Mapping[Node, Sequence[Any]]
+    regions: Mapping[Any, Region]
+    kernels: Mapping[Any, tuple[KernelSource, ...]]
+    refused: Mapping[Node, str]
+    apart: Mapping[Node, str]
+
+    def fusion(self) -> Fusion:
+        """The graph with operators that several groups compute made anew for each of them."""
+        graph, regions, kernels = self.graph, dict(self.regions), dict(self.kernels)
+        refused, apart, originals = dict(self.refused), dict(self.apart), dict[Node, Node]()
+        if any(len(groups) > 1 for groups in self.of.values()):
+            made = copied(graph, self.nodes, self.of)
+            regions = {group: made.region(region, group) for group, region in regions.items()}
+            kernels = {group: tuple(made.source(item, group) for item in found) for group, found in kernels.items()}
+            graph, originals = made.graph, made.originals
+            refused = {made.node(node): why for node, why in refused.items()}
+            apart = {made.node(node): why for node, why in apart.items()}
+        apart = {node: why for node, why in apart.items() if not node.op.view}
+        found = {regions[group]: kernels[group] for group in regions}
+        return Fusion(graph, self.graph, list(found), found, refused, apart, originals, self)
 
 
 @dataclass(frozen=True)
 class Host:
     """A kernel that can store an operator's result, as it has at hand what that is made of.
 
-    node : the operator; maker : the reduction or product of that kernel; made, leaves : see `_Sweep.chain`
+    node : the operator; maker : the reduction or product of that kernel; made, leaves : see `Chains.chain`
     homes : the readers whose kernel could have the maker and the operator in it
     """
 
@@ -80,20 +113,23 @@ class Host:
     homes: list[Group]
 
 
-def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> Fusion:
+def fuse(
+    graph: Graph, refusal: Callable[[Node], str | None], write: Write, last: Write | None = None
+) -> Fusion:
     """Groups of operators, each of which `write` can make kernels of.
 
     refusal : operator -> None, or why no kernel can hold it
     write : raises Refused for a group that is not one kernel
+    last : writes the groups that there are in the end, if not `write`
     """
-    return _Sweep(views_for_each_reader(graph), refusal, write).result
+    return _Sweep(views_for_each_reader(graph), refusal, write, last or write).result
 
 
 class _Sweep(Chains):
-    def __init__(self, graph: Graph, refusal: Callable[[Node], str | None], write: Write):
+    def __init__(self, graph: Graph, refusal: Callable[[Node], str | None], write: Write, last: Write):
         super().__init__(graph, refusal)
         self.result = Fusion(graph, graph, refused=self.refused)
-        self.write = write
+        self.write, self.write_last = write, last
         self.tried: dict[Any, str] = {}
         self.attentions = self.whole_attentions()
         for node in reversed(self.nodes):
@@ -409,21 +445,19 @@ class _Sweep(Chains):
         while waiting:
             group = waiting.pop(0)
             try:
-                written[group] = self.write(self.region((group,)))
+                written[group] = self.write_last(self.region((group,)))
             except Refused as refused:
                 waiting += self.apart(group, str(refused))
         kernels = [group for group in self.kernels() if group in written]
-        regions = {group: self.region((group,)) for group in kernels}
-        if any(len(groups) > 1 for groups in self.of.values()):
-            copied = self.copied()
-            regions = {group: copied.region(region, group) for group, region in regions.items()}
-            written = {group: tuple(copied.source(item, group) for item in written[group]) for group in kernels}
-            self.result.graph, self.result.copied = copied.graph, copied.originals
-            self.result.refused = {copied.node(node): why for node, why in self.result.refused.items()}
-            self.result.apart = {copied.node(node): why for node, why in self.result.apart.items()}
-        self.result.groups = [regions[group] for group in kernels]
-        self.result.kernels = {regions[group]: written[group] for group in kernels}
-        self.result.apart = {node: why for node, why in self.result.apart.items() if not node.op.view}
+        self.result = Plan(
+            self.graph,
+            self.nodes,
+            self.of,
+            {group: self.region((group,)) for group in kernels},
+            {group: written[group] for group in kernels},
+            self.result.refused,
+            self.result.apart,
+        ).fusion()
 
     def apart(self, group: Group, reason: str) -> list[Group]:
         """Give each operator of a group that is no kernel after all one of its own; returns those."""

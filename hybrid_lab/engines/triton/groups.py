@@ -5,9 +5,10 @@ An operator can be in several groups: each of them computes it, and the first on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
 from hybrid_lab.engines.triton.kinds import is_product
 from hybrid_lab.engines.triton.reduction import Rows
@@ -163,24 +164,25 @@ class Groups:
         readers = (reader for node in group.nodes if self.of[node][0] is group for reader in self.readers(node))
         return any(reader.below & other.bit for reader in readers if reader is not other)
 
-    def copied(self) -> Copied:
-        """The graph with every operator once for each group that computes it."""
-        new: dict[tuple[Group, Value], Value] = {}
-        made = Copied(self.graph, self.of, new)
-        for node in self.nodes:
-            for group in self.of[node]:
-                inputs = [made.value(item, group) if isinstance(item, Value) else item for item in node.inputs]
-                copy = node.replace(inputs=tuple(inputs))
-                made.originals[copy] = node
-                new.update({(group, old): value for old, value in zip(node.outputs, copy.outputs, strict=True)})
-        made.graph = Graph(
-            self.graph.inputs,
-            [made.value(value) for value in self.graph.outputs],
-            [(target, made.value(value)) for target, value in self.graph.effects],
-            self.graph.draws,
-            self.graph.name,
-        )
-        return made
+
+def copied(graph: Graph, nodes: Sequence[Node], of: Mapping[Node, Sequence[Any]]) -> Copied:
+    """The graph with every operator once for each group that computes it. of : operator -> its groups"""
+    new: dict[tuple[Any, Value], Value] = {}
+    made = Copied(graph, of, new)
+    for node in nodes:
+        for group in of[node]:
+            inputs = [made.value(item, group) if isinstance(item, Value) else item for item in node.inputs]
+            copy = node.replace(inputs=tuple(inputs))
+            made.originals[copy] = node
+            new.update({(group, old): value for old, value in zip(node.outputs, copy.outputs, strict=True)})
+    made.graph = Graph(
+        graph.inputs,
+        [made.value(value) for value in graph.outputs],
+        [(target, made.value(value)) for target, value in graph.effects],
+        graph.draws,
+        graph.name,
+    )
+    return made
 
 
 @dataclass
@@ -192,11 +194,11 @@ class Copied:
     """
 
     graph: Graph
-    of: dict[Node, list[Group]]
-    new: dict[tuple[Group, Value], Value]
+    of: Mapping[Node, Sequence[Any]]
+    new: dict[tuple[Any, Value], Value]
     originals: dict[Node, Node] = field(default_factory=dict)
 
-    def value(self, value: Value, group: Group | None = None) -> Value:
+    def value(self, value: Value, group: Any = None) -> Value:
         """What stands for a value where a group reads it; where nobody does, what is stored."""
         groups = self.of.get(value.node)
         if groups is None:
@@ -207,14 +209,14 @@ class Copied:
         """The operator of the group that stores it."""
         return self.value(node.outputs[0]).node
 
-    def region(self, region: Region, group: Group) -> Region:
+    def region(self, region: Region, group: Any) -> Region:
         return Region(
             tuple(self.value(node.outputs[0], group).node for node in region.nodes),
             tuple(dict.fromkeys(self.value(value, group) for value in region.inputs)),
             tuple(self.value(value, group) for value in region.outputs),
         )
 
-    def source(self, source: KernelSource, group: Group) -> KernelSource:
+    def source(self, source: KernelSource, group: Any) -> KernelSource:
         return replace(
             source,
             inputs=tuple(self.value(value, group) for value in source.inputs),

@@ -19,8 +19,25 @@ _FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float|Pr
 
 def refusal(node: Node) -> str | None:
     """None where a kernel can compute the node's element, or read it elsewhere; else why not."""
+    if reason := unfit(node):
+        return reason
+    if not _known(node):
+        inputs = tuple(dict.fromkeys(value for value in node.values_in if not isinstance(value.node.op, Constant)))
+        try:
+            write_kernels(Region((node,), inputs, node.outputs))
+        except Refused as refused:
+            return str(refused)
+    return None
+
+
+def _known(node: Node) -> bool:
+    return node.op.triton is not None or node.op.combine is not None or node.op.view
+
+
+def unfit(node: Node) -> str | None:
+    """The same as far as kind, dtypes and sizes tell, without writing a kernel."""
     op = node.op
-    known = op.triton is not None or op.combine is not None or op.view
+    known = _known(node)
     alone = collects(node) or is_recurrence(node)
     if not known and not alone and not has_element(op) and not is_product(node):
         return "no kernel kind for it yet"
@@ -45,10 +62,4 @@ def refusal(node: Node) -> str | None:
         return "a reduction of bools"
     if is_product(node) and not is_floating(node.outputs[0].dtype):
         return "a product of whole numbers"
-    if not known:
-        inputs = tuple(dict.fromkeys(value for value in node.values_in if not isinstance(value.node.op, Constant)))
-        try:
-            write_kernels(Region((node,), inputs, node.outputs))
-        except Refused as reason:
-            return str(reason)
     return None

@@ -12,18 +12,23 @@ A writer has no other inputs and no memory of what it has written. So for other 
 through the same steps: the same text, and the same formulas for the numbers that are handed over beside it. Nothing is
 assumed about which size is a batch, and no note is left out because it is thought not to matter.
 
+A function that is a `choice` decides what is as right one way as another, how large tiles are or whether sums are
+split: what it compares is noted apart. What it prints is not.
+
 Two things are read in another way than by a value. isinstance(x, int) is true, as it is for the number it stands for;
 and what is for people, in comments only, is printed as f"{x:,}" or f"{x:d}": these give marks that `filled` replaces.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import operator
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import copysign, frexp
-from typing import Any
+from typing import Any, TypeVar
 
 #: A step of a formula: ("symbol", number of the symbol, 0), ("constant", value, 0), or an operation on earlier steps.
 Step = tuple[str, Any, Any]
@@ -59,16 +64,33 @@ def is_power_of_two(number: Any) -> bool:
     return number > 0 and frexp(number)[0] == 0.5
 
 
+_now = threading.local()
+
+
 class Trace:
-    """Formulas and notes of one run of a writer. steps : as they came; notes : (comparison, a, b) -> its outcome"""
+    """Formulas and notes of one run of a writer.
+
+    steps : as they came; notes : (comparison, a, b) -> its outcome; preferences : the same of choices
+    """
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.notes: dict[tuple[str, int, int], bool] = {}
+        self.preferences: dict[tuple[str, int, int], bool] = {}
         self.open = True
         self.thread = threading.get_ident()
+        self.choosing = 0
         self._known: dict[Any, Number] = {}
         self._symbols = 0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """While the writer runs, in this thread; afterwards nothing is noted any more."""
+        _now.trace = self
+        try:
+            yield
+        finally:
+            self.open, _now.trace = False, None
 
     def symbol(self, value: Any) -> Number:
         """A new one, with a value for the time being."""
@@ -110,9 +132,30 @@ class Trace:
             if one.value == one.value:
                 return True
         key = (name, one.at, other.at)
-        if key not in self.notes:
-            self.notes[key] = bool(COMPARISONS[name](one.value, other.value))
-        return self.notes[key]
+        notes = self.preferences if self.choosing and name != "is" else self.notes
+        if key not in notes:
+            notes[key] = bool(COMPARISONS[name](one.value, other.value))
+        return notes[key]
+
+
+Chooses = TypeVar("Chooses", bound=Callable[..., Any])
+
+
+def choice(function: Chooses) -> Chooses:
+    """Mark a function that chooses among what is equally right."""
+
+    @functools.wraps(function)
+    def chosen(*arguments: Any, **keywords: Any) -> Any:
+        trace = getattr(_now, "trace", None)
+        if trace is None:
+            return function(*arguments, **keywords)
+        trace.choosing += 1
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            trace.choosing -= 1
+
+    return chosen  # type: ignore[return-value]
 
 
 class Number:

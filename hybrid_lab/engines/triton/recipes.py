@@ -1,0 +1,381 @@
+"""Recipes of graphs: what fusing and writing found out about one, for the next graph of the same structure.
+
+A recipe says which operators - by their numbers - share a kernel, which several kernels compute, why others stayed
+outside, and has each group's kernels (recipe.py). It is kept by the structure of the lowered graph: operators with
+their attributes, wiring, dtypes, draws, labels, and which axes have size 1; not by sizes, nor by numbers such as a
+mean's count. So the next batch of a model, and the next process, neither fuse nor write.
+
+Groups are those that fusion chose for the sizes at first. Its choices among sizes - what is cheaper to compute twice,
+which rows are long enough to be split - are about speed: every group that can be written is right. What must not be
+taken over is looked at: each group's kernels hold for the new sizes or are written anew, that group alone, and kept
+beside the others; an operator that had no kernel must have none for the same reason, and the other way round (`_fits`);
+where a group cannot be written at all any more, the graph is fused as if there had been no recipe.
+
+On disk a recipe is a file of JSON in `recipes/` of the cache folder, with a digest in its first line. Its name is made
+of the structure and of all code that a kernel's text depends on; whatever is damaged, older or of another kind is
+ignored, and written again. Files come by one rename, so that two writers do each other no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hybrid_lab._version import __version__
+from hybrid_lab.engines.cache import cache_folder
+from hybrid_lab.engines.triton import (
+    attention,
+    body,
+    collect,
+    fusion,
+    pointwise,
+    product,
+    prologue,
+    recurrence,
+    reduction,
+    support,
+    tiles,
+)
+from hybrid_lab.engines.triton.body import Refused, label
+from hybrid_lab.engines.triton.fusion import Fusion, Plan, fuse
+from hybrid_lab.engines.triton.groups import views_for_each_reader
+from hybrid_lab.engines.triton.recipe import Write, Written
+from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.engines.triton.support import refusal
+from hybrid_lab.engines.triton.write import write_kernels
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.partition import Region
+
+#: Of the files; one that says another number is ignored.
+FORMAT = 1
+#: So many recipes are kept in memory, files on disk, and ways to write one group.
+MOST, MOST_FILES, MOST_WAYS = 64, 1024, 6
+
+
+@dataclass
+class GroupRecipe:
+    """nodes : numbers of its operators; inputs : (operator, which of its inputs); outputs : (operator, which output)
+    ways : to write it, the last one first
+    """
+
+    nodes: list[int]
+    inputs: list[list[int]]
+    outputs: list[list[int]]
+    ways: list[Written]
+
+    def region(self, nodes: Sequence[Node]) -> Region:
+        """The group's, of a graph with these operators."""
+        return Region(
+            tuple([nodes[number] for number in self.nodes]),
+            tuple([nodes[number].inputs[place] for number, place in self.inputs]),
+            tuple([nodes[number].outputs[place] for number, place in self.outputs]),
+        )
+
+    def kernels(self, region: Region) -> tuple[KernelSource, ...] | None:
+        """What is known to be right for these sizes; tiles chosen for just them, if there are some."""
+        for near in (False, True):
+            for way in self.ways:
+                found = way.at(region, near)
+                if found is not None:
+                    return found
+        return None
+
+
+@dataclass
+class Recipe:
+    """of : for each operator the numbers of its groups, those with kernels first
+    refused, apart : operators with reasons
+    """
+
+    of: list[list[int]]
+    groups: list[GroupRecipe]
+    refused: list[tuple[int, str]]
+    apart: list[tuple[int, str]]
+    lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @staticmethod
+    def of_plan(plan: Plan, recorder: _Recorder) -> Recipe:
+        """What there is to keep of a fused graph."""
+        place = {node: number for number, node in enumerate(plan.nodes)}
+        numbers: dict[Any, int] = {group: number for number, group in enumerate(plan.regions)}
+        of = [[numbers.setdefault(group, len(numbers)) for group in plan.of[node]] for node in plan.nodes]
+        groups = []
+        for group, region in plan.regions.items():
+            inputs = []
+            for value in region.inputs:
+                node = next(node for node in region.nodes if value in node.values_in)
+                inputs.append([place[node], next(at for at, item in enumerate(node.inputs) if item is value)])
+            groups.append(
+                GroupRecipe(
+                    [place[node] for node in region.nodes],
+                    inputs,
+                    [[place[value.node], value.index] for value in region.outputs],
+                    [recorder.way(plan.kernels[group])],
+                )
+            )
+        return Recipe(
+            of,
+            groups,
+            [(place[node], why) for node, why in plan.refused.items()],
+            [(place[node], why) for node, why in plan.apart.items() if node in place],
+        )
+
+    def applied(self, graph: Graph, recorder: _Recorder) -> tuple[Fusion | None, bool]:
+        """The graph fused by this recipe, and whether the recipe has grown; None where it does not fit."""
+        views = views_for_each_reader(graph)
+        nodes = [node for node in views.operators if not isinstance(node.op, Constant)]
+        if len(nodes) != len(self.of):
+            return None, False
+        refused = {nodes[number]: why for number, why in self.refused}
+        if any(refusal(node) != why for node, why in refused.items()):
+            return None, False
+        regions, kernels, grown = {}, {}, False
+        for number, group in enumerate(self.groups):
+            region = regions[number] = group.region(nodes)
+            found = group.kernels(region)
+            if found is None:
+                try:
+                    found = recorder.write(region)
+                except Refused:
+                    return None, False
+                with self.lock:
+                    group.ways = [recorder.way(found), *group.ways][:MOST_WAYS]
+                grown = True
+            kernels[number] = found
+        of = dict(zip(nodes, self.of, strict=True))
+        apart = {nodes[number]: why for number, why in self.apart}
+        return Plan(views, nodes, of, regions, kernels, refused, apart).fusion(), grown
+
+    def data(self) -> list[Any]:
+        """As lists, strings and numbers."""
+        with self.lock:
+            groups = [
+                [group.nodes, group.inputs, group.outputs, [way.data() for way in group.ways]] for group in self.groups
+            ]
+        return [self.of, groups, self.refused, self.apart]
+
+    @staticmethod
+    def from_data(data: Sequence[Any]) -> Recipe:
+        of, groups, refused, apart = data
+        made = [GroupRecipe(*rest, [Written.from_data(way) for way in ways]) for *rest, ways in groups]
+        return Recipe(of, made, refused, apart)
+
+
+class _Recorder:
+    """Writes groups and keeps how. precision : as write_kernels takes it"""
+
+    def __init__(self, precision: str):
+        self._write: Write = functools.partial(_checked, precision=precision)
+        self._ways: dict[int, tuple[Any, Written]] = {}
+
+    def write(self, region: Region) -> tuple[KernelSource, ...]:
+        """The kernels of a region. Raises Refused."""
+        try:
+            way = Written.of(region, self._write)
+        except Refused:
+            raise
+        except Exception:  # something asks sizes for what they cannot note
+            sources = self._write(region)
+            way = Written.exactly(region, sources)
+        else:
+            found = way.at(region)
+            assert found is not None
+            sources = found
+        self._ways[id(sources)] = sources, way
+        return sources
+
+    def way(self, sources: tuple[KernelSource, ...]) -> Written:
+        return self._ways[id(sources)][1]
+
+
+def _checked(region: Region, precision: str) -> tuple[KernelSource, ...]:
+    """As write_kernels, with what `refusal` asks of sizes."""
+    for node in region.nodes:
+        if why := support.unfit(node):
+            raise Refused(why)
+    return write_kernels(region, precision)
+
+
+def fused(graph: Graph, precision: str) -> Fusion:
+    """The groups and kernels of a lowered graph, by a recipe if there is one."""
+    write = functools.partial(write_kernels, precision=precision)
+    key = key_of(graph, precision)
+    if key is None:
+        return fuse(graph, refusal, write)
+    recorder = _Recorder(precision)
+    recipe = RECIPES.find(key)
+    if recipe is not None:
+        try:
+            found, grown = recipe.applied(graph, recorder)
+        except (IndexError, KeyError, TypeError, ValueError, AttributeError):  # a file that was made to be wrong
+            found, grown = None, False
+        if found is not None:
+            if grown:
+                RECIPES.keep(key, recipe)
+            return found
+    found = fuse(graph, refusal, write, recorder.write)
+    assert found.plan is not None
+    RECIPES.keep(key, Recipe.of_plan(found.plan, recorder))
+    return found
+
+
+# -- the key -----------------------------------------------------------------------------------------------------------
+
+
+def key_of(graph: Graph, precision: str) -> str | None:
+    """What graphs have in common that one recipe may be for; None where an operator is not this package's own."""
+    numbers: dict[Value, str] = {}
+    lines = [precision, repr(_settings())]
+    for number, node in enumerate(graph.nodes):
+        op = node.op
+        if isinstance(op, Input):
+            what = f"input {label(node.outputs[0])}"
+        elif isinstance(op, Constant):
+            what = "constant" if op.array.size != 1 else f"constant {type(op.array.item()).__name__}"
+        else:
+            if not type(op).__module__.startswith("hybrid_lab."):
+                return None
+            given = [_given(item, numbers) for item in node.inputs]
+            what = f"{_called(op)} {node.draw} {' '.join(given)}"
+        for value in node.outputs:
+            numbers[value] = f"{number}.{value.index}"
+        types = [f"{value.dtype.name}{''.join(['1' if size == 1 else 'n' for size in value.shape])}"
+                 for value in node.outputs]  # fmt: skip
+        lines.append(f"{what} {' '.join(types)}")
+    ends = [*graph.inputs, *graph.outputs, *(value for pair in graph.effects for value in pair)]
+    lines.append(" ".join([numbers[value] for value in ends]))
+    lines.append(f"{len(graph.inputs)} {len(graph.outputs)} {graph.draws}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _given(item: Any, numbers: dict[Value, str]) -> str:
+    if isinstance(item, Value):
+        return numbers[item]
+    return type(item).__name__ if type(item) in (int, float) else f"{type(item).__name__} {item!r}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _called(op: Any) -> str:
+    """An operator with all its attributes, hidden ones too."""
+    if op.subgraphs:
+        return str(op.name)  # never part of a kernel
+    return f"{op.name} {sorted(op.attributes.items())!r}"
+
+
+def _settings() -> list[Any]:
+    """The constants that fusing and writing go by."""
+    modules = (attention, body, collect, fusion, pointwise, product, prologue, recurrence, reduction, support, tiles)
+    return [
+        (module.__name__, name, item)
+        for module in modules
+        for name, item in vars(module).items()
+        if name.isupper() and isinstance(item, (int, float, str, tuple))
+    ]
+
+
+@functools.cache
+def _code() -> str:
+    """A digest of all code that the text of a kernel depends on."""
+    package = Path(__file__).resolve().parents[2]
+    found = hashlib.sha256(f"{FORMAT} {__version__}".encode())
+    for folder in ("engines/triton", "ops", "graph"):
+        for file in sorted((package / folder).iterdir()):
+            if file.suffix in (".py", ".json"):
+                found.update(f"\n{folder}/{file.name}\n".encode() + file.read_bytes())
+    return found.hexdigest()
+
+
+# -- memory and disk ---------------------------------------------------------------------------------------------------
+
+
+class Recipes:
+    """Those of this process, and the files."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Recipe] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, key: str) -> Recipe | None:
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
+                return known
+        path = _path(key)
+        if path is None:
+            return None
+        try:
+            found = _read(path)
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return None
+        self._remember(key, found)
+        return found
+
+    def keep(self, key: str, recipe: Recipe) -> None:
+        """In memory and, if that can be done, on disk."""
+        self._remember(key, recipe)
+        path = _path(key)
+        if path is not None:
+            with contextlib.suppress(OSError):
+                _write(path, recipe)
+
+    def clear(self) -> None:
+        """Forget those in memory."""
+        with self._lock:
+            self._known.clear()
+
+    def _remember(self, key: str, recipe: Recipe) -> None:
+        with self._lock:
+            self._known[key] = recipe
+            self._known.move_to_end(key)
+            while len(self._known) > MOST:
+                self._known.popitem(last=False)
+
+
+RECIPES = Recipes()
+
+
+def _path(key: str) -> Path | None:
+    folder = cache_folder("recipes")
+    if folder is None:
+        return None
+    return folder / f"{hashlib.sha256(f'{_code()} {key}'.encode()).hexdigest()[:40]}.json"
+
+
+def _read(path: Path) -> Recipe:
+    """Raises ValueError where anything is not as it was written."""
+    head, _, text = path.read_bytes().partition(b"\n")
+    if head.decode() != hashlib.sha256(text).hexdigest():
+        raise ValueError("the text does not match its digest")
+    kind, data = json.loads(text)
+    if kind != FORMAT:
+        raise ValueError("a recipe of another kind")
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return Recipe.from_data(data)
+
+
+def _write(path: Path, recipe: Recipe) -> None:
+    text = json.dumps([FORMAT, recipe.data()], separators=(",", ":")).encode()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        aside.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    files = [entry for entry in os.scandir(path.parent) if entry.name.endswith(".json")]
+    if len(files) > MOST_FILES:
+        for entry in sorted(files, key=lambda entry: entry.stat().st_mtime)[: len(files) - MOST_FILES // 2]:
+            Path(entry.path).unlink(missing_ok=True)
