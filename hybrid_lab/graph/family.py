@@ -62,18 +62,20 @@ class Family:
                 known.remove(kin)
                 known.insert(0, kin)
                 return found
-        if key not in self._plain:
-            try:
-                kin = Kin(graph, shapes, dtypes, train, wrt, num_data, precision)
-                found = kin.at(shapes)
-            except Exception:  # where it is the call that is wrong, the passes say so
-                self._plain.add(key)
-            else:
-                if found is not None:
-                    known.insert(0, kin)
-                    del known[MAX_SETS:]
-                    return found
-        return specialize(graph, shapes, dtypes, train, wrt, num_data, precision=precision)
+        options: dict[str, Any] = {"precision": precision}
+        if key in self._plain:
+            return specialize(graph, shapes, dtypes, train, wrt, num_data, **options)
+        try:
+            kin = Kin(graph, shapes, dtypes, train, wrt, num_data, **options)
+            found = kin.at(shapes)
+            assert found is not None
+        except Exception:
+            made = specialize(graph, shapes, dtypes, train, wrt, num_data, **options)
+            self._plain.add(key)  # it was not the call that was wrong
+            return made
+        known.insert(0, kin)
+        del known[MAX_SETS:]
+        return found
 
 
 class Kin:
@@ -119,11 +121,12 @@ class Kin:
         at = At(self.answers, [shapes[index][axis] for index, axis in self._places])
         if not at.agrees(self._count):
             return None
-        if self._cutter is None:
-            return self._unrecorded(at)
-        kept = tuple(self._cutter.kept(at.nbytes))
+        return self._unrecorded(at) if self._cutter is None else self._recorded(at, self._cutter)
+
+    def _recorded(self, at: At, cutter: Cutter) -> Specialized:
+        kept = tuple(cutter.kept(at.nbytes))
         if kept not in self._parts:
-            parts = self._cutter.parts(kept)
+            parts = cutter.parts(kept)
             made = Specialized(parts.forward, parts.backward, parts.sources, self._wrt, forward_sources=self._straight)
             self._parts[kept] = Form(parts.forward, self.answers), Form(parts.backward, self.answers), made
         first, second, made = self._parts[kept]
