@@ -64,6 +64,34 @@ def test_convolutions_and_their_gradients(stride, pad, dilate, groups):
     agree(graph, x=data((2, 4, 11, 9)), w=data((8, 4 // groups, 3, 3), 1), dy=data(y.shape, 2))
 
 
+def test_layers_of_other_sizes_share_a_kernel():
+    """Dense layers, convolutions of single pixels, and sums of parts: strides are arguments, as are sizes."""
+
+    def dense(rows, inner, columns):
+        x, w = inputs(x=(rows, inner), w=(columns, inner))
+        return Graph([x, w], [op("FullyConnected", x, w, num_hidden=columns, no_bias=True)])
+
+    def pointwise(channels, filters):
+        x, w = inputs(x=(8, channels, 8, 8), w=(filters, channels, 1, 1))
+        y = op("Convolution", x, w, kernel=(1, 1), num_filter=filters, no_bias=True)
+        dy = input_node("dy", shape=y.shape, dtype="float32")
+        grads = [op(f"_conv_{which}_grad", dy, x, w, kernel=(1, 1), num_filter=filters) for which in ("data", "weight")]
+        return Graph([x, w, dy], [y, *grads])
+
+    def split(rows, columns):
+        a, b = inputs(a=(4096, rows), b=(4096, columns))
+        return Graph([a, b], [op("dot", a, b, transpose_a=True)])
+
+    assert len(kernels_of(split(16, 32))[2]) == 2
+    for graph, one, other in [
+        (dense, (64, 784, 256), (128, 256, 64)), (pointwise, (64, 96), (96, 128)), (split, (16, 32), (48, 64))
+    ]:  # fmt: skip
+        first, second = (kernels_of(graph(*sizes))[2] for sizes in (one, other))
+        assert [source.code for source in first] == [source.code for source in second]
+    first, second = (kernels_of(split(*sizes))[2][1] for sizes in ((16, 32), (48, 64)))
+    assert first.blocks == second.blocks
+
+
 def test_what_reads_the_product_in_another_order_is_another_kernel():
     x, w = inputs(x=(18, 20), w=(20, 17))
     y = op("dot", x, w)
@@ -254,6 +282,15 @@ def test_the_padding_of_a_depthwise_convolution_stays_0_whatever_is_computed_bef
     graph = Graph([x, w], [y])
     assert len(kernels_of(graph)[2]) == 1
     agree(graph, x=data(x.shape), w=data(w.shape, 1))
+
+
+def test_what_is_read_beside_a_product_from_a_batch_on():
+    """The condition is on the program's number alone."""
+    x, w, dy = inputs(x=(2, 20, 18), w=(3, 17, 20), dy=(3, 17, 18))
+    behind = op("_slice_axis_grad", op("exp", x), op("batch_dot", w, dy, transpose_a=True), axis=0, begin=1, end=None)
+    graph = Graph([x, w, dy], [op("broadcast_add", behind, op("batch_dot", w, dy, transpose_a=True))])
+    assert "product" in [source.kind for source in kernels_of(graph)[2]]
+    agree(graph, x=data(x.shape), w=data(w.shape, 1), dy=data(dy.shape, 2))
 
 
 def test_a_large_depthwise_kernel_is_a_product():

@@ -25,6 +25,7 @@ def interpret() -> None:
             if isinstance(item, JITFunction):
                 setattr(module, name, InterpretedFunction(item.fn))
     _mend_bfloat16()
+    _mend_conditions()
 
 
 def _mend_bfloat16() -> None:
@@ -56,6 +57,24 @@ def _mend_bfloat16() -> None:
         return dot(self, left, right, *more)
 
     interpreter._convert_float, builder.create_dot = converted, product
+
+
+def _mend_conditions() -> None:
+    """Let the interpreter use a condition of one number - on the program's number, say - in the mask of a tile.
+
+    It spreads it out over the tile as whole numbers, as which a comparison is labelled; loads take no such mask.
+    """
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    splat = InterpreterBuilder.create_splat
+
+    def spread(self: Any, kind: Any, item: Any) -> Any:
+        made = splat(self, kind, item)
+        if item.data.dtype == bool:
+            made.data = made.data.astype(bool)
+        return made
+
+    InterpreterBuilder.create_splat = spread
 
 
 def compile_source(
