@@ -14,11 +14,11 @@ from hybrid_lab.engines.triton.body import TYPES, Body, Elements, Place, Refused
 from hybrid_lab.engines.triton.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.source import (
     KernelSource,
+    block_for,
     and_more,
     function,
     kernel_name,
     output_pointers,
-    power_of_two,
 )
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
@@ -107,11 +107,11 @@ def write_collect(group: Region, anchor: Node, spec: Collect) -> KernelSource:
     name = kernel_name(group.nodes)
     summary = f"{sizes['rows']:,} rows of {sizes['columns']:,} collected from {sizes['entries']:,} entries"
     summary += f"{and_more(group.nodes)}."
-    width = power_of_two(sizes["columns"], 1, COLUMNS)
+    width = block_for(sizes["columns"], 1, COLUMNS)
     blocks = {
-        "ROWS": power_of_two(sizes["rows"], 1, min(MOST_ROWS, TILE // width)),
+        "ROWS": block_for(sizes["rows"], 1, min(MOST_ROWS, TILE // width)),
         "COLUMNS": width,
-        "ENTRIES": power_of_two(sizes["entries"], 16, ENTRIES),
+        "ENTRIES": block_for(sizes["entries"], 16, ENTRIES),
     }
     text = function(name, body, list(body.pointers.values()), _HEAD.splitlines(), list(sizes), list(blocks), summary)
     return KernelSource(

@@ -6,11 +6,11 @@ from math import prod
 
 from hybrid_lab.engines.triton.body import Body, typed
 from hybrid_lab.engines.triton.index import Variable
-from hybrid_lab.engines.triton.source import KernelSource, counted, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.engines.triton.source import KernelSource, counted, function, kernel_name, output_pointers
 from hybrid_lab.graph.partition import Region
 
-#: Elements per program on a GPU; where an element takes more loads than MANY, whose values would not all fit into the
-#: registers of a thread, a quarter of that.
+#: Elements per program on a GPU, however few there are, so that small arrays share the kernel of large ones; where an
+#: element takes more loads than MANY, whose values would not all fit into the registers of a thread, a quarter of that.
 BLOCK, MANY = 1024, 16
 
 
@@ -32,7 +32,7 @@ def write_pointwise(group: Region) -> KernelSource:
     name = kernel_name(group.nodes)
     sizes = {"n": elements} | {item: count for count, item in body.counts if item}
     text = function(name, body, pointers, head, list(sizes), ["BLOCK"], summary)
-    block = power_of_two(elements, 16, BLOCK if text.count("tl.load(") <= MANY else BLOCK // 4)
+    block = BLOCK if text.count("tl.load(") <= MANY else BLOCK // 4
     return KernelSource(
         name, text, "pointwise", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
         {"BLOCK": block}, {"BLOCK": elements}, (("n", "BLOCK"),),

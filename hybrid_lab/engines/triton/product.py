@@ -9,6 +9,7 @@ the same order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from hybrid_lab.engines.triton import tiles
@@ -24,8 +25,8 @@ from hybrid_lab.engines.triton.source import (
     function,
     kernel_name,
     output_pointers,
-    power_of_two,
 )
+from hybrid_lab.engines.triton.symbolic import choice
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 
@@ -37,7 +38,7 @@ FEW_TILES, SPLIT, BUSY, MOST_PARTS, PART = 128, 1024, 256, 64, 256
 #: With more tiles than NEAR along both axes, programs go through NEAR columns of tiles together: what they read stays
 #: in the cache.
 NEAR = 8
-#: The tile of the kernel that adds parts up.
+#: The tile of the kernel that adds parts up, for results of all sizes.
 TOTAL_ROWS, TOTAL_COLUMNS = 16, 64
 
 
@@ -189,10 +190,7 @@ def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSour
     body = ProductBody(group, anchor)
     body.sum_parts(left)
     body.finish()
-    blocks = {
-        "ROWS": power_of_two(sizes.rows, 1, TOTAL_ROWS),
-        "COLUMNS": power_of_two(sizes.columns, 1, TOTAL_COLUMNS),
-    }
+    blocks = {"ROWS": TOTAL_ROWS, "COLUMNS": TOTAL_COLUMNS}
     first = before(anchor, group.nodes)
     made = [node for node in group.nodes if node not in first]
     summary = f"The sum of {left.shape[0]:,} parts of {sizes.rows:,} x {sizes.columns:,}{and_more(made)}."
@@ -220,6 +218,11 @@ def _source(
     )  # fmt: skip
 
 
+@choice
+def _is_swizzled(sizes: Sizes, chosen: tiles.Configuration, axes: Sequence[tuple[str, str]]) -> bool:
+    return all(getattr(sizes, size) > NEAR * chosen.blocks[block] for size, block in axes)
+
+
 def _programs(sizes: Sizes, chosen: tiles.Configuration, parts: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:
     """The launch's grid, and the lines that say which tile is a program's."""
     axes = (("rows", "ROWS"), ("columns", "COLUMNS"))
@@ -227,7 +230,7 @@ def _programs(sizes: Sizes, chosen: tiles.Configuration, parts: bool) -> tuple[t
         axes = axes[::-1]
     number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(axes)}
     head = []
-    if all(getattr(sizes, size) > NEAR * chosen.blocks[block] for size, block in axes):
+    if _is_swizzled(sizes, chosen, axes):
         names = [f"{size.removesuffix('s')}_tile" for size, _ in axes]
         head = [f"{names[1]}, {names[0]} = tl.swizzle2d(", "    tl.program_id(1), tl.program_id(0), "
                 f"tl.num_programs(1), tl.num_programs(0), {NEAR}", ")"]  # fmt: skip

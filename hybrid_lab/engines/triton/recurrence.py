@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from hybrid_lab.engines.triton.body import TYPES, Body, Refused, comment, label, wide
 from hybrid_lab.engines.triton.index import Variable
-from hybrid_lab.engines.triton.source import KernelSource, function, output_pointers, power_of_two
+from hybrid_lab.engines.triton.source import KernelSource, block_for, function, output_pointers, power_of_two
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import NARROW
@@ -78,7 +78,7 @@ def _start(group: Region, anchor: Node, states: dict[str, Value], first: dict[st
     count = batch * hidden
     return KernelSource(
         name, text, "pointwise", tuple(body.inputs), tuple(states.values()), (), {"n": count},
-        {"BLOCK": power_of_two(count, 16, BLOCK)}, {"BLOCK": count}, (("n", "BLOCK"),),
+        {"BLOCK": block_for(count, 16, BLOCK)}, {"BLOCK": count}, (("n", "BLOCK"),),
     )  # fmt: skip
 
 

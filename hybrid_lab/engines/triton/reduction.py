@@ -28,7 +28,16 @@ from hybrid_lab.engines.triton.one_pass import (
     part_of_pair,
 )
 from hybrid_lab.engines.triton.pointwise import MANY
-from hybrid_lab.engines.triton.source import KernelSource, counted, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.engines.triton.source import (
+    KernelSource,
+    block_for,
+    counted,
+    function,
+    kernel_name,
+    output_pointers,
+    power_of_two,
+)
+from hybrid_lab.engines.triton.symbolic import choice
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import is_floating
@@ -83,6 +92,7 @@ class Rows:
         """Whether neighbours in memory are in different rows."""
         return next((axis for axis in reversed(range(len(self.shape))) if self.shape[axis] > 1), 0) not in self.axes
 
+    @choice
     def tile(self, width: int, many: bool = False) -> dict[str, int]:
         """The blocks of a tile that is `width` columns wide, or that goes along them in a loop: width is 0.
 
@@ -489,5 +499,5 @@ def put_together(
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
     return KernelSource(
         name, text, "rows of parts", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
-        {"ROWS": power_of_two(rows, 1, max(1, TILE // width)), "COLUMNS": width}, {"ROWS": rows}, (("rows", "ROWS"),),
+        {"ROWS": block_for(rows, 1, max(1, TILE // width)), "COLUMNS": width}, {"ROWS": rows}, (("rows", "ROWS"),),
     )  # fmt: skip

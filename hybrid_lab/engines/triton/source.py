@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hybrid_lab.engines.triton.body import ORIGIN, Body, Remark, short
+from hybrid_lab.engines.triton.symbolic import choice
 from hybrid_lab.graph.node import Node, Value
 
 #: Pointer types of Triton's signatures.
@@ -234,3 +235,9 @@ def power_of_two(number: int, least: int = 1, most: int = 1 << 30) -> int:
     while block < min(number, most):
         block *= 2
     return block
+
+
+@choice
+def block_for(number: int, least: int = 1, most: int = 1 << 30) -> int:
+    """The same for an axis that programs or a loop divide among blocks of any size."""
+    return power_of_two(number, least, most)

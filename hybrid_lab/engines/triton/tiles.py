@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hybrid_lab.engines.triton.source import KernelSource, power_of_two
+from hybrid_lab.engines.triton.source import KernelSource, block_for, power_of_two
+from hybrid_lab.engines.triton.symbolic import choice
 from hybrid_lab.ops.dtypes import NARROW
 
 #: Tensor cores want tiles of at least 16 along each axis.
@@ -34,6 +35,7 @@ class Configuration:
     stages: int | None = None
 
 
+@choice
 def for_product(rows: int, columns: int, inner: int, batches: int, exact: bool) -> Configuration:
     """The largest tiles of which there are enough to keep a GPU busy, else the smallest.
 
@@ -60,9 +62,9 @@ def for_attention(rows: int, keys: int, width: int, exact: bool, whole: bool = F
     if whole:
         wide = power_of_two(keys, LEAST)
         most = max(LEAST, (2048 if exact else 8192) // wide)
-        return Configuration({"ROWS": power_of_two(rows, LEAST, min(most, 64)), "KEYS": wide}, 8 if exact else 4, 1)
+        return Configuration({"ROWS": block_for(rows, LEAST, min(most, 64)), "KEYS": wide}, 8 if exact else 4, 1)
     high, wide, warps = (32, 32, 8) if exact else (64, 64, 4) if width <= 128 else (32, 32, 4)
-    blocks = {"ROWS": power_of_two(rows, LEAST, high), "KEYS": power_of_two(keys, LEAST, wide)}
+    blocks = {"ROWS": block_for(rows, LEAST, high), "KEYS": block_for(keys, LEAST, wide)}
     return Configuration(blocks, warps if blocks["ROWS"] > LEAST else 4, 1)
 
 
@@ -76,14 +78,16 @@ def family(architecture: str) -> str:
 def configurations(source: KernelSource, architecture: str) -> tuple[Configuration, ...]:
     """What is worth trying for a kernel on a chip, none larger than the kernel's arrays; () for other kinds."""
     kind = "product" if "INNER" in source.tiled else "attention" if "KEYS" in source.tiled else ""
-    if 'input_precision="ieee"' in source.code and source.outputs[0].dtype.name not in NARROW:
+    kind = "rows" if source.kind == "rows" else kind
+    if kind != "rows" and 'input_precision="ieee"' in source.code and source.outputs[0].dtype.name not in NARROW:
         kind = f"exact {kind}"
-    found: dict[tuple[tuple[str, int], ...], Configuration] = {}
+    found: dict[tuple[object, ...], Configuration] = {}
     for item in _table().get(kind, {}).get(family(architecture), []):
         sizes = {name: size for name, size in item.items() if name in source.tiled}
         blocks = dict(source.blocks)
         blocks |= {name: power_of_two(source.tiled[name], LEAST, size) for name, size in sizes.items()}
-        found.setdefault(tuple(blocks.items()), Configuration(blocks, item["warps"], item["stages"]))
+        made = Configuration(blocks, item["warps"], item.get("stages"))
+        found.setdefault((tuple(blocks.items()), made.warps, made.stages), made)
     return tuple(found.values())
 
 
