@@ -16,7 +16,8 @@ from os import PathLike, fspath
 
 import numpy as np
 
-from ..diagnostics import ArchiveError
+from ..diagnostics import ArchiveError, DTypeError
+from ..ops.dtypes import BFLOAT16, bfloat16
 from . import strict_json
 from .atomic import atomic_write
 
@@ -42,7 +43,14 @@ DTYPES: dict[str, np.dtype] = {
     "BOOL": np.dtype("?"),
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
-FOREIGN = {"BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "C64"}
+BF16 = "BF16"
+"""bfloat16, which NumPy has with ml_dtypes only."""
+FOREIGN = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "C64"}
+
+
+def tag_of(dtype: np.dtype) -> str | None:
+    """The format's name of an element type, in any byte order; None where it has none."""
+    return BF16 if dtype.name == BFLOAT16 else NAMES.get(dtype.newbyteorder("<"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +159,24 @@ class SafetensorsFile:
         if not isinstance(field, dict) or set(field) != {"dtype", "shape", "data_offsets"}:
             raise self._error(f"tensor {name!r} must have exactly dtype, shape and data_offsets")
         tag, shape, offsets = field["dtype"], field["shape"], field["data_offsets"]
-        if not isinstance(tag, str) or tag not in DTYPES:
+        if not isinstance(tag, str) or tag not in (*DTYPES, BF16):
             known = isinstance(tag, str) and tag in FOREIGN
             raise self._error(f"tensor {name!r} has dtype {tag!r}" + (", which NumPy does not have" if known else ""))
+        try:
+            dtype = bfloat16() if tag == BF16 else DTYPES[tag]
+        except DTypeError as error:
+            raise self._error(f"tensor {name!r}: {error}") from None
         if not _counts(shape) or len(shape) > 32:
             raise self._error(f"tensor {name!r} has shape {str(shape)[:80]}")
         if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
             raise self._error(f"tensor {name!r} has data_offsets {str(offsets)[:80]}")
-        size = DTYPES[tag].itemsize
+        size = dtype.itemsize
         for dim in shape:
             size *= dim
         if size != offsets[1] - offsets[0]:
             given = offsets[1] - offsets[0]
             raise self._error(f"tensor {name!r} of {tag} {shape} takes {size} bytes, its data_offsets {given}")
-        return TensorInfo(name, DTYPES[tag], tuple(shape), *offsets)
+        return TensorInfo(name, dtype, tuple(shape), *offsets)
 
 
 def _counts(value: object) -> bool:
@@ -173,7 +185,7 @@ def _counts(value: object) -> bool:
 
 def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview | bytes) -> str:
     """SHA-256 over dtype, shape and bytes, so that equal bytes of another form are another tensor."""
-    digest = hashlib.sha256(f"{NAMES[dtype]}{list(shape)}\n".encode())
+    digest = hashlib.sha256(f"{tag_of(dtype)}{list(shape)}\n".encode())
     digest.update(raw)
     return digest.hexdigest()
 
@@ -228,7 +240,7 @@ def encode(
     if len(arrays) > TENSOR_LIMIT:
         raise ArchiveError(f"{len(arrays)} tensors, at most {TENSOR_LIMIT} fit in one safetensors file")
     for name, array in arrays.items():
-        if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("<") not in NAMES:
+        if not isinstance(array, np.ndarray) or tag_of(array.dtype) is None:
             kind = getattr(array, "dtype", type(array).__name__)
             raise ArchiveError(f"tensor {name!r} has dtype {kind}, which safetensors lacks")
         if name == METADATA:
@@ -238,7 +250,7 @@ def encode(
     offset = 0
     for name in order:
         array = arrays[name]
-        tag = NAMES[array.dtype.newbyteorder("<")]
+        tag = tag_of(array.dtype)
         header[name] = {"dtype": tag, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
         offset += array.nbytes
     try:

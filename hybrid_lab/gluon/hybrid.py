@@ -29,6 +29,7 @@ from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
+from hybrid_lab.ops.dtypes import is_narrow
 from hybrid_lab.ops.operator import get
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
@@ -404,7 +405,7 @@ class HybridBlock(Block):
 
         remove_amp_cast : leave out the conversions that `amp.convert_hybrid_block` has put into the graph
         The block must have been called once, so that it has a graph. Raises HybridLabError otherwise, and where the
-        graph without its conversions would not fit parameters that are float16.
+        graph without its conversions would not fit parameters that are float16 or bfloat16.
         """
         from hybrid_lab.formats.mxnet import save_model
 
@@ -421,13 +422,15 @@ class HybridBlock(Block):
         gone = len(neutral.graph.operators) - len(graph.operators)
         if not gone:
             return neutral
-        narrow = [parameter.name for parameter in neutral.parameters if np.dtype(parameter.dtype) == np.float16]
+        dtypes = {parameter.name: np.dtype(parameter.dtype) for parameter in neutral.parameters}
+        narrow = [name for name, dtype in dtypes.items() if is_narrow(dtype)]
         if narrow:
+            kind = dtypes[narrow[0]].name
             raise HybridLabError(
-                f"{self.name}: {', '.join(narrow)} {'is' if len(narrow) == 1 else 'are'} float16, so that the graph "
+                f"{self.name}: {', '.join(narrow)} {'is' if len(narrow) == 1 else 'are'} {kind}, so that the graph "
                 "needs its conversions; export(..., remove_amp_cast=False) keeps them"
             )
-        logger.info(f"{self.name}: exported without {gone} conversions to float16; remove_amp_cast=False keeps them")
+        logger.info(f"{self.name}: exported without {gone} conversions of amp; remove_amp_cast=False keeps them")
         return replace(neutral, graph=graph)
 
 

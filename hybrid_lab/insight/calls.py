@@ -26,6 +26,7 @@ from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import run_backward
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ops.dtypes import is_floating
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Call:
         copies = [leaf.copy() for leaf in self.leaves]
         for leaf in copies:
             leaf._tape = None
-            if np.dtype(leaf.dtype).kind == "f":
+            if is_floating(np.dtype(leaf.dtype)):
                 leaf.attach_grad()
         return copies
 

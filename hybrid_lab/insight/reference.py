@@ -10,12 +10,13 @@ import numpy as np
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import FLOATING, is_floating
 from hybrid_lab.ops.operator import find
 from hybrid_lab.ops.run import run_kernel
 
 #: dtype name -> largest difference in a forward value and in a gradient, relative to the largest reference value.
 #: Other dtypes (whole numbers, booleans, so masks too) must be equal bit for bit.
-TOLERANCES = {"float16": (1e-2, 2e-2), "float32": (1e-5, 1e-4), "float64": (1e-9, 1e-8)}
+TOLERANCES = {"bfloat16": (8e-2, 0.16), "float16": (1e-2, 2e-2), "float32": (1e-5, 1e-4), "float64": (1e-9, 1e-8)}
 
 #: How many times further than eager's rounding errors go a result may be from the one in float64.
 ROUNDING = 16.0
@@ -59,7 +60,7 @@ def unlike(found: Any, wanted: Any) -> str:
     found, wanted = np.asarray(found), np.asarray(wanted)
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         return f"{found.dtype}{list(found.shape)} in hybrid, {wanted.dtype}{list(wanted.shape)} in eager"
-    if found.dtype.kind not in "fc":
+    if found.dtype.kind not in f"{FLOATING}c":
         return ""
     here, there = np.isnan(found), np.isnan(wanted)
     infinite = (found != wanted) & ~here & ~there & (np.isinf(found) | np.isinf(wanted))
@@ -175,7 +176,7 @@ def operands_of(node: Node, values: Values) -> list[Any]:
 
 def changed(array: Any, change: int) -> Any:
     """The same array with its floating numbers a little different, another way for each `change`; 0 leaves them."""
-    if not change or not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+    if not change or not isinstance(array, np.ndarray) or not is_floating(array.dtype):
         return array
     factor = 1 + _CHANGE * np.random.RandomState(change).uniform(-1, 1, array.shape)
     return (array * factor).astype(array.dtype)
@@ -183,4 +184,4 @@ def changed(array: Any, change: int) -> Any:
 
 def in_float64(array: Any) -> Any:
     """The same numbers in double precision, where they are floating."""
-    return array.astype(np.float64) if isinstance(array, np.ndarray) and array.dtype.kind == "f" else array
+    return array.astype(np.float64) if isinstance(array, np.ndarray) and is_floating(array.dtype) else array

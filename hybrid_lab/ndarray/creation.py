@@ -16,6 +16,7 @@ from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.ndarray.tape import state
+from hybrid_lab.ops.dtypes import BFLOAT16
 from hybrid_lab.ops.operator import get
 
 Shape = int | Sequence[int]
@@ -56,7 +57,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     wanted = np.dtype(np.float32) if dtype is None else check_dtype(dtype)
     try:
         values = np.asarray(source_array)
-        if values.dtype.kind not in "biuf":
+        if values.dtype.kind not in "biuf" and values.dtype.name != BFLOAT16:
             raise TypeError(f"elements of type {values.dtype}")
     except (TypeError, ValueError) as error:
         raise DTypeError(

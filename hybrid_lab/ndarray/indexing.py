@@ -14,6 +14,7 @@ import numpy as np
 import hybrid_lab.ndarray.invoke as calls
 from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ndarray import tape
+from hybrid_lab.ops.dtypes import FLOATING, is_floating
 
 if TYPE_CHECKING:
     from hybrid_lab.ndarray.ndarray import NDArray
@@ -114,9 +115,9 @@ def _index_array(item: Any) -> np.ndarray:
         item = np.array([int(each) if isinstance(each, NDArray) else each for each in item])
         if item.size == 0:
             item = item.astype(np.int64)
-    if not isinstance(item, np.ndarray) or item.dtype.kind not in "biuf":
+    if not isinstance(item, np.ndarray) or item.dtype.kind not in f"biu{FLOATING}":
         raise ArrayIndexError(f"NDArray does not support slicing with key {item!r} of type {type(item).__name__}")
-    return item.astype(np.int64) if item.dtype.kind == "f" else item.copy()
+    return item.astype(np.int64) if is_floating(item.dtype) else item.copy()
 
 
 def _index_error(array: NDArray, error: IndexError) -> ArrayIndexError:

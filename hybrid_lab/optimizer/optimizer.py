@@ -17,7 +17,9 @@ import numpy as np
 from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import zeros
+from hybrid_lab.ops.dtypes import is_bfloat16, is_narrow
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.run import narrow, widen
 
 _PIECE = 32768  # elements; with gradient, states and two temporaries in float32 about half a megabyte
 _registry: dict[str, type[Optimizer]] = {}
@@ -38,7 +40,7 @@ class Optimizer:
     rescale_grad : gradients are multiplied by it first (a Trainer sets 1 / batch size)
     clip_gradient : then limited to [-clip_gradient, clip_gradient]; None or 0 for no limit
     lr_scheduler : function of the number of updates; a given learning_rate becomes its base_lr
-    multi_precision : update float16 weights in float32 copies
+    multi_precision : update float16 and bfloat16 weights in float32 copies
     param_idx2name, param_dict : names or Parameters by index, for `set_lr_mult`, `lr_mult` and `wd_mult`
     begin_num_update : where counting starts
 
@@ -180,13 +182,14 @@ class Optimizer:
         return self.states
 
     def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
-        """As `create_state`; for a float16 weight with multi_precision (float32 copy, its state)."""
-        if np.dtype(weight.dtype) == np.float16:
+        """As `create_state`; for a float16 or bfloat16 weight with multi_precision (float32 copy, its state)."""
+        dtype = np.dtype(weight.dtype)
+        if is_narrow(dtype):
             if self.multi_precision:
                 copy = weight.astype("float32")
                 return copy, self.create_state(index, copy)
             warnings.warn(
-                "updating float16 weights in float16 loses small steps; multi_precision=True updates float32 copies",
+                f"updating {dtype} weights in {dtype} loses small steps; multi_precision=True updates float32 copies",
                 stacklevel=3,
             )
         return self.create_state(index, weight)
@@ -195,7 +198,7 @@ class Optimizer:
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """As `update`, through the float32 copy where there is one."""
-        if self.multi_precision and np.dtype(weight.dtype) == np.float16:
+        if self.multi_precision and is_narrow(np.dtype(weight.dtype)):
             copy, inner = state
             self.update(index, copy, grad.astype("float32"), inner)
             np.copyto(weight._data, copy._data, casting="unsafe")
@@ -209,7 +212,11 @@ class Optimizer:
         lr, wd, count = self._get_lr(index), self._get_wd(index), self._index_update_count[index]
         arrays = () if state is None else state if isinstance(state, (tuple, list)) else (state,)
         flat = [array._data.reshape(-1) for array in (weight, grad, *arrays)]  # arrays are always contiguous
-        self._update_flat(flat[0], flat[1], flat[2:], lr, wd, count)
+        wide = [widen(item) if is_bfloat16(item.dtype) else item for item in flat]
+        self._update_flat(wide[0], wide[1], wide[2:], lr, wd, count)
+        for old, new in zip(flat[:1] + flat[2:], wide[:1] + wide[2:], strict=True):
+            if new is not old:
+                narrow(new, old)
         for array in (weight, *arrays):
             array._written()
 

@@ -2,12 +2,14 @@
 
 import json
 import struct
+import sys
 
 import numpy as np
 import pytest
 
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.formats.safetensors import DTYPES, SafetensorsFile, read_safetensors, write_safetensors
+from hybrid_lab.ops.dtypes import bfloat16
 
 
 def file_of(header, data=b""):
@@ -88,7 +90,8 @@ HOSTILE = {
     "nan": file_of(b'{"a":{"dtype":"F32","shape":[NaN],"data_offsets":[0,4]}}', b"\0" * 4),
     "dtype": file_of({"a": tensor("F33")}, b"\0" * 4),
     "dtype of another kind": file_of({"a": tensor([1])}, b"\0" * 4),
-    "bfloat16": file_of({"a": tensor("BF16", (2,))}, b"\0" * 4),
+    "complex": file_of({"a": tensor("C64", (2,))}, b"\0" * 16),
+    "bfloat16 of another size": file_of({"a": tensor("BF16", (3,))}, b"\0" * 4),
     "extra field": file_of({"a": tensor() | {"x": 1}}, b"\0" * 4),
     "missing field": file_of({"a": {"dtype": "F32", "shape": []}}, b"\0" * 4),
     "metadata": file_of({"__metadata__": {"a": 1}}),
@@ -127,3 +130,24 @@ def test_foreign_element_types_are_refused(array, tmp_path):
     with pytest.raises(ArchiveError, match="'w'"):
         write_safetensors(tmp_path / "a", {"w": array})
     assert not any(tmp_path.iterdir())
+
+
+def test_bfloat16_is_what_the_format_s_own_package_reads(tmp_path):
+    path = tmp_path / "b.safetensors"
+    values = np.array([[1, 2.5], [-3.14159, 3e38]]).astype(bfloat16())
+    write_safetensors(path, {"b": values, "f": np.ones(3, np.float32)})
+    found = read_safetensors(path)
+    assert found["b"].dtype.name == "bfloat16" and found["b"].tolist() == values.tolist()
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file
+
+    assert torch.equal(load_file(path)["b"].float(), torch.from_numpy(values.astype(np.float32)))
+
+
+def test_bfloat16_without_ml_dtypes(tmp_path, monkeypatch):
+    path = tmp_path / "b.safetensors"
+    write_safetensors(path, {"b": np.ones(3).astype(bfloat16())})
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    bfloat16.cache_clear()
+    with pytest.raises(ArchiveError, match="tensor 'b': bfloat16 needs the package ml_dtypes: pip install ml_dtypes"):
+        read_safetensors(path)

@@ -15,7 +15,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.ops.precision import HALF, SINGLE, Precision
+from hybrid_lab.ops.precision import SINGLE, Precision
 from hybrid_lab.symbol import Group, Symbol
 
 from .mode import low_dtype
@@ -72,7 +72,7 @@ def convert_hybrid_block(
         ]
     )
     arrays, targets = {}, {}
-    narrow = {value.node.name for value in made.inputs if value.dtype == HALF} if cast_optional_params else set()
+    narrow = {value.node.name for value in made.inputs if cast_optional_params and value.dtype == precision.target}
     for parameter in neutral.parameters:
         twin = result.params[parameter.name]
         array = parameter.data()._data
@@ -136,8 +136,9 @@ def convert_model(
         data,
         cast_optional_params,
     )
-    narrow = {value.node.name for value in made._graph().inputs if value.dtype == HALF}
-    arguments = {name: array.astype("float16") if name in narrow else array for name, array in arg_params.items()}
+    target = low_dtype(target_dtype, "amp")
+    narrow = {value.node.name for value in made._graph().inputs if value.dtype == target}
+    arguments = {name: array.astype(target) if name in narrow else array for name, array in arg_params.items()}
     return made, arguments, dict(aux_params)
 
 

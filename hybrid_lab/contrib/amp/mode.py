@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.diagnostics import DTypeError, SettingError
 from hybrid_lab.gluon.cached_graph import forget_all_programs
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import invoke as invoking
+from hybrid_lab.ops.dtypes import dtype_of, is_narrow
 from hybrid_lab.ops.precision import Precision
 
 
@@ -23,7 +24,8 @@ def init(
 ) -> None:
     """Compute in mixed precision from now on, eagerly and hybridized. Compiled calls are compiled anew.
 
-    target_dtype : 'float16'
+    target_dtype : 'float16' or 'bfloat16'. bfloat16 has the range of float32, so that losses need no scaling, and fewer
+        digits than float16
     target_precision_ops : names of the operators that compute in it, instead of `list_lp16_ops()`
     conditional_fp32_ops : (operator, attribute, values) for those that compute in float32 where an attribute has one of
         the values, instead of `list_conditional_fp32_ops()`
@@ -56,12 +58,12 @@ def disable() -> None:
 
 def low_dtype(dtype: Any, what: str) -> np.dtype:
     """The low dtype that is asked for. Raises SettingError."""
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", str(dtype))
-    if name == "float16":
-        return np.dtype(name)
-    if "bfloat16" in str(name):
-        raise SettingError(
-            f"{what}: there is no bfloat16 here, because arrays are NumPy's, which has none; use "
-            "target_dtype='float16' with amp.init_trainer and amp.scale_loss, which keep small gradients in its range"
-        )
-    raise SettingError(f"{what}: target_dtype is 'float16', not {dtype!r}")
+    try:
+        found = dtype_of(dtype)
+    except DTypeError as error:  # bfloat16, and ml_dtypes is missing
+        raise SettingError(f"{what}: {error}") from None
+    except TypeError:
+        found = None
+    if found is None or not is_narrow(found):
+        raise SettingError(f"{what}: target_dtype is 'float16' or 'bfloat16', not {dtype!r}")
+    return found

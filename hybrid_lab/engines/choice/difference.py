@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from hybrid_lab.ops.dtypes import is_bfloat16
+
 #: Elements that are looked at together, so that large results need little memory besides.
 _BLOCK = 1 << 20
 
@@ -15,6 +17,8 @@ def difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolera
     for index, (a, b) in enumerate(zip(found, wanted, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"output {index} is {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+        if is_bfloat16(a.dtype):
+            a, b, tolerance = a.astype(np.float32), b.astype(np.float32), max(tolerance, 2.0**-7)
         if a.dtype.kind != "f":
             if not np.array_equal(a, b):
                 return f"output {index} differs"

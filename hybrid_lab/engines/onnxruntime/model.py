@@ -14,6 +14,7 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import is_bfloat16
 from hybrid_lab.ops.onnx_emit import DATA_TYPES, OnnxEmitter, OnnxNode
 
 #: (name, shape, dtype)
@@ -154,6 +155,8 @@ def refusal(node: Node) -> str | None:
             return "arrays without elements"
         if value.dtype.name == "float16":
             return "float16: ONNX Runtime would compute in float32 on a CPU"
+        if is_bfloat16(value.dtype):
+            return "bfloat16: ONNX Runtime does not compute in it on a CPU"
         if value.dtype.name not in DATA_TYPES:
             return f"ONNX has no {value.dtype.name}"
     try:

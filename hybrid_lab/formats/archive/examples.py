@@ -16,6 +16,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ops.dtypes import dtype_of, is_bfloat16, is_floating
 
 from .graphs import SavedGraph
 
@@ -105,7 +106,7 @@ class Examples:
         if neutral.guard.types is None and all(shape for shape, _ in whole):
             tries = [[((1, *shape[1:]), dtype) for shape, dtype in whole], whole]
         for types in tries:
-            if types and sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in types) <= limit:
+            if types and sum(math.prod(shape) * dtype_of(dtype).itemsize for shape, dtype in types) <= limit:
                 yield [_numbers(shape, dtype) for shape, dtype in types]
 
     def _outputs(
@@ -128,7 +129,7 @@ def _bytes(arrays: Sequence[np.ndarray]) -> int:
 def _numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Numbers that depend on the shape only: in [0, 1), or 0 and 1 for whole-number types."""
     generator = np.random.Generator(np.random.PCG64(zlib.crc32(f"{shape}{dtype}".encode())))
-    if np.dtype(dtype).kind == "f":
+    if is_floating(dtype_of(dtype)):
         return generator.random(shape).astype(dtype)
     return generator.integers(0, 2, shape).astype(dtype)
 
@@ -159,14 +160,14 @@ def check(saved: SavedGraph, values: Mapping[str, np.ndarray], tensors: Mapping[
 
 
 def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
-    if np.array_equal(ours, theirs, equal_nan=ours.dtype.kind == "f"):
+    if np.array_equal(ours, theirs, equal_nan=is_floating(ours.dtype)):
         return 0.0
     a, b = ours.astype(np.float64), theirs.astype(np.float64)
     if not np.array_equal(np.isfinite(a), np.isfinite(b)):
         return float("inf")
     finite = np.isfinite(b)
     scale = float(np.abs(b[finite]).max(initial=0.0))
-    tolerance = 50.0 if ours.dtype == np.float16 else 1.0
+    tolerance = 50.0 if ours.dtype == np.float16 else 400.0 if is_bfloat16(ours.dtype) else 1.0
     return float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / max(scale, 1e-6) / tolerance
 
 

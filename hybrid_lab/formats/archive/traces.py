@@ -6,14 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.structure import Spec
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
+from hybrid_lab.ops.dtypes import dtype_of
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block
@@ -46,7 +45,7 @@ def passing(net: Block) -> Iterator[list[HybridBlock]]:
 
 def trace(block: HybridBlock, spec: Spec, types: tuple, training: bool, recording: bool = False) -> NeutralGraph:
     """Trace the block's code and keep the graph with the block. Raises what the code raises."""
-    pairs = [(tuple(shape), np.dtype(dtype)) for shape, dtype in types]
+    pairs = [(tuple(shape), dtype_of(dtype)) for shape, dtype in types]
     with Mode(recording, training):
         found = trace_block(block, spec, pairs, training)
     block._graphs.note(found)

@@ -10,7 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.ndarray import NDArray
 
-from ..safetensors import NAMES
+from ..safetensors import tag_of
 
 DEPTH_LIMIT = 100
 
@@ -49,7 +49,7 @@ def encode(value: Any, tensors: dict[str, np.ndarray], where: str = "aux", depth
 
 def _encode_array(value: Any, tensors: dict[str, np.ndarray], where: str) -> dict[str, str]:
     array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
-    if array.dtype.newbyteorder("<") not in NAMES:
+    if tag_of(array.dtype) is None:
         raise HybridLabError(f"{where} is an array of {array.dtype}, which is not saved")
     kind = "nd" if isinstance(value, NDArray) else "numpy" if isinstance(value, np.ndarray) else "scalar"
     tensors[str(len(tensors))] = array

@@ -13,7 +13,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ops.attributes import format_value
-from hybrid_lab.ops.dtypes import TYPE_FLAGS
+from hybrid_lab.ops.dtypes import TYPE_FLAGS, is_floating
 from hybrid_lab.ops.pointwise import is_scalar
 
 from . import control_flow
@@ -93,7 +93,7 @@ class GraphWriter:
         if self.constants is not None:
             self.constants[name] = array
             return attrs
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        if is_floating(array.dtype) and not np.isfinite(array).all():
             raise Unmappable(
                 f"the constant {name!r} holds NaN or infinity; pass it as an input or a Constant parameter"
             )

@@ -14,7 +14,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ...diagnostics import ArchiveError
+from ...diagnostics import ArchiveError, DTypeError
+from ...ops.dtypes import BFLOAT16, bfloat16
 from ..atomic import atomic_write
 from ..kinds import other_kind
 
@@ -30,7 +31,7 @@ TYPE_FLAGS: dict[int, np.dtype] = {
 }
 """MXNet's type_flag -> element type. Flags above 7 are declared by MXNet but not loadable by its releases."""
 WRITABLE = {dtype: flag for flag, dtype in TYPE_FLAGS.items() if flag <= 7}
-BFLOAT16 = 12
+BFLOAT16_FLAG = 12
 
 Arrays = dict[str, np.ndarray | None] | list[np.ndarray | None]
 
@@ -81,8 +82,11 @@ class _Cursor:
 
     def dtype(self, what: str) -> np.dtype:
         flag = self.i32(what)
-        if flag == BFLOAT16:
-            raise self.error("bfloat16 elements (NumPy has none; save as float32)", self.offset - 4)
+        if flag == BFLOAT16_FLAG:
+            try:
+                return bfloat16()
+            except DTypeError as error:
+                raise self.error(str(error), self.offset - 4) from None
         if flag not in TYPE_FLAGS:
             raise self.error(f"unknown type flag {flag}", self.offset - 4)
         return TYPE_FLAGS[flag]
@@ -95,6 +99,11 @@ class _Cursor:
         if dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise self.error(f"{what} has bool elements other than 0 and 1", start)
         return array
+
+
+def _flag_of(dtype: np.dtype) -> int | None:
+    """The type flag to write, or None where MXNet could not read it."""
+    return BFLOAT16_FLAG if dtype.name == BFLOAT16 else WRITABLE.get(dtype.newbyteorder("<"))
 
 
 def _size(shape: tuple[int, ...]) -> int:
@@ -276,7 +285,7 @@ def _chunks(arrays: Sequence[tuple[str | None, np.ndarray | None]], np_shape: bo
             yield struct.pack("<Iii", V2, DENSE, 0)
             continue
         shape = array.shape
-        flag = WRITABLE[array.dtype.newbyteorder("<")]
+        flag = _flag_of(array.dtype)
         yield struct.pack(
             f"<Iii{len(shape)}qiii", V3 if np_shape else V2, DENSE, len(shape), *shape, 1, 0, flag
         )  # device: cpu(0), as MXNet writes arrays from any device
@@ -297,7 +306,8 @@ def write_params(
 ) -> None:
     """Write arrays as MXNet's `nd.save` does, byte for byte: a mapping with its names, a sequence without.
 
-    path: a file name (replaced atomically) or an open binary file. Elements: float16/32/64, uint8, int8/32/64, bool.
+    path: a file name (replaced atomically) or an open binary file. Elements: float16/32/64, bfloat16,
+    uint8, int8/32/64, bool.
     np_shape: write the np-shape form, which has scalars of shape () but loads in MXNet only under `npx.set_np()`.
     Raises ArchiveError for an element type or shape the format does not have; nothing is written then.
     """
@@ -309,7 +319,7 @@ def write_params(
             if np_shape:
                 raise ArchiveError("the np-shape form has no empty entry", path=where, member=member)
             continue
-        if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("<") not in WRITABLE:
+        if not isinstance(array, np.ndarray) or _flag_of(array.dtype) is None:
             kind = getattr(array, "dtype", type(array).__name__)
             raise ArchiveError(f".params files have no {kind} elements; cast first", path=where, member=member)
         if array.ndim == 0 and not np_shape:
