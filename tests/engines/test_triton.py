@@ -108,6 +108,16 @@ def test_another_batch_size_gives_the_same_kernel():
     assert text(2) == text(7)
 
 
+def test_small_arrays_share_the_kernel_of_large_ones():
+    def source(size):
+        x, y = (input_node(name, shape=(size,), dtype="float32") for name in "xy")
+        total = make_node(get("broadcast_add").bind(), [x, y]).outputs[0]
+        return kernels_of(Graph([x, y], [total]))[2][0]
+
+    small, large = source(16), source(1 << 20)
+    assert (small.code, small.blocks) == (large.code, large.blocks)
+
+
 def test_dropout_masks_are_bit_equal():
     x = mx.nd.ones((37, 53))
 
