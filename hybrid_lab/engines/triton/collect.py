@@ -14,8 +14,8 @@ from hybrid_lab.engines.triton.body import TYPES, Body, Elements, Place, Refused
 from hybrid_lab.engines.triton.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.source import (
     KernelSource,
-    block_for,
     and_more,
+    block_for,
     function,
     kernel_name,
     output_pointers,

@@ -23,7 +23,7 @@ All of it is data: numbers, strings and lists, so that it can lie in a file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -111,7 +111,7 @@ class Written:
     notes: list[Note]
     preferences: list[Note]
     parts: list[tuple[str, list[int], str]]
-    kernels: list[WrittenKernel] = field(default_factory=list)
+    kernels: list[WrittenKernel]
 
     @staticmethod
     def of(region: Region, write: Write) -> Written:
@@ -181,8 +181,9 @@ class Written:
 
     @staticmethod
     def from_data(data: Sequence[Any]) -> Written:
-        *rest, kernels = data
-        return Written(*rest, [WrittenKernel(*kernel) for kernel in kernels])
+        symbols, given, steps, notes, preferences, parts, kernels = data
+        made = [WrittenKernel(*kernel) for kernel in kernels]
+        return Written(symbols, given, steps, notes, preferences, parts, made)
 
 
 # -- a region as numbers -----------------------------------------------------------------------------------------------
@@ -293,12 +294,12 @@ def _shadow(region: Region, values: Sequence[Value], numbers: Sequence[Number]) 
             new[value] = made.outputs[0]
     nodes = []
     for node in region.nodes:
-        inputs = [
+        given: list[Any] = [
             new[item] if isinstance(item, Value) else next(left) if type(item) in (int, float) else item
             for item in node.inputs
         ]
         made = Node(
-            node.op, inputs, name=node.name, scope=node.scope, location=node.location, draw=node.draw,
+            node.op, given, name=node.name, scope=node.scope, location=node.location, draw=node.draw,
             shapes=tuple([shapes[value] for value in node.outputs]), dtypes=node.dtypes, composite=node.composite,
         )  # fmt: skip
         nodes.append(made)

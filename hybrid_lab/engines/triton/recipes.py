@@ -23,36 +23,25 @@ import functools
 import hashlib
 import json
 import os
+import sys
 import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hybrid_lab._version import __version__
 from hybrid_lab.engines.cache import cache_folder
-from hybrid_lab.engines.triton import (
-    attention,
-    body,
-    collect,
-    fusion,
-    pointwise,
-    product,
-    prologue,
-    recurrence,
-    reduction,
-    support,
-    tiles,
-)
+from hybrid_lab.engines.triton import fusion, support, write
 from hybrid_lab.engines.triton.body import Refused, label
 from hybrid_lab.engines.triton.fusion import Fusion, Plan, fuse
 from hybrid_lab.engines.triton.groups import views_for_each_reader
-from hybrid_lab.engines.triton.recipe import Write, Written
+from hybrid_lab.engines.triton.recipe import Write, Written, numbers_of, values_of
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.engines.triton.support import refusal
-from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
@@ -159,16 +148,23 @@ class Recipe:
 
     def data(self) -> list[Any]:
         """As lists, strings and numbers."""
+        ways: dict[int, tuple[int, Written]] = {}  # equal groups share theirs
+
+        def numbers(group: GroupRecipe) -> list[int]:
+            return [ways.setdefault(id(way), (len(ways), way))[0] for way in group.ways]
+
         with self.lock:
-            groups = [
-                [group.nodes, group.inputs, group.outputs, [way.data() for way in group.ways]] for group in self.groups
-            ]
-        return [self.of, groups, self.refused, self.apart]
+            groups = [[group.nodes, group.inputs, group.outputs, numbers(group)] for group in self.groups]
+        return [self.of, groups, [way.data() for _, way in ways.values()], self.refused, self.apart]
 
     @staticmethod
     def from_data(data: Sequence[Any]) -> Recipe:
-        of, groups, refused, apart = data
-        made = [GroupRecipe(*rest, [Written.from_data(way) for way in ways]) for *rest, ways in groups]
+        of, groups, written, refused, apart = data
+        known = [Written.from_data(way) for way in written]
+        made = [
+            GroupRecipe(nodes, inputs, outputs, [known[number] for number in ways])
+            for nodes, inputs, outputs, ways in groups
+        ]
         return Recipe(of, made, refused, apart)
 
 
@@ -178,11 +174,13 @@ class _Recorder:
     def __init__(self, precision: str):
         self._write: Write = functools.partial(_checked, precision=precision)
         self._ways: dict[int, tuple[Any, Written]] = {}
+        self._known: dict[Any, Written] = {}
 
     def write(self, region: Region) -> tuple[KernelSource, ...]:
-        """The kernels of a region. Raises Refused."""
+        """The kernels of a region; for equal ones the writer runs once. Raises Refused."""
+        form = _form(region)
         try:
-            way = Written.of(region, self._write)
+            way = self._known[form] = self._known.get(form) or Written.of(region, self._write)
         except Refused:
             raise
         except Exception:  # something asks sizes for what they cannot note
@@ -199,20 +197,37 @@ class _Recorder:
         return self._ways[id(sources)][1]
 
 
+def _form(region: Region) -> Any:
+    """What tells regions apart for which kernels are written."""
+    numbers = {value: number for number, value in enumerate(values_of(region.nodes))}
+    given = tuple([
+        (label(value), value.is_input, value.shape, value.dtype, isinstance(value.node.op, Constant))
+        if value.node not in inside else None
+        for inside in [set(region.nodes)] for value in numbers
+    ])  # fmt: skip
+    nodes = tuple([
+        (node.op, node.draw, node.shapes, node.dtypes,
+         tuple([numbers[item] if isinstance(item, Value) else None for item in node.inputs]),
+         tuple([repr(item) for item in node.inputs if not isinstance(item, Value)]))
+        for node in region.nodes
+    ])  # fmt: skip
+    return given, nodes, repr(numbers_of(region.nodes)), tuple([numbers[value] for value in region.outputs])
+
+
 def _checked(region: Region, precision: str) -> tuple[KernelSource, ...]:
     """As write_kernels, with what `refusal` asks of sizes."""
     for node in region.nodes:
         if why := support.unfit(node):
             raise Refused(why)
-    return write_kernels(region, precision)
+    return write.write_kernels(region, precision)
 
 
 def fused(graph: Graph, precision: str) -> Fusion:
     """The groups and kernels of a lowered graph, by a recipe if there is one."""
-    write = functools.partial(write_kernels, precision=precision)
+    write_kernels = functools.partial(write.write_kernels, precision=precision)
     key = key_of(graph, precision)
     if key is None:
-        return fuse(graph, refusal, write)
+        return fuse(graph, refusal, write_kernels)
     recorder = _Recorder(precision)
     recipe = RECIPES.find(key)
     if recipe is not None:
@@ -224,7 +239,7 @@ def fused(graph: Graph, precision: str) -> Fusion:
             if grown:
                 RECIPES.keep(key, recipe)
             return found
-    found = fuse(graph, refusal, write, recorder.write)
+    found = fuse(graph, refusal, write_kernels, recorder.write)
     assert found.plan is not None
     RECIPES.keep(key, Recipe.of_plan(found.plan, recorder))
     return found
@@ -275,13 +290,26 @@ def _called(op: Any) -> str:
 
 def _settings() -> list[Any]:
     """The constants that fusing and writing go by."""
-    modules = (attention, body, collect, fusion, pointwise, product, prologue, recurrence, reduction, support, tiles)
     return [
         (module.__name__, name, item)
-        for module in modules
+        for module in _modules()
         for name, item in vars(module).items()
         if name.isupper() and isinstance(item, (int, float, str, tuple))
     ]
+
+
+@functools.cache
+def _modules() -> list[Any]:
+    """Those of this folder that fusing and writing take part of."""
+    waiting, found = [fusion, write], dict[str, Any]()
+    while waiting:
+        module = waiting.pop()
+        found[module.__name__] = module
+        for item in vars(module).values():
+            name = item.__name__ if isinstance(item, ModuleType) else getattr(item, "__module__", None)
+            if isinstance(name, str) and name.startswith(f"{__package__}.") and name not in found:
+                waiting.append(sys.modules[name])
+    return [found[name] for name in sorted(found)]
 
 
 @functools.cache

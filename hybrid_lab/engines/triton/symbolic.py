@@ -166,7 +166,7 @@ class Number:
     def __init__(self, trace: Trace, at: int, value: Any):
         self.trace, self.at, self.value = trace, at, value
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:  # what isinstance asks
         return type(self.value)
 

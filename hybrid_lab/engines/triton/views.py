@@ -61,12 +61,12 @@ def _followed(node: Node, output: int, shapes: list[Any]) -> Strides | None:
     if op.name in ("slice", "slice_axis"):
         if any(type(part.start) is Number or type(part.step) is Number for part in op.cut(source)):
             return None
-        strides, start = [], 0
+        found, start = [], 0
         for part, size, stride in zip(op.cut(source), source, strides_of(source), strict=True):
             first, _, step = part.indices(int(size)) if part != slice(None) else (0, 0, 1)
-            strides.append(stride * step)
+            found.append(stride * step)
             start += first * stride
-        return tuple(strides), start
+        return tuple(found), start
     return (strides_of(made), 0) if op.name in IN_ORDER else None
 
 
