@@ -16,7 +16,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
 from hybrid_lab.ops.operator import get
 from tests.engines.test_triton import interpreter  # noqa: F401
-from tests.engines.test_triton_rows import agree, data
+from tests.engines.test_triton_rows import agree, data, op
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
@@ -94,6 +94,19 @@ def test_another_batch_and_length_run_the_same_kernel():
         return kernels_of(forward_graph("lstm", steps, batch, 21, False)[0])[2][-1].code
 
     assert text(3, 4) == text(7, 9)
+
+
+def test_weights_that_are_computed_go_to_all_layers():
+    """Each part of them is cut from what is computed, and a recurrence takes no other operator into its kernel."""
+    x, packed, state = (
+        input_node(name, shape=shape, dtype="float32")
+        for name, shape in (("x", (3, 2, 3)), ("packed", (48,)), ("state", (2, 2, 3)))
+    )
+    rnn = get("RNN").bind(state_size=3, num_layers=2, mode="rnn_relu", state_outputs=True).bind_mode(True)
+    moved = op("broadcast_add", op("broadcast_mul", packed, 0.675), 0.15)
+    graph = Graph([x, packed, state], make_node(rnn, [x, moved, state]).outputs[:1])
+    assert "recurrence" in [source.kind for source in kernels_of(graph)[2]]
+    agree(graph, x=data((3, 2, 3)), packed=data((48,), 1), state=data((2, 2, 3), 2))
 
 
 class Words(gluon.HybridBlock):

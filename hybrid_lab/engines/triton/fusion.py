@@ -20,7 +20,7 @@ from hybrid_lab.engines.triton.attention import attention_at
 from hybrid_lab.engines.triton.body import Refused
 from hybrid_lab.engines.triton.chains import NEVER, ONE_FOR_ONE, Chains, is_cheap
 from hybrid_lab.engines.triton.groups import Group, copied, views_for_each_reader
-from hybrid_lab.engines.triton.kinds import is_product
+from hybrid_lab.engines.triton.kinds import is_product, is_recurrence
 from hybrid_lab.engines.triton.prologue import no_prologue
 from hybrid_lab.engines.triton.reduction import Rows, is_split
 from hybrid_lab.engines.triton.source import KernelSource
@@ -374,6 +374,8 @@ class _Sweep(Chains):
             return False
         if stored and (group.rows is not None or node.outputs[0].shape != self.shape(group)):
             return False
+        if any(map(is_recurrence, group.nodes)):
+            return False
         known = all(member.op.triton is not None or member.op.combine is not None for member in group.nodes)
         if stored or known:
             return known and not any(member.op.view for member in group.nodes)
@@ -440,33 +442,36 @@ class _Sweep(Chains):
 
     def finish(self) -> None:
         """Write the kernels, and make operators that several groups compute anew for each of them."""
+        regions: dict[Group, Region] = {}
         written: dict[Group, tuple[KernelSource, ...]] = {}
         waiting = self.kernels()
         while waiting:
             group = waiting.pop(0)
+            region = self.region((group,))
             try:
-                written[group] = self.write_last(self.region((group,)))
+                regions[group], written[group] = region, self.write_last(region)
             except Refused as refused:
-                waiting += self.apart(group, str(refused))
-        kernels = [group for group in self.kernels() if group in written]
+                self.apart(group, str(refused))
+                self.drop_unread()
+                waiting = [group for group in self.kernels() if regions.get(group) != self.region((group,))]
+        kernels = self.kernels()
         self.result = Plan(
             self.graph,
             self.nodes,
             self.of,
-            {group: self.region((group,)) for group in kernels},
+            {group: regions[group] for group in kernels},
             {group: written[group] for group in kernels},
             self.result.refused,
             self.result.apart,
         ).fusion()
 
-    def apart(self, group: Group, reason: str) -> list[Group]:
-        """Give each operator of a group that is no kernel after all one of its own; returns those."""
+    def apart(self, group: Group, reason: str) -> None:
+        """Give each operator of a group that is no kernel after all one of its own."""
         nodes, group.nodes = sorted(group.nodes, key=self.position.__getitem__), set()
         if len(nodes) == 1:
             self.refused[nodes[0]] = reason
             group.nodes, group.kernel = set(nodes), False
-            return []
-        found = []
+            return
         for node in nodes:
             others = [other for other in self.of[node] if other is not group]
             if others and self.of[node][0] is not group:
@@ -477,5 +482,16 @@ class _Sweep(Chains):
             single.rows = Rows.of(node) if node.op.combine is not None else None
             self.of[node] = [single, *others]
             self.result.apart[node] = reason
-            found += [single] if single.kernel else []
-        return found
+
+    def drop_unread(self) -> None:
+        """Take copies of operators out of groups whose readers of them have gone."""
+        for node in reversed(self.nodes):
+            groups = self.of[node]
+            if len(groups) == 1:
+                continue
+            users = {reader for value in node.outputs for reader in self.users.get(value, ())}
+            stored = not self.roots.isdisjoint(node.outputs) or bool(self.readers(node))
+            kept = [group for group in groups if (stored and group is groups[0]) or not users.isdisjoint(group.nodes)]
+            for group in set(groups).difference(kept):
+                group.nodes.discard(node)
+            self.of[node] = kept
