@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import hybrid_lab.ndarray as nd
     import hybrid_lab.symbol as sym
     from hybrid_lab import autograd, contrib, gluon
-    from hybrid_lab.insight import compare, explain, profile
+    from hybrid_lab.insight import compare, explain, profile, tune
 
 _log.install()
 _openblas.choose_kernels()
@@ -57,6 +57,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "load_ipython_extension": ("hybrid_lab.lab", "load_ipython_extension"),
     "profile": ("hybrid_lab.insight", "profile"),
+    "tune": ("hybrid_lab.insight", "tune"),
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
     "use_compiled": ("hybrid_lab.formats.archive", "use_compiled"),
     "unload_ipython_extension": ("hybrid_lab.lab", "unload_ipython_extension"),

@@ -4,15 +4,18 @@ from hybrid_lab.insight.compare import Comparison, compare
 from hybrid_lab.insight.explain import Explanation, explain
 from hybrid_lab.insight.profile import Profile, profile
 from hybrid_lab.insight.states import BlockState, block_state, walk
+from hybrid_lab.insight.tune import Tuning, tune
 
 __all__ = [
     "BlockState",
     "Comparison",
     "Explanation",
     "Profile",
+    "Tuning",
     "block_state",
     "compare",
     "explain",
     "profile",
+    "tune",
     "walk",
 ]

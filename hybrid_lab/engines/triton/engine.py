@@ -12,7 +12,7 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
 from hybrid_lab.engines.report import RegionReport, Report
-from hybrid_lab.engines.triton import availability, recipes, tiles
+from hybrid_lab.engines.triton import availability, recipes, tiles, tuning
 from hybrid_lab.engines.triton.fusion import Fusion
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.engines.triton.steps import KernelOperator, on_torch
@@ -105,11 +105,12 @@ class TritonEngine(Engine):
         POOL.clear()
 
     def _write(self, graph: Graph, strict: bool, tf32: bool) -> _Written:
-        graph, fusion, sources = kernels_of(graph, _precision(tf32))
+        graph, fusion, _ = kernels_of(graph, _precision(tf32))
+        forms = {group: tuning.chosen(group, fusion.kernels[group]) for group in fusion.groups}
         report = Report(self.name, graph.name)
         for group in fusion.groups:
             names = [node.op.name for node in group.nodes]
-            title = " and ".join(source.name for source in fusion.kernels[group])
+            title = " and ".join(source.name for source in forms[group])
             region = RegionReport(
                 f"kernel {title}", names, len(group.inputs), len(group.outputs), group.bytes_in, group.bytes_out
             )
@@ -131,8 +132,9 @@ class TritonEngine(Engine):
             where = "torch" if on_torch(node) else "numpy"
             report.operators[where] += 1
             report.fall_back(node.op.name, where, reason, format_origin(node))
-        contracted = contract(graph, fusion.groups, lambda group: KernelOperator(group, fusion.kernels[group]))
+        contracted = contract(graph, fusion.groups, lambda group: KernelOperator(group, forms[group]))
         dump("fuse", contracted)
+        sources = [each for form in forms.values() for each in form if isinstance(each, KernelSource)]
         return _Written(contracted, report, sources)
 
 

@@ -11,6 +11,7 @@ from hybrid_lab.engines.torch_kernels import rules
 from hybrid_lab.engines.triton import availability
 from hybrid_lab.engines.triton.kernel import Kernel
 from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.engines.triton.vendor import VendorKernel, VendorSource
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.operator import Operator
@@ -20,7 +21,7 @@ from hybrid_lab.ops.run import run_kernel
 class KernelOperator(Operator):
     """A fused group in the contracted graph: one operator that launches its kernels.
 
-    kernels : in the order in which they run
+    kernels : in the order in which they run; a product may be the vendor's (see vendor.py)
     temporaries : (shape, dtype) of what one kernel leaves for the next, the node's last outputs
     """
 
@@ -28,12 +29,12 @@ class KernelOperator(Operator):
     own_bfloat16: ClassVar[bool] = True
     run_keywords: ClassVar[frozenset[str]] = frozenset({"out", "rng"})
 
-    def __init__(self, group: Region, sources: tuple[KernelSource, ...]):
+    def __init__(self, group: Region, sources: tuple[KernelSource | VendorSource, ...]):
         parts = [value for source in sources for value in source.outputs if value not in group.outputs]
         for key, value in (
             ("region", group),
             ("label", sources[-1].name),
-            ("kernels", [Kernel(source) for source in sources]),
+            ("kernels", [VendorKernel(each) if isinstance(each, VendorSource) else Kernel(each) for each in sources]),
             ("parts", parts),
             ("temporaries", [(value.shape, value.dtype) for value in parts]),
             ("num_outputs", len(group.outputs) + len(parts)),
@@ -44,7 +45,7 @@ class KernelOperator(Operator):
 
     region: Region
     label: str
-    kernels: list[Kernel]
+    kernels: list[Kernel | VendorKernel]
     parts: list[Value]
     temporaries: list[tuple[Any, Any]]
 

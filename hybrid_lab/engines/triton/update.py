@@ -117,7 +117,7 @@ class Rule:
                 places.append(place)
             body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
         summary = f"{counted(group.nodes)} on a block of one weight."
-        text = function(self.name, body, pointers, ["inside = offsets < n"], ["offsets", "n"], [], summary)
+        text = function(self.name, body, pointers, ["inside = offsets < n"], ["offsets", "n"], [], summary).told()
         return text[text.index("@triton.jit") :], places
 
     def _place(self, graph: Graph, value: Value) -> int:

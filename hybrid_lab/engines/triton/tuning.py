@@ -1,0 +1,359 @@
+"""Tuning: which tiles a kernel runs fastest with, and whether the vendor's library is faster, measured on the GPU.
+
+Nothing is measured by itself: `mx.tune` asks for it, and from then on every compile of such a kernel on such a chip
+takes what was found, in later processes too (choices.py). Each candidate is first held against the kernel as the rule
+makes it, on the same random numbers; one that does not compile, gives other numbers or needs too much memory is left
+out, and the result says so. Whatever ends tuning early, what was found until then counts, and nothing else has changed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable
+from hybrid_lab.engines import memory
+from hybrid_lab.engines.triton import availability, choices, internals, tiles
+from hybrid_lab.engines.triton.choices import RULE, TILES, VENDOR, Choice
+from hybrid_lab.engines.triton.kernel import Kernel
+from hybrid_lab.engines.triton.progress import Progress
+from hybrid_lab.engines.triton.source import KernelSource, power_of_two
+from hybrid_lab.engines.triton.vendor import VendorKernel, VendorSource, vendor_form
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Value
+from hybrid_lab.graph.partition import Region
+
+#: How far results may lie apart, relative to the largest: sums in another order, by dtype; what tf32 rounds to 10 bits.
+TOLERANCES = {"float64": 1e-12, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+TF32 = 5e-3
+#: A candidate must need less than this part of the rule's time.
+MARGIN = 0.97
+#: Seconds that a candidate is timed for, and how many runs that are at the least and at the most.
+BUDGET, FEWEST, MOST = 0.05, 5, 30
+#: Bytes that are written between two runs, more than any chip's second-level cache holds.
+FLUSH = 256 << 20
+
+#: What stands in a group's place: sources of kernels, or the vendor's call and kernels behind it.
+Form = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A kernel and what was found for it. name, kind : of the kernel; measured : now, not taken from an earlier time"""
+
+    name: str
+    kind: str
+    choice: Choice
+    measured: bool
+
+    @property
+    def best(self) -> str:
+        """The candidate that won, as it is called in the choice's `seconds`."""
+        return "rule" if self.choice.way == RULE else "vendor" if self.choice.way == VENDOR else _title(self.choice)
+
+    @property
+    def gain(self) -> float:
+        """The rule's time over the winner's."""
+        seconds = self.choice.seconds
+        return seconds["rule"] / seconds[self.best] if seconds.get(self.best) else 1.0
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{name} {1e6 * each:.1f} us" for name, each in self.choice.seconds.items())
+        left = "".join(f"; left out {name}: {reason}" for name, reason in self.choice.left_out.items())
+        return f"{self.name}: {self.best}, {self.gain:.2f} x the rule ({times}{left})"
+
+
+class Bench(Protocol):
+    """Where candidates run and are timed. target : the chip's name"""
+
+    target: str
+
+    def prepare(self, sources: Sequence[KernelSource]) -> dict[int, str]:
+        """Make kernels ready to run; by position, why one could not be."""
+
+    def seconds(self, run: Callable[[], None]) -> float:
+        """How long a run takes."""
+
+
+class GpuBench:
+    """This machine's GPU."""
+
+    def __init__(self) -> None:
+        if (missing := availability.missing()) is not None:
+            raise EngineUnavailable(f"tuning measures on a GPU: {missing}")
+        if availability.interpreting():
+            raise EngineUnavailable("tuning measures on a GPU; times of Triton's interpreter say nothing")
+        self.target = availability.device().name
+        self._flush = memory.empty((FLUSH,), memory.torch_dtype("uint8"), availability.torch_device())
+
+    def prepare(self, sources: Sequence[KernelSource]) -> dict[int, str]:
+        from hybrid_lab.engines.triton import compiling
+
+        failed: dict[int, str] = {}
+        compiling.compile_all(sources, internals.target_here(), failed)
+        return failed
+
+    def seconds(self, run: Callable[[], None]) -> float:
+        """The median, with a cold cache; of a launch that takes the host longer than the GPU, the host's time."""
+        import torch
+
+        run()
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        count = int(min(max(BUDGET / max(time.perf_counter() - started, 1e-6), FEWEST), MOST))
+        host, pairs = [], []
+        for _ in range(count):
+            start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            self._flush.zero_()  # long enough for the host to launch ahead
+            start.record()
+            before = time.perf_counter()
+            run()
+            host.append(time.perf_counter() - before)
+            stop.record()
+            pairs.append((start, stop))
+        torch.cuda.synchronize()
+        device = statistics.median(start.elapsed_time(stop) for start, stop in pairs) / 1e3
+        return max(device, statistics.median(host))
+
+
+# -- what a compile takes ----------------------------------------------------------------------------------------------
+
+
+def chosen(group: Region, kernels: Sequence[KernelSource]) -> Form:
+    """The kernels of a group as tuning has found them best, else as they are."""
+    if not kernels or not _is_tunable(kernels):
+        return tuple(kernels)
+    choice = choices.recall(choices.key_of(kernels, availability.device().name))
+    return tuple(kernels) if choice is None else _form(choice, group, kernels)
+
+
+def _is_tunable(kernels: Sequence[KernelSource]) -> bool:
+    return bool({"INNER", "KEYS"} & set(kernels[0].tiled)) or kernels[0].kind == "rows"
+
+
+def _form(choice: Choice, group: Region, kernels: Sequence[KernelSource]) -> Form:
+    if choice.way == VENDOR:
+        return vendor_form(group, kernels) or tuple(kernels)
+    if choice.way == TILES and set(choice.blocks) == set(kernels[0].blocks):
+        blocks = {name: _block(name, size, kernels[0]) for name, size in choice.blocks.items()}
+        return (replace(kernels[0], blocks=blocks, warps=choice.warps, stages=choice.stages), *kernels[1:])
+    return tuple(kernels)
+
+
+def _block(name: str, size: int, source: KernelSource) -> int:
+    """A tile's size for these arrays, where it was found for others of about their size: none larger than they are."""
+    if name not in source.tiled or source.kind == "rows":
+        return source.blocks[name]
+    return min(size, power_of_two(source.tiled[name], tiles.LEAST))
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def tune(
+    graphs: Iterable[Graph], precisions: Callable[[str], str], bench: Bench | None = None, again: bool = False
+) -> list[Tuned]:
+    """Find the best candidate for each product, attention and row reduction of these graphs.
+
+    precisions : target -> how float32 is multiplied there; again : those too that were found at an earlier time
+    Raises EngineUnavailable without a GPU. Interrupting it keeps what was found until then.
+    """
+    from hybrid_lab.engines.triton.engine import kernels_of
+
+    bench = GpuBench() if bench is None else bench
+    groups: dict[str, tuple[Region, tuple[KernelSource, ...]]] = {}
+    for graph in graphs:
+        fusion = kernels_of(graph, precisions(bench.target))[1]
+        for group in fusion.groups:
+            kernels = tuple(fusion.kernels[group])
+            if _is_tunable(kernels):
+                groups.setdefault(choices.key_of(kernels, bench.target), (group, kernels))
+    known = {key: choices.recall(key) for key in groups}
+    waiting = [key for key in groups if again or known[key] is None]
+    candidates = {key: _candidates(*groups[key], bench.target) for key in waiting}
+    broken = _prepared(candidates, bench)
+    progress = Progress(f"tuning for {bench.target}", len(waiting))
+    found = []
+    try:
+        for key, (group, kernels) in groups.items():
+            name = kernels[-1].name
+            choice = known[key]
+            if key in candidates:
+                choice = _measured(group, kernels, candidates[key], broken[key], bench)
+                choices.remember(key, name, choice)
+            assert choice is not None
+            found.append(Tuned(name, kernels[0].kind, choice, key in candidates))
+            progress.step(sum(each.measured for each in found), name)
+    finally:
+        progress.close()
+    return found
+
+
+def _candidates(group: Region, kernels: tuple[KernelSource, ...], target: str) -> dict[str, tuple[Choice, Form]]:
+    """What is tried, by its name in reports: the rule first."""
+    found: dict[str, tuple[Choice, Form]] = {"rule": (Choice(RULE), kernels)}
+    first = kernels[0]
+    for item in tiles.configurations(first, target):
+        if (dict(item.blocks), item.warps, item.stages) != (dict(first.blocks), first.warps, first.stages):
+            choice = Choice(TILES, dict(item.blocks), item.warps, item.stages)
+            found[_title(choice)] = (choice, _form(choice, group, kernels))
+    form = vendor_form(group, kernels)
+    if form is not None:
+        found["vendor"] = (Choice(VENDOR), form)
+    return found
+
+
+def _title(choice: Choice) -> str:
+    stages = f", {choice.stages} stages" if choice.stages is not None else ""
+    return f"{' x '.join(map(str, choice.blocks.values()))}, {choice.warps} warps{stages}"
+
+
+def _prepared(
+    candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench: Bench
+) -> dict[str, dict[str, str]]:
+    """Compile all candidates at once; key -> candidate -> why it does not compile."""
+    places, sources = [], []
+    for key, forms in candidates.items():
+        for title, (_, form) in forms.items():
+            for source in form:
+                if not isinstance(source, VendorSource):
+                    places.append((key, title))
+                    sources.append(source)
+    broken: dict[str, dict[str, str]] = {key: {} for key in candidates}
+    for index, reason in bench.prepare(sources).items():
+        key, title = places[index]
+        broken[key][title] = f"does not compile: {reason.splitlines()[0]}"
+    return broken
+
+
+def _measured(
+    group: Region, kernels: Sequence[KernelSource], candidates: Mapping[str, tuple[Choice, Form]],
+    broken: Mapping[str, str], bench: Bench,
+) -> Choice:  # fmt: skip
+    """Check and time the candidates of one group."""
+    if "rule" in broken:
+        raise EngineError(f"{kernels[-1].name}: {broken['rule']}")
+    left_out = dict(broken)
+    seconds: dict[str, float] = {}
+    read = {value for _, form in candidates.values() for source in form for value in source.inputs}
+    given, expected = _arrays(read, group), list[Any]()
+    if "rule" not in broken and not _finite(candidates["rule"][1], group, given):
+        given = _arrays(read, group, positive=True)
+    for title, (_, form) in candidates.items():
+        if title in left_out:
+            continue
+        try:
+            made, run = _bound(form, group, given)
+            run()
+            results = [made[value] for value in group.outputs]
+            if title == "rule":
+                expected = [tensor.clone() for tensor in results]
+            elif reason := _differs(expected, results, kernels):
+                left_out[title] = reason
+                continue
+            elif isinstance(form[0], VendorSource):
+                first = [tensor.clone() for tensor in results]
+                run()
+                if not all(map(_same_bits, first, results)):
+                    left_out[title] = "gives other numbers from run to run"
+                    continue
+            seconds[title] = bench.seconds(run)
+        except (EngineError, RuntimeError) as error:  # torch's OutOfMemoryError is one
+            if title == "rule":
+                raise
+            left_out[title] = f"fails: {str(error).splitlines()[0]}"
+    best = min(seconds, key=lambda title: seconds[title] * (MARGIN if title == "rule" else 1.0))
+    return replace(candidates[best][0], seconds=seconds, left_out=left_out)
+
+
+def _finite(form: Form, group: Region, given: Mapping[Value, Any]) -> bool:
+    """Whether most of what the group gives for these numbers can be compared."""
+    made, run = _bound(form, group, given)
+    run()
+    results = [made[value] for value in group.outputs if made[value].is_floating_point()]
+    return all(float(tensor.isfinite().double().mean()) > 0.5 for tensor in results)
+
+
+def _arrays(values: set[Value], group: Region, positive: bool = False) -> dict[Value, Any]:
+    """Random numbers of a fixed seed for what the group reads; whole numbers are 0 and 1, which are places anywhere."""
+    random, device = np.random.default_rng(0), availability.torch_device()
+    inside = {value for node in group.nodes for value in node.outputs}
+    found = {}
+    for value in sorted(values - inside, key=_order(group)):
+        if isinstance(value.node.op, Constant):
+            array = np.asarray(value.node.op.array)
+        elif value.dtype.kind in "iub":
+            array = random.integers(0, 2, value.shape).astype(value.dtype)
+        else:
+            array = random.standard_normal(value.shape, np.float32)
+            array = (np.abs(array) + 0.1 if positive else array).astype(value.dtype)
+        found[value] = memory.to_device(np.ascontiguousarray(array), device)
+    return found
+
+
+def _order(group: Region) -> Callable[[Value], int]:
+    """Where the group reads a value first, so that the same numbers come again."""
+    places: dict[Value, int] = {}
+    for node in group.nodes:
+        for value in node.values_in:
+            places.setdefault(value, len(places))
+    return lambda value: places.get(value, len(places))
+
+
+def _bound(form: Form, group: Region, given: Mapping[Value, Any]) -> tuple[dict[Value, Any], Callable[[], None]]:
+    """Memory for what a candidate makes, and a function that runs it."""
+    device = availability.torch_device()
+    made = dict(given)
+    for source in form:
+        for value in source.outputs:
+            made[value] = memory.empty(value.shape, memory.torch_dtype(value.dtype), device)
+    launches: list[Callable[[int], None]] = []
+    for source in form:
+        tensors = [made[value] for value in (*source.inputs, *source.outputs)]
+        if isinstance(source, VendorSource):
+            call = VendorKernel(source)
+            launches.append(lambda stream, call=call, tensors=tensors: call(tensors))  # type: ignore[misc]
+            continue
+        kernel = Kernel(source)
+        kernel.blocks = dict(source.blocks)  # in the interpreter, too
+        launches.append(kernel.bound(tensors))
+    interpreted = availability.device().interpreted
+
+    def run() -> None:
+        stream = 0 if interpreted else internals.current_stream()
+        for launch in launches:
+            launch(stream)
+
+    return made, run
+
+
+def _differs(expected: Sequence[Any], results: Sequence[Any], kernels: Sequence[KernelSource]) -> str:
+    """Why results do not count as the rule's, or ""."""
+    import torch
+
+    for one, other in zip(expected, results, strict=True):
+        if not one.is_floating_point():
+            if not torch.equal(one, other):
+                return "gives other numbers"
+            continue
+        name = str(one.dtype).removeprefix("torch.")
+        allowed = max(TOLERANCES[name], TF32 if '"tf32"' in kernels[0].code else 0.0)
+        one, other = one.double(), other.double()
+        finite = one[torch.isfinite(one)]
+        scale = float(finite.abs().max()) if finite.numel() else 1.0
+        if not torch.allclose(other, one, rtol=0, atol=allowed * (scale or 1.0), equal_nan=True):
+            return "gives other numbers"
+    return ""
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    import torch
+
+    return bool(torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8)))

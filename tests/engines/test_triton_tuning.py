@@ -1,0 +1,268 @@
+"""Tuning: candidates are checked, timed and kept; Triton's interpreter stands in for a GPU, and a function for its
+clock.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+import torch
+
+import hybrid_lab as mx
+from hybrid_lab import engines, nd
+from hybrid_lab.diagnostics.errors import EngineUnavailable
+from hybrid_lab.engines.triton import availability, choices, compiling, tiles, tuning
+from hybrid_lab.engines.triton.choices import TILES, VENDOR, Choice
+from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.engines.triton.vendor import VendorKernel, VendorSource, flags, flags_of, vendor_form
+from hybrid_lab.gluon import nn
+from tests.graph.building import graph_of
+from tests.ops.cases import close
+from tests.triton_device import use_triton
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch, tmp_path):
+    use_triton(monkeypatch)
+    monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path))
+    choices.forget()
+    yield
+    choices.forget()
+
+
+class Bench:
+    """The interpreter as a device: every candidate runs, and `times` says what the clock shows, one after the other.
+
+    target : a chip, for its candidates; broken : by position, what does not compile
+    """
+
+    def __init__(self, times=(), target="sm90", broken=()):
+        self.times, self.target, self.broken = list(times), target, dict(broken)
+        self.asked = 0
+
+    def prepare(self, sources):
+        return self.broken
+
+    def seconds(self, run):
+        self.asked += 1
+        return self.times.pop(0) if self.times else 1.0
+
+
+def tune(graph, *arguments, again=False, **named):
+    bench = arguments[0] if arguments else Bench(**named)
+    return tuning.tune([graph], lambda target: "ieee", bench, again)
+
+
+def dense(rows=20, inner=40, columns=70):
+    return graph_of(lambda F, x, w: F.relu(F.dot(x, w) + 1.0), (rows, inner), (inner, columns))
+
+
+def attention():
+    def function(F, q, k, v):
+        return F.batch_dot(F.softmax(F.batch_dot(q, k, transpose_b=True) * 0.3), v)
+
+    return graph_of(function, (2, 33, 8), (2, 40, 8), (2, 40, 8))
+
+
+def convolution():
+    return graph_of(
+        lambda F, x, w: F.relu(F.Convolution(x, w, kernel=(3, 3), pad=(1, 1), num_filter=20, no_bias=True)),
+        (2, 3, 6, 5), (20, 3, 3, 3),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [dense, attention, convolution, lambda: dense(4, 3000, 5)])
+@pytest.mark.parametrize("target", ["sm90", "gfx942", "gfx950", "gfx1100"])
+def test_every_candidate_gives_the_numbers_of_the_rule(make, target):
+    bench = Bench(target=target)
+    (found,) = tune(make(), bench)
+    assert not found.choice.left_out and found.measured and found.best == "rule"
+    assert bench.asked == len(found.choice.seconds) >= 2
+    assert make is attention or "vendor" in found.choice.seconds
+
+
+def test_rows_are_tried_with_other_numbers_of_warps():
+    (found,) = tune(graph_of(lambda F, x: F.softmax(x), (6, 50)))
+    assert found.kind == "rows" and len(found.choice.seconds) == 4
+
+
+def test_the_fastest_is_kept_and_used_from_then_on(monkeypatch):
+    # The rule, then the candidates of the table, then torch.
+    (found,) = tune(dense(), times=[1.0, 0.5, 0.9])
+    assert found.choice.way == TILES and found.gain == 2.0 and f"{found.best} 500000.0 us" in str(found)
+    choices.forget()  # as a process that starts
+    (again,) = tune(dense())
+    assert not again.measured and again.choice == found.choice
+
+    monkeypatch.setattr(availability, "device", lambda: availability.Device("sm90", "cpu", True))
+    group, kernels = the_group(dense())
+    (source,) = tuning.chosen(group, kernels)
+    assert source.blocks == found.choice.blocks and source.warps == found.choice.warps
+    # Of other chips and other kernels nothing is known.
+    monkeypatch.setattr(availability, "device", lambda: availability.Device("sm80", "cpu", True))
+    assert tuning.chosen(group, kernels) == kernels
+
+
+def the_group(graph):
+    fusion = kernels_of(graph)[1]
+    (group,) = fusion.groups
+    return group, tuple(fusion.kernels[group])
+
+
+def test_sizes_of_about_as_much_share_a_choice():
+    target = "sm90"
+    keys = [choices.key_of(the_group(dense(rows))[1], target) for rows in (520, 600, 1000, 1040, 512)]
+    assert keys[0] != keys[3] != keys[4]
+    assert choices.key_of(the_group(dense(600))[1], "gfx942") != keys[1]
+    group, kernels = the_group(dense(24))
+    choice = Choice(TILES, {"ROWS": 128, "COLUMNS": 32, "INNER": 64}, 8, 3)
+    (source,) = tuning._form(choice, group, kernels)
+    assert source.blocks == {"ROWS": 32, "COLUMNS": 32, "INNER": 64} and source.stages == 3
+
+
+def test_torch_is_taken_where_it_was_faster_and_gives_what_the_kernel_gives(monkeypatch):
+    graphs = [dense(), convolution(), graph_of(lambda F, x, w: F.dot(F.transpose(x), w), (4, 5), (4, 6))]
+    random = np.random.RandomState(0)
+    arrays = [[random.randn(*each.shape).astype("float32") for each in graph.inputs] for graph in graphs]
+    expected = [engines.get("numpy").compile(graph)(given) for graph, given in zip(graphs, arrays, strict=True)]
+    for graph, given, wanted in zip(graphs, arrays, expected, strict=True):
+        key = choices.key_of(the_group(graph)[1], availability.device().name)
+        choices.remember(key, "kernel", Choice(VENDOR))
+        executable = engines.get("triton").compile(graph)
+        assert "_by_torch" in str(executable.report) and "_by_torch((" in executable.report.program
+        close(executable([torch.from_numpy(item.copy()) for item in given]), wanted)
+    forms = [vendor_form(*the_group(graph)) for graph in graphs]
+    assert [[type(source) is VendorSource for source in form] for form in forms] == [[True, False]] * 2 + [[True]]
+
+
+def test_where_factors_are_computed_on_the_way_torch_is_no_candidate():
+    graph = graph_of(lambda F, x, w: F.dot(F.relu(x), w), (20, 40), (40, 70))
+    assert vendor_form(*the_group(graph)) is None
+    assert "vendor" not in tune(graph)[0].choice.seconds
+
+
+def test_a_candidate_that_does_not_compile_or_fails_is_left_out(monkeypatch):
+    bench = Bench(broken={1: "the kernel could not be compiled:\nmore"})
+    (found,) = tune(dense(), bench)
+    assert list(found.choice.left_out.values()) == ["does not compile: the kernel could not be compiled:"]
+
+    def exhausted(self, tensors, numbers=(), sizes=None):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
+
+    monkeypatch.setattr(VendorKernel, "__call__", exhausted)
+    (found,) = tune(dense(), again=True)
+    assert found.choice.left_out == {"vendor": "fails: CUDA out of memory. Tried to allocate 2 GiB"}
+    assert "left out vendor" in str(found)
+
+
+def test_a_candidate_with_other_numbers_is_left_out(monkeypatch):
+    right = VendorKernel.__call__
+
+    def wrong(self, tensors, numbers=(), sizes=None):
+        right(self, tensors)
+        tensors[-1].add_(0.01)
+
+    monkeypatch.setattr(VendorKernel, "__call__", wrong)
+    (found,) = tune(dense(), times=[1.0] * 20)
+    assert found.choice.left_out == {"vendor": "gives other numbers"}
+
+    def unsteady(self, tensors, numbers=(), sizes=None):
+        right(self, tensors)
+        tensors[-1].mul_(1 + 1e-6 * np.random.rand())
+
+    monkeypatch.setattr(VendorKernel, "__call__", unsteady)
+    (found,) = tune(dense(), again=True)
+    assert found.choice.left_out == {"vendor": "gives other numbers from run to run"}
+
+
+def test_an_interrupt_keeps_what_was_found():
+    graph = graph_of(lambda F, x, w, v: F.dot(F.tanh(F.dot(x, w)), v), (20, 40), (40, 70), (70, 30))
+
+    class Interrupted(Bench):
+        def seconds(self, run):
+            if self.asked == 8:
+                raise KeyboardInterrupt
+            return super().seconds(run)
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(graph, Interrupted())
+    choices.forget()
+    found = tune(graph)
+    assert [each.measured for each in found].count(False) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: "{",
+        lambda data: json.dumps({**data, "key": "another"}),
+        lambda data: json.dumps({**data, "choice": {**data["choice"], "way": "magic"}}),
+        lambda data: json.dumps({**data, "choice": {**data["choice"], "warps": 3}}),
+        lambda data: json.dumps({**data, "choice": {**data["choice"], "blocks": {"ROWS": "large"}}}),
+        lambda data: json.dumps({**data, "choice": {**data["choice"], "blocks": None}}),
+        lambda data: json.dumps([]),
+    ],
+)
+def test_a_damaged_file_is_ignored(damage):
+    tune(dense())
+    (file,) = choices.folder().glob("*.json")
+    file.write_text(damage(json.loads(file.read_text())))
+    choices.forget()
+    assert tune(dense())[0].measured
+
+
+def test_where_nothing_is_kept_on_disk_this_process_knows(monkeypatch):
+    monkeypatch.setenv("HYBRID_LAB_CACHE", "")
+    assert tune(dense())[0].measured and not tune(dense())[0].measured
+
+
+def test_torchs_flags_are_what_they_were():
+    anchors = [graph.operators[0] for graph in (dense(), convolution())]
+    for anchor, tf32 in ((anchors[0], True), (anchors[0], False), (anchors[1], True)):
+        wanted = flags_of(anchor, tf32)
+        before = [getattr(place, name) for place, name, _ in wanted]
+        with pytest.raises(ValueError, match="in between"), flags(wanted):
+            assert [getattr(place, name) for place, name, _ in wanted] == [value for *_, value in wanted]
+            raise ValueError("in between")
+        assert [getattr(place, name) for place, name, _ in wanted] == before
+
+
+def test_the_interpreter_is_not_timed():
+    net = nn.Dense(3, in_units=4)
+    net.initialize()
+    with pytest.raises(EngineUnavailable, match="say nothing"):
+        mx.tune(net, nd.ones((2, 4)))
+
+
+def test_a_net_is_tuned_and_recompiled(monkeypatch):
+    monkeypatch.setattr(tuning, "GpuBench", lambda: Bench([1.0, 2.0, 2.0, 2.0, 2.0, 0.1], availability.device().name))
+    net = nn.HybridSequential()
+    net.add(nn.Dense(20, in_units=40, activation="relu"), nn.Dense(3, in_units=20))
+    net.initialize()
+    net.hybridize(engine="triton")
+    x = nd.array(np.random.RandomState(0).randn(5, 40))
+    before = net(x).asnumpy()
+    found = mx.tune(net, (5, 40))
+    assert len(found.kernels) >= 2 and "of 2 kernels" not in repr(found)
+    np.testing.assert_allclose(net(x).asnumpy(), before, rtol=1e-5, atol=1e-6)
+    assert str(found).startswith("hybridsequential") and found.data()["kernels"][0]["seconds"]
+
+
+def test_candidates_compile_ahead_of_time():
+    group, kernels = the_group(dense(64, 64, 64))
+    forms = tuning._candidates(group, kernels, "gfx90a")
+    sources = [form[0] for title, (_, form) in forms.items() if title != "vendor"]
+    assert len(sources) > 3
+    failed = {}
+    compiling.compile_all(sources, "gfx90a", failed)
+    assert not failed and len({tuple(source.blocks.items()) for source in sources}) > 2
+
+
+def test_the_table_has_six_configurations_at_most_and_no_two_alike():
+    for kind, families in tiles._table().items():
+        for items in families.values():
+            assert len(items) <= 6 and len({tuple(item.items()) for item in items}) == len(items), kind
