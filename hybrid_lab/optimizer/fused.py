@@ -30,6 +30,7 @@ from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ops.dtypes import is_bfloat16, is_floating, is_narrow
 from hybrid_lab.ops.operator import Operator
 
 if TYPE_CHECKING:
@@ -130,11 +131,12 @@ class _Arrays:
         self.op, self.weights, self.gradients, self.states = op, tuple(weights), tuple(gradients), states
         self.rows, self.halves = [], []
         for weight, grad, state in zip(weights, gradients, states, strict=True):
-            half = multi_precision and weight._view.dtype == np.float16
+            half = multi_precision and is_narrow(weight._view.dtype)
             copy, inner = state if half else (weight, state)
             part = () if inner is None else inner if isinstance(inner, tuple) else (inner,)
             self.rows.append((copy, grad, *part, *([weight] if half else ())))
             self.halves.append(weight._view.dtype if half else None)
+        self.has_bfloat16 = any(is_bfloat16(weight._view.dtype) for weight, *_ in self.rows)
         self.written = [array._buffer for weight, _, *part in self.rows for array in (weight, *part)]
         self.buffers = self.written + [grad._buffer for grad in gradients]
         self.partition: Any = None
@@ -171,7 +173,7 @@ class _Arrays:
                 return "the states were made for other settings"
             dtype = np.dtype(weight.dtype)
             wanted = [half or dtype, *[dtype] * len(self.op.aux_names), half]
-            if weight._view.dtype.kind != "f" or any(
+            if not is_floating(weight._view.dtype) or any(
                 type(array) is not NDArray or array.shape != weight.shape or array.dtype != expected
                 for array, expected in zip((grad, *rest), wanted)
             ):
@@ -360,7 +362,11 @@ class FusedUpdate:
             self._held = held
         self.refusal = ""
         if any(held.halves) and not self._mixed_on(held.device(), held):
-            self.refusal = "float16 weights are updated through float32 copies"
+            name = next(half.name for half in held.halves if half is not None)
+            self.refusal = f"{name} weights are updated through float32 copies"
+            return None
+        if held.has_bfloat16 and held.device() is None:
+            self.refusal = "NumPy has no arithmetic of bfloat16: each weight is updated in float32, and rounded"
             return None
         return held
 
