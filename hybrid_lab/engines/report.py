@@ -54,7 +54,7 @@ class Report:
     arena_bytes : planned memory; ideal_bytes : the most alive at once; fresh_bytes : outputs allocated per call
     shared_arena : a forward and its backward have one arena, which both reports tell
     bytes_moved : what the steps read and write in one call, region insides not counted
-    memory : the graph.plan.Plan, which `plan` prints; program : the generated source
+    memory : the graph.plan.Plan, which `plan` prints; written : the generated program, which `program` prints
     bodies : the graph.body.Body objects of loops and branches; each compiles a program per shapes while it runs
     seconds : compile time
     choice : which of several engines runs and how that came about; candidates : what was found about each
@@ -77,7 +77,7 @@ class Report:
     seconds: float = 0.0
     memory: Any = field(default=None, repr=False, compare=False)
     bodies: Sequence[Any] = field(default=(), repr=False, compare=False)
-    program: str = ""
+    written: Any = field(default="", repr=False, compare=False)
     choice: str = ""
     candidates: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -94,10 +94,16 @@ class Report:
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers."""
-        made = asdict(replace(self, memory=None, bodies=())) | {"plan": self.plan, "arena_ratio": self.arena_ratio}
+        made = asdict(replace(self, memory=None, bodies=(), written=""))
+        made |= {"plan": self.plan, "program": self.program, "arena_ratio": self.arena_ratio}
         made["body_programs"] = self.body_programs
-        del made["memory"], made["bodies"]
+        del made["memory"], made["bodies"], made["written"]
         return made
+
+    @property
+    def program(self) -> str:
+        """The generated program as text: one line per operator, with the operator as its comment."""
+        return str(self.written)
 
     @property
     def plan(self) -> str:

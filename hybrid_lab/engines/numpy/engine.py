@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from hybrid_lab.engines.engine import Engine, Executable, Program
-from hybrid_lab.engines.numpy.program import write_program
+from hybrid_lab.engines.numpy.program import Text, write_program
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph import body
 from hybrid_lab.graph.dump import dump
@@ -64,9 +64,9 @@ class Later:
         """The program's function. Describes memory and program in the report, if nobody has."""
         memory = dump("plan", plan(self.graph))
         program = write_program(memory, self.static_alloc)
-        dump("program", program.source)
-        if not self.report.program:
-            describe(self.report, memory, program.source, self.static_alloc)
+        dump("program", program.written)
+        if not self.report.written:
+            describe(self.report, memory, program.written, self.static_alloc)
         return program.run
 
     def __call__(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> list[np.ndarray]:
@@ -94,7 +94,7 @@ def postponed() -> Iterator[None]:
 _postponed: ContextVar[bool] = ContextVar("postponed", default=False)
 
 
-def describe(report: Report, memory: Plan, source: str, static_alloc: bool) -> None:
+def describe(report: Report, memory: Plan, written: Text, static_alloc: bool) -> None:
     """Fill in the memory and program parts of a report."""
     report.static_alloc = static_alloc
     report.arena_bytes, report.ideal_bytes = memory.arena_bytes, memory.ideal_bytes
@@ -110,7 +110,7 @@ def describe(report: Report, memory: Plan, source: str, static_alloc: bool) -> N
         for value in (*node.values_in, *node.outputs)
         if value in memory.last_use
     )
-    report.memory, report.program = memory, source
+    report.memory, report.written = memory, written
 
 
 ENGINE = NumPyEngine()

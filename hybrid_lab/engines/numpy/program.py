@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import keyword
 import linecache
@@ -9,13 +10,14 @@ import re
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines.engine import Program
 from hybrid_lab.engines.numpy.arena import KEEP_BYTES, Frame, Frames
+from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.plan import Plan
 from hybrid_lab.graph.printer import Names, format_origin, format_statement
@@ -35,10 +37,67 @@ _RESERVED = (
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program's function and its source text."""
+    """A program's function, and its text for people: `str(written)`."""
 
     run: Program
-    source: str
+    written: Text
+
+    @property
+    def source(self) -> str:
+        return str(self.written)
+
+
+class Text:
+    """The text of a program as it is shown: with sizes instead of the names they are bound to, and with a comment for
+    each operator. Put together when somebody reads it.
+
+    lines : as they run; nodes : line number, from 0 -> the operator that it computes; sizes : what names stand for
+    """
+
+    def __init__(self, graph: Graph, lines: list[str], nodes: dict[int, Node], sizes: dict[str, Any]):
+        self._graph, self._lines, self._nodes, self._sizes = graph, lines, nodes, sizes
+
+    @functools.cached_property
+    def lines(self) -> list[str]:
+        printed, made = Names(self._graph), []
+        for number, line in enumerate(self._lines):
+            text = _SIZE.sub(lambda found: repr(self._sizes.get(found[0], found[0])), line) if self._sizes else line
+            node = self._nodes.get(number)
+            if node is not None:
+                comment = _comment(node, printed)
+                head = text.lstrip()
+                indent = text[: len(text) - len(head)]
+                text = f"{indent}{head}: {comment}" if head.startswith("#") else f"{indent}{head:<56}  # {comment}"
+            made.append(f"{text}\n")
+        return made
+
+    def __str__(self) -> str:
+        return "".join(self.lines)
+
+    # What `linecache` asks of a list of lines.
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.lines[place]
+
+
+#: A name that a number or a shape is bound to.
+_SIZE = re.compile(r"\bsize_\d+\b")
+
+
+def _comment(node: Node, printed: Names) -> str:
+    """What a line computes. Names may come from files, so nothing that could end the comment gets through."""
+    text = f"{format_statement(node, printed)}   {format_origin(node)}".rstrip()
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+@functools.lru_cache(maxsize=64)
+def _code(source: str) -> CodeType:
+    """The code of the function `program`. Programs of one structure have one text, whatever their sizes."""
+    whole = compile(source, "<program>", "exec")
+    return next(item for item in whole.co_consts if isinstance(item, CodeType))
 
 
 def write_program(plan: Plan, static_alloc: bool) -> Compiled:
@@ -79,27 +138,38 @@ class Writer:
         self.names: dict[Value, str] = {}
         self.bound: dict[str, Any] = {"empty": np.empty, "array": np.array, **dict.fromkeys(_RESERVED)}
         self._bound_ids: dict[Any, str] = {}
+        self._hints: dict[str, int] = {}
         self._counters: dict[str, int] = {}
         self.fixed: list[tuple[str, Callable[[np.ndarray, dict[str, Any]], Any]]] = []
         self._fixed_values: set[Value] = set()
         self.lines: list[str] = []
         self.line_nodes: dict[int, Node] = {}
         self.uses_scratch = False
-        self.printed = Names(plan.graph)
+        self._sizes: dict[str, Any] = {}
 
     # -- names ---------------------------------------------------------------------------------------------
 
     def _bind(self, hint: str, item: Any, key: Any = None) -> str:
         """A global name of the program for `item`, the same for the same key."""
         key = id(item) if key is None else key
-        if key not in self._bound_ids:
-            name, number = hint, 1
-            while name in self.bound or keyword.iskeyword(name):
+        found = self._bound_ids.get(key)
+        if found is None:
+            found, number = hint, self._hints.get(hint, 1)
+            if number > 1:
+                found = f"{hint}_{number}"
+            while found in self.bound or keyword.iskeyword(found):
                 number += 1
-                name = f"{hint}_{number}"
-            self.bound[name] = item
-            self._bound_ids[key] = name
-        return self._bound_ids[key]
+                found = f"{hint}_{number}"
+            self._hints[hint] = number
+            self.bound[found] = item
+            self._bound_ids[key] = found
+        return found
+
+    def _size(self, item: Any) -> str:
+        """A name for a number or a shape that another batch changes: then its program is the same text."""
+        name = self._bind(f"size_{len(self._sizes)}", item, ("size", item))
+        self._sizes.setdefault(name, item)
+        return name
 
     def _local(self, kind: str) -> str:
         number = self._counters[kind] = self._counters.get(kind, -1) + 1
@@ -141,17 +211,16 @@ class Writer:
         tail += ["    except Exception as error:", "        explain(error)", "        raise"]
         if self._limits_buffers:
             tail += ["    finally:", "        setbufsize(before)"]
-        body = [f"        {line}" for line in self.lines]
+        lines = [*head, *[f"        {line}" for line in self.lines], *tail]
         file = f"<program {next(_serial)} {self.plan.graph.name}".rstrip() + ">"
-        at_line = {number + len(head) + 1: node for number, node in self.line_nodes.items()}
-        self.bound["explain"] = self.explain_class(file, at_line)
-        source = "\n".join(head + body + tail) + "\n"
-        exec(compile(source, file, "exec"), self.bound)
-        run = self.bound.pop("program")
+        nodes = {number + len(head): node for number, node in self.line_nodes.items()}
+        self.bound["explain"] = self.explain_class(file, {number + 1: node for number, node in nodes.items()})
+        run = FunctionType(_code("\n".join(lines) + "\n").replace(co_filename=file), self.bound)
+        written = Text(self.plan.graph, lines, nodes, self._sizes)
         # Tracebacks show the program's lines for as long as it lives.
-        linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+        linecache.cache[file] = (0, None, written, file)  # type: ignore[assignment]
         weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
-        return Compiled(run, source)
+        return Compiled(run, written)
 
     #: What the function takes.
     parameters = "inputs, rng"
@@ -192,15 +261,10 @@ class Writer:
         return tuple(made[name] for name, _ in self.fixed)
 
     def _emit(self, text: str, node: Node | None = None) -> None:
+        """A line; the one of `node`, for comments and errors."""
         if node is not None:
             self.line_nodes[len(self.lines)] = node
-            text = f"{text:<56}  # {self._comment(node)}"
         self.lines.append(text)
-
-    def _comment(self, node: Node) -> str:
-        """What a line computes. Names may come from files, so nothing that could end the comment gets through."""
-        text = f"{format_statement(node, self.printed)}   {format_origin(node)}".rstrip()
-        return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
 
     # -- values --------------------------------------------------------------------------------------------
 
@@ -254,7 +318,7 @@ class Writer:
             self.names[value] = name = self._local("f")
             self._fixed_values.add(value)
             self.fixed.append((name, lambda memory, made: run_kernel(op, [made[item] for item in operands])[0]))
-            self._emit(f"# {name} is a view of {operands[0]}: {self._comment(node)}")
+            self._emit(f"# {name} is a view of {operands[0]}", node)
         else:
             kernel = self._bind(identifier(node.op.name), node.op.numpy, node.op)
             self.names[value] = name = self._local("v")
@@ -292,7 +356,8 @@ class Writer:
 
     def _fresh(self, value: Value) -> str:
         """The call that makes memory for a value."""
-        return f"empty({value.shape!r}, {self._bind(value.dtype.name, self._dtype(value.dtype), value.dtype)})"
+        dtype = self._bind(value.dtype.name, self._dtype(value.dtype), value.dtype)
+        return f"empty({self._size(value.shape)}, {dtype})"
 
     def _call(self, node: Node, targets: list[str | None]) -> None:
         direct = self._direct(node) if len(targets) == 1 and targets[0] is not None else None

@@ -111,8 +111,8 @@ class JointTraining(Training):
         self._give: Any = writer.frames.idle.append if simple else writer.frames.give
         begin.run.__globals__["release"] = self._give
         for part, memory, program in ((forward, joint.forward, begin), (backward, joint.backward, finish)):
-            dump("program", program.source)
-            describe(part.report, memory, program.source, static_alloc)
+            dump("program", program.written)
+            describe(part.report, memory, program.written, static_alloc)
             part.report.shared_arena = True
         forward.report.seconds += between - started
         backward.report.seconds += time.perf_counter() - between

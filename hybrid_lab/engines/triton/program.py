@@ -97,7 +97,7 @@ class DeviceWriter(Writer):
             self.names[value] = name = self._local("f")
             self._fixed_values.add(value)
             self.fixed.append((name, lambda memory_, made: step(made[operand])))
-            self._emit(f"# {name} is a view of {operand}: {self._comment(node)}")
+            self._emit(f"# {name} is a view of {operand}", node)
         else:
             self.names[value] = name = self._local("v")
             self._emit(f"{name} = {self._bind('view', step)}({operand})", node)
@@ -197,9 +197,9 @@ class DeviceLater(Later):
     def write(self) -> Program:
         found = dump("plan", plan(self.graph, contiguous=True))
         program = DeviceWriter(found, self.static_alloc).finish()
-        dump("program", program.source)
-        if not self.report.program:
-            describe(self.report, found, program.source, self.static_alloc)
+        dump("program", program.written)
+        if not self.report.written:
+            describe(self.report, found, program.written, self.static_alloc)
             note_copies(self.report, found)
         return program.run
 
