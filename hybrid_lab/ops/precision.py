@@ -1,9 +1,9 @@
 """Mixed precision: which operators compute in a low precision, which in float32, and what each of a call's inputs
 becomes.
 
-The tables say it once, for eager calls and for graphs. Every other operator computes in what its inputs are; where its
-record refuses several dtypes, in the wider one. The choice is that of MXNet's `contrib.amp`, but for products of
-arrays (`dot`, `batch_dot`, attention), which MXNet leaves in what their inputs are.
+The tables say it once, for eager calls and for graphs, for float16 and for bfloat16. Every other operator computes in
+what its inputs are; where its record refuses several dtypes, in the wider one. The choice is that of MXNet's
+`contrib.amp`, but for products of arrays (`dot`, `batch_dot`, attention), which MXNet leaves in what their inputs are.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LOW = (
 """Sums of products, which have units of their own on GPUs and add up in float32 there."""
 
 FLOAT32 = (
-    # Functions whose results, or whose slopes, soon leave the range of float16.
+    # Functions whose results, or whose slopes, soon leave the range of float16, and lose digits in bfloat16.
     "exp expm1 log log10 log2 log1p broadcast_power square reciprocal rsqrt rcbrt arccos arcsin arctanh cosh sinh tan "
     "erfinv gamma gammaln _digamma _trigamma _softrelu broadcast_hypot smooth_l1 "
     # Sums of many.
     "sum mean prod nansum nanprod norm moments cumsum khatri_rao softmax softmin log_softmax _softmax_with "
     "SoftmaxActivation softmax_cross_entropy LayerNorm InstanceNorm GroupNorm L2Normalization LRN CTCLoss "
     "SoftmaxOutput LinearRegressionOutput MAERegressionOutput LogisticRegressionOutput SVMOutput MakeLoss make_loss "
-    # Linear algebra, and positions, of which float16 counts 2,048.
+    # Linear algebra, and positions, of which float16 counts 2,048, bfloat16 256.
     "_linalg_gemm _linalg_gemm2 _linalg_syrk _linalg_trmm _linalg_trsm _linalg_potrf _linalg_potri _linalg_inverse "
     "_linalg_det _linalg_slogdet _linalg_sumlogdiag _linalg_syevd _linalg_gelqf _linalg_extractdiag _linalg_makediag "
     "_linalg_extracttrian _linalg_maketrian argsort topk _contrib_MultiBoxPrior"

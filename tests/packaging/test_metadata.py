@@ -36,7 +36,7 @@ def test_base_installation_is_thin():
 def test_extras_are_the_documented_ones():
     assert set(EXTRAS) == {"lab", "cpu", "cuda", "rocm", "notebooks", "test"}
     assert names(EXTRAS["lab"]) == {"jupyterlab", "ipywidgets", "anywidget"}
-    assert names(EXTRAS["cpu"]) == {"onnx", "onnxruntime"}
+    assert names(EXTRAS["cpu"]) == {"onnx", "onnxruntime", "ml_dtypes"}
     assert names(EXTRAS["notebooks"]) == {"scikit-learn", "matplotlib"}
 
 
@@ -67,8 +67,8 @@ def test_wheel_and_sdist_take_the_notebooks_and_nothing_that_lies_beside_them(tm
 
 
 def test_rocm_cannot_be_satisfied_by_what_pypi_has():
-    (requirement,) = map(Requirement, EXTRAS["rocm"])
-    assert requirement.name == "pytorch-triton-rocm"
+    requirement, bfloat16 = map(Requirement, EXTRAS["rocm"])
+    assert (requirement.name, bfloat16.name) == ("pytorch-triton-rocm", "ml_dtypes")
     assert not requirement.specifier.contains("2.1.0")
     assert requirement.specifier.contains("3.4.0")
 

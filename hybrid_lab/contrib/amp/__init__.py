@@ -1,4 +1,4 @@
-"""Mixed precision: products and convolutions in float16, everything that float16 does not suit in float32.
+"""Mixed precision: products and convolutions in float16 or bfloat16, what these do not suit in float32.
 
     from hybrid_lab.contrib import amp
 
@@ -12,6 +12,8 @@
             with amp.scale_loss(loss, trainer) as scaled:
                 autograd.backward(scaled)
         trainer.step(batch_size)                                # a step whose gradients overflowed is skipped
+
+With `amp.init("bfloat16")` gradients stay in range as they are: no `init_trainer`, no `scale_loss`.
 
 The names are MXNet's. Eager calls and compiled graphs convert the same values in the same places.
 """
