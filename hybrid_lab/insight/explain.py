@@ -12,6 +12,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines import Fallback
+from hybrid_lab.engines.launches import launches
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import Compilation
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -103,6 +104,7 @@ class Explanation:
 
     copies : between host and device, in this process so far; error : why the call on the inputs could not be traced
     updates : how each Trainer of these parameters makes its steps
+    launches : kernels, replays of captured graphs and others on a device, in this process so far
     """
 
     name: str
@@ -110,6 +112,7 @@ class Explanation:
     copies: dict[str, int]
     error: str = ""
     updates: list[str] = field(default_factory=list)
+    launches: dict[str, int] = field(default_factory=launches.snapshot)
 
     def __post_init__(self) -> None:
         self._recipes: dict[tuple[str, int], Callable[[], Passes]] = {}
@@ -186,6 +189,8 @@ class Explanation:
             lines += [part for line in _details(row) for part in wrapped(line, indent)]
         lines += [part for text in self.updates for part in wrapped(f"update by {text}", "  ")]
         lines.append("  copies so far: " + _copies(self.copies))
+        if any(self.launches.values()):
+            lines.append("  launches so far: " + _launches(self.launches))
         if self.error:
             lines += ["", self.error]
         return "\n".join(lines)
@@ -274,6 +279,10 @@ def _together(fallbacks: Sequence[Fallback]) -> list[str]:
         + f" on {engine}: {reason}"
         for (engine, reason), operators in found.items()
     ]
+
+
+def _launches(made: dict[str, int]) -> str:
+    return f"{count(made['kernels'], 'kernel')}, {count(made['replays'], 'replay')}, {count(made['others'], 'other')}"
 
 
 def _copies(copies: dict[str, int]) -> str:

@@ -57,8 +57,8 @@ def tune(graph, *arguments, again=False, **named):
     return tuning.tune([graph], lambda target: "ieee", bench, again)
 
 
-def dense(rows=20, inner=40, columns=70):
-    return graph_of(lambda F, x, w: F.relu(F.dot(x, w) + 1.0), (rows, inner), (inner, columns))
+def dense(rows=20, inner=40, columns=70, dtype="float32"):
+    return graph_of(lambda F, x, w: F.relu(F.dot(x, w) + 1.0), (rows, inner), (inner, columns), dtype=dtype)
 
 
 def attention():
@@ -75,8 +75,20 @@ def convolution():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [dense, attention, convolution, lambda: dense(4, 3000, 5)])
-@pytest.mark.parametrize("target", ["sm90", "gfx942", "gfx950", "gfx1100"])
+def split():
+    """Programs share the tiles of a long sum."""
+    return dense(4, 1100, 5)
+
+
+def half():
+    return dense(dtype="float16")
+
+
+@pytest.mark.parametrize(
+    ("make", "target"),
+    [(dense, "sm90"), (dense, "gfx942"), (dense, "gfx950"), (dense, "gfx1100"), (attention, "sm90")]
+    + [(attention, "gfx1100"), (convolution, "gfx942"), (split, "sm90"), (half, "sm90"), (half, "gfx950")],
+)
 def test_every_candidate_gives_the_numbers_of_the_rule(make, target):
     bench = Bench(target=target)
     (found,) = tune(make(), bench)
@@ -148,7 +160,7 @@ def test_where_factors_are_computed_on_the_way_torch_is_no_candidate():
 def test_a_candidate_that_does_not_compile_or_fails_is_left_out(monkeypatch):
     bench = Bench(broken={1: "the kernel could not be compiled:\nmore"})
     (found,) = tune(dense(), bench)
-    assert list(found.choice.left_out.values()) == ["does not compile: the kernel could not be compiled:"]
+    assert list(found.choice.left_out.values()) == ["is not tried: the kernel could not be compiled:"]
 
     def exhausted(self, tensors, numbers=(), sizes=None):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")

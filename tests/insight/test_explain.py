@@ -210,7 +210,7 @@ def test_data_is_plain():
     explanation = mx.explain(make(Top), x())
     data = json.loads(json.dumps(explanation.data(), allow_nan=False))
     assert data["blocks"][1]["programs"][0]["mode"] == "prediction"
-    assert set(data) == {"name", "blocks", "copies", "error", "updates"}
+    assert set(data) == {"name", "blocks", "copies", "error", "updates", "launches"}
 
 
 def test_the_engine_with_its_reason_and_the_memory():

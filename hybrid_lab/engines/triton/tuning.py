@@ -35,6 +35,8 @@ TF32 = 5e-3
 MARGIN = 0.97
 #: Seconds that a candidate is timed for, and how many runs that are at the least and at the most.
 BUDGET, FEWEST, MOST = 0.05, 5, 30
+#: More registers that go to memory are not worth a measurement.
+SPILLS = 16
 #: Bytes that are written between two runs, more than any chip's second-level cache holds.
 FLUSH = 256 << 20
 
@@ -95,7 +97,10 @@ class GpuBench:
         from hybrid_lab.engines.triton import compiling
 
         failed: dict[int, str] = {}
-        compiling.compile_all(sources, internals.target_here(), failed)
+        made = compiling.compile_all(sources, internals.target_here(), failed)
+        for index, binary in enumerate(made):
+            if binary is not None and binary.resources.spills > SPILLS and index not in failed:
+                failed[index] = f"{binary.resources.spills} registers would go to memory"
         return failed
 
     def seconds(self, run: Callable[[], None]) -> float:
@@ -218,7 +223,7 @@ def _title(choice: Choice) -> str:
 def _prepared(
     candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench: Bench
 ) -> dict[str, dict[str, str]]:
-    """Compile all candidates at once; key -> candidate -> why it does not compile."""
+    """Compile all candidates at once; key -> candidate -> why it is not to be tried."""
     places, sources = [], []
     for key, forms in candidates.items():
         for title, (_, form) in forms.items():
@@ -229,7 +234,7 @@ def _prepared(
     broken: dict[str, dict[str, str]] = {key: {} for key in candidates}
     for index, reason in bench.prepare(sources).items():
         key, title = places[index]
-        broken[key][title] = f"does not compile: {reason.splitlines()[0]}"
+        broken[key][title] = f"is not tried: {reason.splitlines()[0]}"
     return broken
 
 
@@ -238,13 +243,11 @@ def _measured(
     broken: Mapping[str, str], bench: Bench,
 ) -> Choice:  # fmt: skip
     """Check and time the candidates of one group."""
-    if "rule" in broken:
-        raise EngineError(f"{kernels[-1].name}: {broken['rule']}")
-    left_out = dict(broken)
+    left_out = {title: reason for title, reason in broken.items() if title != "rule"}  # which runs anyway
     seconds: dict[str, float] = {}
     read = {value for _, form in candidates.values() for source in form for value in source.inputs}
     given, expected = _arrays(read, group), list[Any]()
-    if "rule" not in broken and not _finite(candidates["rule"][1], group, given):
+    if not _finite(candidates["rule"][1], group, given):
         given = _arrays(read, group, positive=True)
     for title, (_, form) in candidates.items():
         if title in left_out:
