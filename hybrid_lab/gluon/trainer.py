@@ -77,6 +77,7 @@ class Trainer:
         self._scale = self._optimizer.rescale_grad
         # Of `contrib.amp`: what skips a step whose gradients overflowed, and `_scale` where the loss is not scaled.
         self._amp_loss_scaler: Any = None
+        self._amp_saved: Mapping[str, float] | None = None  # of loaded states, for a loss scaler yet to come
         self._amp_original_scale = self._scale
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
         self._held: dict[int, tuple[int, _Step]] = {}
@@ -237,6 +238,8 @@ class Trainer:
             "counts": {str(index): count for index, count in optimizer._index_update_count.items()},
             "parameters": [{"name": each.name, "shape": list(each.shape or ())} for each in self._params],
         }
+        if self._amp_loss_scaler is not None:
+            data["amp"] = self._amp_loss_scaler.get_state()
         return data, self._updaters[0].get_arrays() if self._updaters else {}
 
     def set_states(
@@ -268,6 +271,9 @@ class Trainer:
         if scheduler is not None and optimizer.lr_scheduler is not None:
             live = vars(optimizer.lr_scheduler)
             live.update({key: value for key, value in scheduler.items() if key in live})
+        self._amp_saved = data.get("amp")
+        if self._amp_saved is not None and self._amp_loss_scaler is not None:
+            self._amp_loss_scaler.set_state(self._amp_saved)
         optimizer.num_update = data["num_update"]
         counts = {int(index): count for index, count in data["counts"].items()}
         optimizer._all_index_update_counts = {ctx.device_id: dict(counts) for ctx in self._contexts} or {0: counts}
@@ -290,6 +296,8 @@ class Trainer:
         counters = [data.get("num_update"), *data.get("counts", {}).values()]
         if not all(type(count) is int and count >= 0 for count in counters):
             found.append("counters: an update count is not a number of updates")
+        if not _is_loss_scale(data.get("amp")):
+            found.append("amp: the loss scale or its counters are no such numbers")
         saved = (data.get("scheduler") or {}).get("name")
         current = None if optimizer.lr_scheduler is None else type(optimizer.lr_scheduler).__name__
         if saved != current:
@@ -382,6 +390,17 @@ class Trainer:
 def _columns(rows: Sequence[tuple[int, NDArray, NDArray]]) -> _Step:
     indices, gradients, weights = zip(*rows, strict=True) if rows else ((), (), ())
     return indices, gradients, weights
+
+
+def _is_loss_scale(data: Any) -> bool:
+    """Whether this is what `amp.LossScaler.get_state` gives, or None."""
+    if data is None:
+        return True
+    if not isinstance(data, dict) or data.keys() != {"loss_scale", "good", "steps", "skipped"}:
+        return False
+    scale, *counts = (data[key] for key in ("loss_scale", "good", "steps", "skipped"))
+    whole = all(type(count) is int and count >= 0 for count in counts)
+    return whole and type(scale) in (int, float) and 0 < scale < float("inf")
 
 
 def _same_kind(value: Any, known: Any) -> bool:

@@ -721,3 +721,64 @@ def test_lists():
     assert amp.list_lp16_ops("bfloat16") == amp.list_lp16_ops()
     with pytest.raises(SettingError):
         amp.list_lp16_ops("int8")
+
+
+# -- saved states ----------------------------------------------------------------------------------------------------
+
+
+def scaled_trainer():
+    net = nn.Dense(1, in_units=2)
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    return net, trainer
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("archive", [True, False])
+def test_the_loss_scale_is_part_of_the_saved_states(before, archive, tmp_path):
+    amp.init()
+    net, trainer = scaled_trainer()
+    amp.init_trainer(trainer)
+    for factor in (np.inf, 1.0, 1.0):
+        with autograd.record():
+            loss = net(nd.ones((1, 2))).sum() * factor
+            with amp.scale_loss(loss, trainer) as scaled:
+                autograd.backward(scaled)
+        trainer.step(1)
+    scaler = trainer._amp_loss_scaler
+    assert scaler.get_state() == {"loss_scale": 2.0**15, "good": 2, "steps": 3, "skipped": 1}
+    other, second = scaled_trainer()
+    if before:
+        amp.init_trainer(second)
+    path = str(tmp_path / ("net.hlab" if archive else "net.states"))
+    if archive:
+        net.hybridize(engine="numpy")
+        net(nd.ones((1, 2)))
+        mx.save_cached_graphs(net, path, trainer=trainer)
+        other.hybridize(engine="numpy")
+        mx.load_cached_graphs(other, path, trainer=second)
+    else:
+        trainer.save_states(path)
+        second.load_states(path)
+    if not before:
+        amp.init_trainer(second)
+    assert second._amp_loss_scaler.get_state() == scaler.get_state()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"loss_scale": 0.0, "good": 0, "steps": 0, "skipped": 0},
+        {"loss_scale": float("inf"), "good": 0, "steps": 0, "skipped": 0},
+        {"loss_scale": 2.0, "good": -1, "steps": 0, "skipped": 0},
+        {"loss_scale": 2.0},
+        "2.0",
+    ],
+)
+def test_damaged_loss_scales_are_refused(state):
+    _, trainer = scaled_trainer()
+    data, arrays = trainer.get_states()
+    assert "amp" not in data
+    with pytest.raises(mx.diagnostics.LoadMismatchError, match="amp: the loss scale or its counters"):
+        trainer.set_states({**data, "amp": state}, arrays)
+    trainer.set_states(data, arrays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import NDArray
@@ -25,6 +25,15 @@ class LossScaler:
         self.steps = self.skipped = 0
         self._good = 0
         self._warned = False
+
+    def get_state(self) -> dict[str, float]:
+        """The scale and the counters, as JSON-able data."""
+        return {"loss_scale": self.loss_scale, "good": self._good, "steps": self.steps, "skipped": self.skipped}
+
+    def set_state(self, state: Mapping[str, float]) -> None:
+        """Continue from what `get_state` gave."""
+        self.loss_scale, self._good = float(state["loss_scale"]), int(state["good"])
+        self.steps, self.skipped = int(state["steps"]), int(state["skipped"])
 
     def overflowed(self, gradients: Sequence[NDArray]) -> bool:
         """Whether a gradient holds an infinity or NaN, so that this step is to be skipped; the scale follows."""

@@ -18,7 +18,8 @@ from .loss_scaler import LossScaler
 
 
 def init_trainer(trainer: Trainer) -> None:
-    """Give a Trainer a loss scale of its own: it skips steps whose gradients are not finite.
+    """Give a Trainer a loss scale of its own: it skips steps whose gradients are not finite. The scale is part of the
+    Trainer's saved states; where some with a scale were loaded before, it goes on from there.
 
     Raises HybridLabError before `amp.init()`, TypeError for anything but a Trainer.
     """
@@ -28,6 +29,8 @@ def init_trainer(trainer: Trainer) -> None:
     if trainer._amp_loss_scaler is None:
         trainer._amp_original_scale = trainer._scale
         trainer._amp_loss_scaler = LossScaler()
+        if trainer._amp_saved is not None:
+            trainer._amp_loss_scaler.set_state(trainer._amp_saved)
 
 
 @contextmanager
