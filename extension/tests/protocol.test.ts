@@ -4,10 +4,16 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { Channel, Envelope, RequestError } from '../src/protocol/channel';
-import { PROTOCOL, blockNode, diagnostic as checkDiagnostic, graphNode } from '../src/protocol/messages';
+import {
+  PROTOCOL,
+  blockNode,
+  diagnostic as checkDiagnostic,
+  graphNode,
+  graphReply
+} from '../src/protocol/messages';
 import { mismatch } from '../src/protocol/versions';
 import { VERSION } from '../src/version';
-import { block, diagnostic, model, network } from './records';
+import { block, diagnostic, graph, kernelGroup, model, network } from './records';
 
 function channel(): { channel: Channel; sent: Envelope[] } {
   const sent: Envelope[] = [];
@@ -89,6 +95,14 @@ test('a timeout and a closed connection are errors with a code', async () => {
   kernel.close('The kernel was restarted.');
   await assert.rejects(waiting, { code: 'closed', message: 'The kernel was restarted.' });
   await assert.rejects(kernel.request('models', {}), { code: 'closed' });
+});
+
+test('an older kernel sends no groups; a kind of group that is not known is refused', () => {
+  const { groups, ...older } = graph({ groups: [kernelGroup] });
+  assert.deepEqual(graphReply(older, 'graph').groups, []);
+  assert.deepEqual(graphReply({ ...older, groups }, 'graph').groups, [kernelGroup]);
+  const unknown = { ...older, groups: [{ ...kernelGroup, kind: 'cloud' }] };
+  assert.throws(() => graphReply(unknown, 'graph'), /groups\[0\]\.kind: expected one of kernel, session/);
 });
 
 test('unknown fields of a newer kernel are dropped, bad node ids and endless trees refused', () => {

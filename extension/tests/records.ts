@@ -4,6 +4,7 @@ import { RequestError, RequestOptions, Requester } from '../src/protocol/channel
 import type {
   BlockNode,
   Diagnostic,
+  GraphGroup,
   GraphReply,
   Model,
   Reply,
@@ -130,12 +131,22 @@ export function graph(changes: Partial<GraphReply> = {}): GraphReply {
         engine: ''
       }
     ],
+    groups: [],
     text: '%1 = FullyConnected(%0)',
     summary: '2 operators',
     variants: 1,
     ...changes
   };
 }
+
+export const kernelGroup: GraphGroup = {
+  id: 'g0',
+  name: 'fc1_relu',
+  kind: 'kernel',
+  summary: '2 operators, product',
+  text: '@triton.jit\ndef fc1_relu(data_ptr):\n    ...',
+  notes: ['fc1_relu, product; 4 programs; 2 KiB moved']
+};
 
 export const SVG =
   '<svg xmlns="http://www.w3.org/2000/svg" width="90pt" height="60pt"><g class="graph"><title>g</title>' +

@@ -11,10 +11,11 @@ import { BlockTree } from '../src/view/block-tree';
 import { FindingsList, listed } from '../src/view/findings-list';
 import { GraphPane } from '../src/view/graph-pane';
 import { renderMarkdown } from '../src/view/markdown';
+import { ModelView } from '../src/view/model-view';
 import { KernelState, PanelView } from '../src/view/panel-view';
 import { safeSvg } from '../src/view/safe-svg';
 import { accessPath, countText, shapeText } from '../src/view/words';
-import { SVG, TableKernel, block, diagnostic, graph, model, network, saved } from './records';
+import { SVG, TableKernel, block, diagnostic, graph, kernelGroup, model, network, saved } from './records';
 
 const rows = (root: Element): string[] =>
   [...root.querySelectorAll('[role=treeitem]')].map(row => row.getAttribute('data-path') ?? '');
@@ -130,6 +131,7 @@ test('graph nodes are named buttons; a click selects, Enter on a selected Block 
   const pictures: string[] = [];
   const pane = new GraphPane(async () => SVG, {
     onNode: node => nodes.push(node.id),
+    onGroup: () => undefined,
     onBlock: path => blocks.push(path),
     onForm: () => undefined,
     onPicture: svg => pictures.push(svg)
@@ -147,8 +149,45 @@ test('graph nodes are named buttons; a click selects, Enter on a selected Block 
   assert.deepEqual([nodes, blocks, pictures.length], [['n1', 'n2'], ['features'], 1]);
 });
 
+test('a kernel is a named button round its operators; its source is shown, from the operators too', async () => {
+  const nodes = graph().nodes.map(node => ({ ...node, group: node.id === 'n1' ? 'fc1_relu' : '' }));
+  const picture = SVG.replace(
+    '<g id="n1"',
+    '<g id="g0" class="cluster kernel"><title>c</title><polygon points="0,0 1,1"/><text>fc1_relu</text></g><g id="n1"'
+  );
+  const kernel = new TableKernel({
+    graph: () => graph({ form: 'compiled', forms: ['neutral', 'compiled'], nodes, groups: [kernelGroup] })
+  });
+  const view = new ModelView({ layout: async () => picture });
+  mount(view.element);
+  view.showTree({ model: model(), root: network() }, graph());
+  view.connect(kernel);
+  await settle();
+  click(buttonOf(view.element, 'compiled'));
+  await settle();
+  const frame = view.element.querySelector('g.cluster[id=g0]');
+  assert.equal(frame?.getAttribute('aria-label'), 'kernel fc1_relu, 2 operators, product');
+  assert.deepEqual([frame?.getAttribute('role'), frame?.getAttribute('tabindex')], ['button', '0']);
+  press(frame as Element, 'Enter');
+  assert.ok(frame?.classList.contains('hl-selected'));
+  const source = (): HTMLElement | null => view.element.querySelector<HTMLElement>('.hl-source');
+  assert.equal(source()?.textContent, kernelGroup.text);
+  assert.equal(source()?.tabIndex, 0);
+  assert.match(view.element.querySelector('.hl-details')?.textContent ?? '', /4 programs.*FullyConnected/);
+  click(view.element.querySelector('g.node[id=n1]'));
+  assert.equal(source(), null);
+  click(buttonOf(view.element, 'fc1_relu'));
+  assert.equal(source()?.textContent, kernelGroup.text);
+  assert.ok(frame?.classList.contains('hl-selected'));
+});
+
 test('a graph that is missing or cannot be drawn says why, and its text is shown', async () => {
-  const events = { onNode: () => undefined, onBlock: () => undefined, onForm: () => undefined };
+  const events = {
+    onNode: () => undefined,
+    onGroup: () => undefined,
+    onBlock: () => undefined,
+    onForm: () => undefined
+  };
   const pane = new GraphPane(() => Promise.reject(new Error('too large')), events);
   mount(pane.element);
   await pane.show(graph({ dot: '', text: '', missing: 'net is a plain Block: select a child.' }));
@@ -176,6 +215,7 @@ test('nodes are laid out as wide as their longest line is on the page', () => {
 test('a line of a picture that is wider than its node is cut; the title has the whole text', () => {
   const pane = new GraphPane(() => Promise.reject(new Error('not asked')), {
     onNode: () => undefined,
+    onGroup: () => undefined,
     onBlock: () => undefined,
     onForm: () => undefined
   });
@@ -197,6 +237,8 @@ test('a line of a picture that is wider than its node is cut; the title has the 
     pane.showPicture(picture);
     assert.deepEqual(texts(), ['Convoluti…', 'narrow']);
     assert.equal(pane.element.querySelector('svg title')?.textContent, 'Convolution\nnarrow');
+    pane.showPicture(picture.replace('class="node"', 'class="cluster kernel"'));
+    assert.deepEqual(texts(), ['Convoluti…', 'narrow']);
     width = 0; // in a tab that is not shown
     pane.showPicture(picture);
     assert.deepEqual(texts(), ['Convolution', 'narrow']);
@@ -211,6 +253,7 @@ test('only the newest graph is drawn', async () => {
   const waiting: ((svg: string) => void)[] = [];
   const pane = new GraphPane(() => new Promise(resolve => waiting.push(resolve)), {
     onNode: () => undefined,
+    onGroup: () => undefined,
     onBlock: () => undefined,
     onForm: () => undefined
   });

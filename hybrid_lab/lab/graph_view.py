@@ -6,12 +6,12 @@ import contextlib
 import inspect
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.engines.engine import Executable
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import Program
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -20,16 +20,16 @@ from hybrid_lab.gluon.recompiles import Retired
 from hybrid_lab.gluon.structure import LEAF
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
-from hybrid_lab.graph.node import Node
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.lab.picture import Picture, state_names
+from hybrid_lab.lab.units import units_of
 
 
 def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
     """The reply of the request `graph`. Raises KeyError for an unknown path."""
     block = block_at(net, path)
     reply: dict[str, Any] = {"path": path, "form": form, "forms": [], "dot": "", "missing": "", "nodes": []}
-    reply |= {"text": "", "summary": "", "variants": 0}
+    reply |= {"groups": [], "text": "", "summary": "", "variants": 0}
     if not isinstance(block, HybridBlock):
         children = [name for name, child in block._children.items() if isinstance(child, HybridBlock)]
         hint = f": select one of its children, {', '.join(children[:4])}" if children else ""
@@ -44,43 +44,32 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
         graphs = [found]
     compiled = cache.compilations[-1].program if cache.compilations else None
     if form == "compiled" and compiled is not None:
-        graph, neutral = compiled.special.forward, compiled.neutral
-        groups = groups_of(compiled.forward)
-        fused = len(set(groups.values()))
-        prologue = compiled.special.prologue
-        groups |= dict.fromkeys(prologue.operators, "prologue") if prologue is not None else {}
+        units, neutral = units_of(compiled.forward, compiled.engine), compiled.neutral
+        graph, prologue = units.graph, compiled.special.prologue
+        kinds = Counter(group["kind"] for group in units.groups)
+        several = "".join(f"{count(number, kind)}, " for kind, number in kinds.items())
+        once = ""
+        if prologue is not None:
+            units.add_prologue(prologue, compiled.engine)
+            once = f"{len(prologue.operators)} more when parameters change, "
         scope, states = root_scope(net, path, graph), state_names(neutral.graph)
-        picture = Picture(graph, neutral.num_data, None, path, scope, compiled.engine, groups, prologue, states)
-        several = f"{count(fused, 'fused group')}, " if fused else ""
-        once = f"{len(prologue.operators)} more when parameters change, " if prologue is not None else ""
+        picture = Picture(graph, neutral.num_data, None, path, scope, units, prologue, states)
         summary = f"{count(len(graph.operators), 'operator')}, {several}{once}{compiled.where}"
     else:
         form, neutral = "neutral", graphs[0]
         graph = with_shapes(neutral.graph, compiled)
-        picture = Picture(graph, neutral.num_data, block, path, root_scope(net, path, graph), "")
+        picture = Picture(graph, neutral.num_data, block, path, root_scope(net, path, graph))
         summary = count(len(graph.operators), "operator") + (", from a file" if neutral.source == "file" else "")
     return reply | {
         "form": form,
         "forms": ["neutral"] + (["compiled"] if compiled is not None else []),
         "dot": picture.dot(),
         "nodes": picture.nodes,
+        "groups": picture.groups,
         "text": repr(graph),
         "summary": summary,
         "variants": len(graphs),
     }
-
-
-def groups_of(executable: Executable) -> dict[Node, str]:
-    """The nodes that run together in one unit of the executable, a session or a kernel, each with the unit's name."""
-    found: dict[Node, str] = {}
-    numbers: dict[str, int] = {}
-    for node in executable.graph.operators:
-        region = getattr(node.op, "region", None)
-        if region is None:
-            continue
-        number = numbers[node.op.name] = numbers.get(node.op.name, -1) + 1
-        found |= dict.fromkeys(region.nodes, getattr(node.op, "label", f"{node.op.name} {number}"))
-    return found
 
 
 def with_shapes(graph: Graph, compiled: Program | Retired | None) -> Graph:

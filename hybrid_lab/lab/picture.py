@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from hybrid_lab.gluon.block import Block
@@ -12,6 +11,7 @@ from hybrid_lab.graph.printer import format_type
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.tree import tensor
+from hybrid_lab.lab.units import Units
 
 _SHAPES = {"block": "box3d", "output": "plain", "input": "ellipse", "parameter": "ellipse", "aux": "ellipse"}
 """Graphviz's shapes by the node's kind; a box for all others."""
@@ -25,7 +25,7 @@ class Picture:
     num_data : how many of the graph's inputs are data, the others are parameters
     block : whose children are folded, or None to show every operator
     path : of the Block in the model; root : its scope in the graph
-    groups : the name of the unit, a session or a kernel, that a node runs in
+    units : what runs as one, a session or a kernel, is drawn as one; None: nothing is known of that
     prologue : what runs before `graph` when a parameter has changed; its outputs are the "hoisted" inputs of the graph
     states : names of the auxiliary states; None: what the graph's operators say
     """
@@ -37,13 +37,12 @@ class Picture:
         block: Block | None,
         path: str,
         root: str,
-        engine: str,
-        groups: Mapping[Node, str] | None = None,
+        units: Units | None = None,
         prologue: Graph | None = None,
         states: frozenset[str] | None = None,
     ):
-        self.graph, self.block, self.path, self.root, self.engine = graph, block, path, root, engine
-        self._groups = groups or {}
+        self.graph, self.block, self.path, self.root = graph, block, path, root
+        self._units = units or Units(graph)
         self._prologue = prologue
         self._states = state_names(graph) if states is None else states
         self.nodes: list[dict[str, Any]] = []
@@ -61,6 +60,8 @@ class Picture:
         made = self._prologue.outputs if self._prologue is not None else ()
         before = self._prologue.nodes if self._prologue is not None else ()
         stand_ins = dict(zip(held, made, strict=True))
+        kept = {*graph.outputs, *made}
+        readers = graph.users() | (self._prologue.users() if self._prologue is not None else {})
         for node in dict.fromkeys((*before, *graph.nodes)):
             if node.outputs[0] in stand_ins:
                 self._id_of[node.outputs[0]] = self._id_of[stand_ins[node.outputs[0]]]
@@ -76,6 +77,9 @@ class Picture:
                 kind = "aux" if node.name in self._states else kind
                 row = self._add(node, kind, node.name)
             elif isinstance(node.op, Constant):
+                value = node.outputs[0]
+                if not (value in kept or any(self._reads(reader, value) for reader in readers.get(value, ()))):
+                    continue  # it stands for a shape
                 row = self._add(node, "constant", repr(node.op))
             else:
                 row = self._add(node, "operator", node.op.name)
@@ -86,6 +90,11 @@ class Picture:
         for index, value in enumerate(graph.outputs):
             label = f"output {index}" if len(graph.outputs) > 1 else "output"
             self._connect(value, self._put("output", label, [tensor(value.shape, value.dtype)], identity=f"out{index}"))
+
+    @staticmethod
+    def _reads(reader: Node, value: Value) -> bool:
+        """Whether an operator reads the numbers of a value, not its shape alone."""
+        return any(item is value and reader.op.reads_values(index) for index, item in enumerate(reader.inputs))
 
     def _connect(self, value: Value, row: dict[str, Any]) -> None:
         source = self._id_of.get(value)
@@ -152,6 +161,7 @@ class Picture:
             attributes = {key: str(value) for key, value in node.op.written.items()}
             immediates = [(place, item) for place, item in enumerate(node.inputs) if not isinstance(item, Value)]
             attributes |= {f"input {place}": repr(item) for place, item in immediates}
+            attributes |= {"part of": node.composite} if node.composite else {}
         return self._put(
             kind,
             label,
@@ -160,8 +170,8 @@ class Picture:
             attributes=attributes,
             scope=self._in_model(self._inside(node)),
             location=location_data(node.location),
-            engine=self.engine if is_operator else "",
-            group=self._groups.get(node, node.composite),
+            engine=self._units.engines.get(node, ""),
+            group=self._units.of.get(node, ""),
         )
 
     def _put(self, kind: str, label: str, outputs: list[Any], identity: str = "", **more: Any) -> dict[str, Any]:
@@ -171,6 +181,12 @@ class Picture:
         row |= more
         self.nodes.append(row)
         return row
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """The units of which there is a node in the picture."""
+        shown = {row["group"] for row in self.nodes}
+        return [group for group in self._units.groups if group["name"] in shown]
 
     def dot(self) -> str:
         """The picture as DOT text, without colours, fonts, links or HTML: the browser styles it by class."""
@@ -182,6 +198,11 @@ class Picture:
                 label += "\\n" + _escape(detail if len(detail) <= _LABEL else detail[: _LABEL - 1] + "…")
             shape = _SHAPES.get(row["kind"], "box")
             lines.append(f'  {row["id"]} [id="{row["id"]}", class="{row["kind"]}", shape={shape}, label="{label}"];')
+        for group in self.groups:
+            label = group["name"] if len(group["name"]) <= _LABEL else f"{group['name'][: _LABEL - 1]}…"
+            inside = " ".join(f"{row['id']};" for row in self.nodes if row["group"] == group["name"])
+            head = f'id="{group["id"]}"; class="{group["kind"]}"; label="{_escape(label)}";'
+            lines.append(f"  subgraph cluster_{group['id']} {{ {head} {inside} }}")
         for source, target, label in self._edges:
             lines.append(f'  {source} -> {target} [label="{_escape(label)}"];' if label else f"  {source} -> {target};")
         lines.append("}")

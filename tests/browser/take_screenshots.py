@@ -8,10 +8,24 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.browser.jupyter import ROOT, NotebookPage, launch, serve
+from tests.browser.jupyter import ROOT, NotebookPage, launch, serve, write_notebook
 
 IMAGES = ROOT / "docs" / "images"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+#: The cells of the picture of kernels.
+KERNELS = (
+    """import os
+os.environ["HYBRID_LAB_TRITON"] = "interpret"   # no GPU is needed to look at kernels
+
+import hybrid_lab as mx
+from hybrid_lab.gluon import nn""",
+    """net = nn.HybridSequential()
+net.add(nn.Dense(64, activation="relu"), nn.LayerNorm(), nn.Dense(10))
+net.initialize()
+net.hybridize()
+net(mx.nd.ones((8, 64)));""",
+    "mx.view(net)",
+)
 
 
 def main() -> None:
@@ -28,6 +42,10 @@ def main() -> None:
             for theme in THEMES:
                 take(notebook, theme)
             context.close()
+        context = browser.new_context(viewport={"width": 1440, "height": 1280})
+        write_notebook(server.folder / "kernels.ipynb", KERNELS)
+        take_kernels(NotebookPage(context.new_page(), server, "lab", "kernels.ipynb"))
+        context.close()
         browser.close()
 
 
@@ -60,6 +78,18 @@ def take(notebook: NotebookPage, theme: str) -> None:
     page.screenshot(path=IMAGES / f"{front_end}_graph_{theme}.png")
 
 
+def take_kernels(notebook: NotebookPage) -> None:
+    """The compiled graph of a net on Triton, with the source of a kernel."""
+    page = notebook.page
+    notebook.run_all()
+    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+    view = notebook.show_cell(len(KERNELS) - 1).locator(".hl-wide")
+    view.get_by_role("button", name="compiled", exact=True).click()
+    view.locator("svg.hl-graph g.cluster.kernel").nth(1).locator("text").first.click()
+    for theme, name in THEMES.items():
+        page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
+        show(notebook, len(KERNELS) - 1, "start")
+        page.screenshot(path=IMAGES / f"lab_kernels_{theme}.png")
 
 def show(notebook: NotebookPage, index: int, place: str) -> None:
     notebook.page.evaluate(

@@ -150,6 +150,65 @@ net(mx.nd.ones((2, 1, 28, 28)))"""
     expect(panel.locator(".hl-others .hl-finding")).to_have_count(2)
 
 
+KERNELS = """import os
+os.environ["HYBRID_LAB_TRITON"] = "interpret"
+net = nn.HybridSequential()
+net.add(nn.Dense(8, activation="relu"), nn.LayerNorm(), nn.Dense(4))
+net.initialize()
+net.hybridize(engine="triton")
+net(mx.nd.ones((2, 8)))"""
+
+#: How well a text can be read where it stands: the ratio of WCAG, 4.5 at least for small text.
+CONTRAST = """frame => {
+  const light = colour => {
+    const [r, g, b] = colour.match(/[0-9.]+/g).map(Number).map(part => part / 255)
+      .map(part => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const under = light(getComputedStyle(frame.querySelector('polygon, path')).fill);
+  const over = light(getComputedStyle(frame.querySelector('text')).fill);
+  return (Math.max(under, over) + 0.05) / (Math.min(under, over) + 0.05);
+}"""
+
+
+@IN_LAB_ONLY
+def test_a_kernel_is_a_frame_round_its_operators_that_shows_its_source(open_cells):
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    notebook = open_cells([MODEL, KERNELS, "mx.view(net)"])
+    panel = notebook.show_panel()
+    notebook.run_all()
+    view = notebook.show_cell(2).locator(".hl-wide")
+    for place in (panel, view):
+        place.get_by_role("button", name="compiled", exact=True).click()
+        frames = place.locator("svg.hl-graph g.cluster.kernel")
+        expect(frames).to_have_count(3)
+        frame = frames.filter(has_text="activation")
+        expect(frame).to_have_attribute("aria-label", re.compile(r"^kernel activation_sum.* operators, rows$"))
+
+        # With the keyboard alone: Enter shows the source, which can be reached and scrolled.
+        frame.focus()
+        notebook.page.keyboard.press("Enter")
+        source = place.locator(".hl-details .hl-source")
+        expect(source).to_contain_text("@triton.jit")
+        expect(source).to_contain_text("tl.sum(")
+        source.focus()
+        expect(source).to_be_focused()
+
+        # An operator names the kernel that it runs in, and leads to it.
+        place.locator("svg.hl-graph g.node").filter(has_text="sqrt").click()
+        expect(source).to_have_count(0)
+        place.locator(".hl-details").get_by_role("button", name=re.compile("^activation_sum")).click()
+        expect(source).to_contain_text("@triton.jit")
+        expect(frame).to_have_class(re.compile("hl-selected"))
+
+        for theme in ("JupyterLab Dark", "JupyterLab Light"):
+            change = "theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
+            notebook.page.evaluate(change, theme)
+            notebook.page.wait_for_timeout(700)
+            assert frame.evaluate(CONTRAST) >= 4.5, theme
+
+
 @IN_LAB_ONLY
 def test_hover_explains_and_repairs(open_cells):
     notebook = open_cells([MODEL, STUBBORN])

@@ -22,10 +22,11 @@ BLOCK = {
     "path", "attr", "name", "class", "hybrid", "state", "why", "repr", "parameters", "parameter_count", "output",
     "graphs", "engine", "findings", "shared_with", "location", "children",
 }  # fmt: skip
-GRAPH = {"path", "form", "forms", "dot", "missing", "nodes", "text", "summary", "variants"}
+GRAPH = {"path", "form", "forms", "dot", "missing", "nodes", "groups", "text", "summary", "variants"}
 NODE = {
     "id", "kind", "label", "op", "attributes", "inputs", "outputs", "scope", "block", "location", "group", "engine",
 }  # fmt: skip
+GROUP = {"id", "name", "kind", "summary", "text", "notes"}
 DIAGNOSTIC = {
     "code", "name", "severity", "message", "help", "rewrite", "tensor", "block", "line", "col", "end_line", "end_col",
     "location", "fix",
@@ -230,6 +231,8 @@ def test_the_compiled_graph_says_what_runs_together_and_what_only_when_parameter
     groups = {node["op"]: node["group"] for node in body["nodes"] if node["kind"] == "operator"}
     assert groups["rsqrt"] == "prologue" and groups["FullyConnected"] == ""
     assert "more when parameters change" in body["summary"]
+    assert [(group["name"], group["kind"]) for group in body["groups"]] == [("prologue", "prologue")]
+    assert all(set(group) == GROUP for group in body["groups"])
     (affine,) = (node for node in body["nodes"] if node["op"] == "_channel_affine")
     assert len(affine["inputs"]) == 3  # the prologue's results are joined to their reader
 

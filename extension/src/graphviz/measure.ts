@@ -32,12 +32,12 @@ export function withWidths(dot: string, measure: Measure): string {
 }
 
 /**
- * Cut the lines that are wider than their node (a picture laid out for another font), with an ellipsis; the whole
- * text becomes the node's title. The picture must be on the page; one that is not shown is left as it is.
+ * Cut the lines that are wider than their node or group (a picture laid out for another font), with an ellipsis; the
+ * whole text becomes its title. The picture must be on the page; one that is not shown is left as it is.
  */
 export function cutToNodes(svg: SVGSVGElement): void {
   const tooWide: { node: Element; line: SVGTextElement; room: number }[] = [];
-  for (const node of svg.querySelectorAll('g.node')) {
+  for (const node of svg.querySelectorAll('g.node, g.cluster')) {
     const shape = node.querySelector<SVGGraphicsElement>('polygon, path, ellipse');
     for (const line of shape ? node.querySelectorAll<SVGTextElement>('text') : []) {
       if (!shape || !shape.getBBox || !line.getComputedTextLength) {

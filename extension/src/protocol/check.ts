@@ -32,6 +32,11 @@ export function nullable<T>(check: Check<T>): Check<T | null> {
   return (value, at) => (value === null ? null : check(value, at));
 }
 
+/** A field that an older kernel does not send: then it is `otherwise`. */
+export function optional<T>(check: Check<T>, otherwise: T): Check<T> {
+  return (value, at) => (value === undefined ? otherwise : check(value, at));
+}
+
 export function list<T>(check: Check<T>): Check<T[]> {
   return (value, at) =>
     Array.isArray(value)

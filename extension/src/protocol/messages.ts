@@ -11,6 +11,7 @@ import {
   nullable,
   number,
   oneOf,
+  optional,
   record,
   text
 } from './check';
@@ -148,6 +149,18 @@ export const graphNode = record({
 });
 export type GraphNode = Checked<typeof graphNode>;
 
+export const GROUP_KINDS = ['kernel', 'session', 'prologue'] as const;
+
+export const graphGroup = record({
+  id: nodeId,
+  name: text,
+  kind: oneOf(...GROUP_KINDS),
+  summary: text,
+  text,
+  notes: list(text)
+});
+export type GraphGroup = Checked<typeof graphGroup>;
+
 export const graphReply = record({
   path: text,
   form: text,
@@ -155,6 +168,7 @@ export const graphReply = record({
   dot: text,
   missing: text,
   nodes: list(graphNode),
+  groups: optional(list(graphGroup), []),
   text,
   summary: text,
   variants: integer

@@ -1,6 +1,6 @@
 // What is known about one Block, or one node of its graph, as a table.
 
-import type { BlockNode, GraphNode, Location } from '../protocol/messages';
+import type { BlockNode, GraphGroup, GraphNode, Location } from '../protocol/messages';
 import { Child, button, h, replace } from './dom';
 import { STATE_TEXT, accessPath, countText, shapeText, tensorText } from './words';
 
@@ -9,6 +9,8 @@ export interface DetailsEvents {
   onLocation?(location: Location): void;
   /** Select another Block. */
   onBlock(path: string): void;
+  /** Show the kernel, or what else an operator runs in, by name. */
+  onGroup(name: string): void;
 }
 
 export class Details {
@@ -82,11 +84,31 @@ export class Details {
         ['Operator', node.op && h('code', {}, node.op)],
         ['Outputs', node.outputs.map(tensorText).join(', ')],
         ['Block', this.blockLink(node.block ?? node.scope, modelName)],
-        ['Fused in', node.group],
+        ['Runs in', node.group !== '' && this.groupLink(node.group)],
         ['Engine', node.engine],
         ['Source', this.place(node.location)],
         ...attributes.map(([name, value]): [string, Child] => [name, h('code', {}, value)])
       ])
+    );
+  }
+
+  /** `members`: the operators in it. */
+  showGroup(group: GraphGroup, members: readonly GraphNode[]): void {
+    replace(
+      this.element,
+      h('h4', {}, h('code', {}, group.name)),
+      this.table([
+        ['Kind', group.kind],
+        ['Holds', group.summary],
+        ...group.notes.map((note, index): [string, Child] => [index > 0 ? '' : 'Runs', note]),
+        ['Operators', members.map(node => node.op).join(', ')]
+      ]),
+      group.text !== '' &&
+        h(
+          'pre',
+          { class: 'hl-source', tabindex: 0, 'aria-label': `Source of ${group.name}`, 'aria-live': 'off' },
+          group.text
+        )
     );
   }
 
@@ -113,6 +135,10 @@ export class Details {
     return canJump
       ? button(location.label, () => onLocation(location), { class: 'hl-link', title: 'Go to this line' })
       : h('span', {}, location.label);
+  }
+
+  private groupLink(name: string): HTMLElement {
+    return button(name, () => this.events.onGroup(name), { class: 'hl-link', title: 'Show its source' });
   }
 
   private blockLink(path: string, modelName: string): HTMLElement {

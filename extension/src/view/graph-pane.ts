@@ -2,13 +2,15 @@
 
 import type { Layout } from '../graphviz/layout';
 import { cutToNodes } from '../graphviz/measure';
-import type { GraphNode, GraphReply } from '../protocol/messages';
+import type { GraphGroup, GraphNode, GraphReply } from '../protocol/messages';
 import { button, h, replace } from './dom';
 import { safeSvg } from './safe-svg';
 import { tensorText } from './words';
 
 export interface GraphPaneEvents {
   onNode(node: GraphNode): void;
+  /** A kernel, or what else runs as one. */
+  onGroup(group: GraphGroup): void;
   /** A nested Block was opened. */
   onBlock(path: string): void;
   onForm(form: 'neutral' | 'compiled'): void;
@@ -24,7 +26,8 @@ const MARGIN = 8;
 
 const FORMS = {
   neutral: 'The graph as traced, nested Blocks folded; shapes are those of the last compile.',
-  compiled: 'The graph as it runs: shapes, mode, fused groups, engines.'
+  compiled:
+    'The graph as it runs: shapes, mode, engines, and a frame round what runs as one, such as a kernel.'
 } as const;
 
 export class GraphPane {
@@ -134,7 +137,7 @@ export class GraphPane {
     this.selectedId = id;
     this.canvas.querySelectorAll('.hl-selected').forEach(element => element.classList.remove('hl-selected'));
     if (id !== null && this.svg) {
-      this.nodeElement(this.svg, id)?.classList.add('hl-selected');
+      this.elementOf(this.svg, id)?.classList.add('hl-selected');
     }
   }
 
@@ -191,65 +194,89 @@ export class GraphPane {
     }
   }
 
-  /** Give the nodes names, focus and clicks. */
+  /** Give the nodes and groups names, focus and clicks. */
   private decorate(svg: SVGSVGElement, graph: GraphReply): void {
+    for (const group of graph.groups) {
+      const label = `${group.kind} ${group.name}, ${group.summary}`;
+      const choose = (): void => this.choose(group.id, () => this.events.onGroup(group));
+      this.enliven(svg, group.id, label, [label, ...group.notes], choose);
+    }
     for (const node of graph.nodes) {
-      const element = this.nodeElement(svg, node.id);
-      if (!element) {
-        continue;
-      }
-      element.classList.add(`hl-kind-${node.kind}`);
       const outputs = node.outputs.map(tensorText).join(', ');
-      const label = [node.label || node.op, outputs, node.group && `fused: ${node.group}`]
+      const label = [node.label || node.op, outputs, node.group && `runs in ${node.group}`]
         .filter(t => t)
         .join(' — ');
-      element.setAttribute('tabindex', '0');
-      element.setAttribute('role', 'button');
-      element.setAttribute(
-        'aria-label',
-        node.kind === 'block' ? `Block ${label}, opens` : `${node.kind} ${label}`
+      const attributes = Object.entries(node.attributes).map(([name, value]) => `${name}=${value}`);
+      const choose = (): void => this.choose(node.id, () => this.events.onNode(node));
+      const element = this.enliven(
+        svg,
+        node.id,
+        node.kind === 'block' ? `Block ${label}, opens` : `${node.kind} ${label}`,
+        [label, attributes.join(', ')],
+        choose,
+        () => node.kind === 'block' && this.selectedId === node.id && this.open(node)
       );
-      element.setAttribute('data-key', `node:${node.id}`);
-      const title = element.querySelector('title');
-      if (title) {
-        const attributes = Object.entries(node.attributes).map(([name, value]) => `${name}=${value}`);
-        title.textContent = [label, attributes.join(', ')].filter(t => t).join('\n');
-      }
-      element.addEventListener('click', () => this.choose(node));
-      element.addEventListener('dblclick', () => this.open(node));
-      element.addEventListener('keydown', event => {
-        const { key } = event as KeyboardEvent;
-        if (key === 'Enter' || key === ' ') {
-          event.preventDefault();
-          event.stopPropagation();
-          if (key === 'Enter' && node.kind === 'block' && this.selectedId === node.id) {
-            this.open(node);
-          } else {
-            this.choose(node);
-          }
-        }
-      });
+      element?.classList.add(`hl-kind-${node.kind}`);
+      element?.addEventListener('dblclick', () => this.open(node));
     }
     svg.querySelectorAll('g.edge > title, g.graph > title').forEach(title => title.remove());
-    this.select(graph.nodes.some(node => node.id === this.selectedId) ? this.selectedId : null);
+    const drawn = [...graph.nodes, ...graph.groups];
+    this.select(drawn.some(item => item.id === this.selectedId) ? this.selectedId : null);
   }
 
-  private choose(node: GraphNode): void {
+  /** Make a part of the picture a button. `enter`: what Enter does instead of choosing it, where it returns true. */
+  private enliven(
+    svg: SVGSVGElement,
+    id: string,
+    label: string,
+    hover: string[],
+    choose: () => void,
+    enter: () => boolean = () => false
+  ): Element | null {
+    const element = this.elementOf(svg, id);
+    if (!element) {
+      return null;
+    }
+    element.setAttribute('tabindex', '0');
+    element.setAttribute('role', 'button');
+    element.setAttribute('aria-label', label);
+    element.setAttribute('data-key', `node:${id}`);
+    const title = element.querySelector('title');
+    if (title) {
+      title.textContent = hover.filter(line => line).join('\n');
+    }
+    element.addEventListener('click', choose);
+    element.addEventListener('keydown', event => {
+      const { key } = event as KeyboardEvent;
+      if (key === 'Enter' || key === ' ') {
+        event.preventDefault();
+        event.stopPropagation();
+        if (key !== 'Enter' || !enter()) {
+          choose();
+        }
+      }
+    });
+    return element;
+  }
+
+  private choose(id: string, tell: () => void): void {
     if (!this.dragged) {
-      this.select(node.id);
-      this.events.onNode(node);
+      this.select(id);
+      tell();
     }
   }
 
-  private open(node: GraphNode): void {
-    if (node.kind === 'block' && node.block !== null) {
-      this.events.onBlock(node.block);
+  private open(node: GraphNode): boolean {
+    if (node.kind !== 'block' || node.block === null) {
+      return false;
     }
+    this.events.onBlock(node.block);
+    return true;
   }
 
   /** Ids are safe by the protocol's rule; two panes on one page may both have `n1`, so search inside this picture. */
-  private nodeElement(svg: SVGSVGElement, id: string): Element | null {
-    return svg.querySelector(`g.node[id="${id}"]`);
+  private elementOf(svg: SVGSVGElement, id: string): Element | null {
+    return svg.querySelector(`g.node[id="${id}"], g.cluster[id="${id}"]`);
   }
 
   /** The whole graph, small as it may become. */

@@ -2,7 +2,7 @@
 
 import type { Layout } from '../graphviz/layout';
 import { Requester, RequestError, asRequestError } from '../protocol/channel';
-import type { BlockNode, GraphReply, Location, TreeReply } from '../protocol/messages';
+import type { BlockNode, GraphGroup, GraphReply, Location, TreeReply } from '../protocol/messages';
 import { BlockTree, first } from './block-tree';
 import { Details } from './details';
 import { h, replace } from './dom';
@@ -37,6 +37,7 @@ export class ModelView {
         this.showsNode = true;
         this.details.showNode(node, this.name);
       },
+      onGroup: group => this.showGroup(group),
       onBlock: path => this.select(path),
       onForm: form => {
         this.form = form;
@@ -45,7 +46,17 @@ export class ModelView {
       },
       onPicture: svg => options.onPicture?.(svg, this.tree.selected ?? '')
     });
-    this.details = new Details({ onLocation: options.onLocation, onBlock: path => this.select(path) });
+    this.details = new Details({
+      onLocation: options.onLocation,
+      onBlock: path => this.select(path),
+      onGroup: name => {
+        const group = this.shown?.groups.find(item => item.name === name);
+        if (group) {
+          this.graph.select(group.id);
+          this.showGroup(group);
+        }
+      }
+    });
     this.findings = new FindingsList();
     this.others = new FindingsList();
     this.othersSection = h(
@@ -184,8 +195,15 @@ export class ModelView {
     }
   }
 
+  private showGroup(group: GraphGroup): void {
+    this.showsNode = true;
+    const members = this.shown?.nodes.filter(node => node.group === group.name) ?? [];
+    this.details.showGroup(group, members);
+  }
+
   private present(graph: GraphReply): void {
     const { current } = this;
+    this.shown = graph;
     if (current) {
       this.drawnKey = `${current.model.id}|${current.model.revision}|${graph.path}|${this.form}`;
     }
@@ -230,6 +248,7 @@ export class ModelView {
   private readonly headline: HTMLElement;
   private requester: Requester | null = null;
   private current: TreeReply | null = null;
+  private shown: GraphReply | null = null;
   private form: 'neutral' | 'compiled' = 'neutral';
   private drawnKey = '';
   private showsNode = false;

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.engines.triton import availability, compiling, internals, traffic
@@ -23,6 +24,9 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.printer import format_type
+
+if TYPE_CHECKING:
+    from hybrid_lab.engines.triton.steps import KernelOperator
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,11 @@ class FusedKernel:
 
     @functools.cached_property
     def time(self) -> float | None:
-        """Seconds of a launch on this machine's GPU, the median of 20; None where there is none, or it is another."""
-        return None if self.target is None or self.target != target_here() else measured(self.generated)
+        """Seconds of a launch on this machine's GPU, the median of 20; None where there is none, or it is another, and
+        for an update, whose tables are of weights.
+        """
+        other = self.target is None or self.target != target_here()
+        return None if other or self.kind == "update" else measured(self.generated)
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers; `time` is None until somebody has asked for it."""
@@ -140,11 +147,16 @@ class FusedKernel:
             "time": self.__dict__.get("time"),
         }
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """`sub_exp, pointwise; 32 programs with BLOCK = 1024; 128.0 KiB moved`."""
         tiles = ", ".join(f"{name} = {size}" for name, size in self.blocks.items())
-        head = f"{self.name}, {self.kind}; {' x '.join(map(str, self.programs))} programs"
-        head += f" with {tiles}" * bool(tiles)
-        lines = [f"# {head}; {format_bytes(self.bytes_moved)} moved", *(f"# {text}" for text in self.why)]
+        programs = f"{' x '.join(map(str, self.programs))} programs" if prod(self.programs) != 1 else "1 program"
+        head = f"{self.name}, {self.kind}; {programs}"
+        return f"{head}{f' with {tiles}' * bool(tiles)}; {format_bytes(self.bytes_moved)} moved"
+
+    def __str__(self) -> str:
+        lines = [f"# {self.headline}", *(f"# {text}" for text in self.why)]
         if self.target is not None:
             lines.append(f"# on {self.target}: {self.problem.splitlines()[0] if self.problem else self.resources}")
         return "\n".join([*lines, self.source])
@@ -199,9 +211,23 @@ def kernels_of_graphs(
     for part, graph in graphs.items():
         if graph is not None:
             lowered, fusion, _ = kernels_of(graph, precision)
-            kernels += kernels_in(lowered, fusion, part)
+            update = _update(graph, part) if part.startswith("update") else None
+            kernels += kernels_in(lowered, fusion, part) if update is None else [update]
             fused.append((part, fusion))
     return kernels, fused
+
+
+def _update(graph: Graph, part: str) -> FusedKernel | None:
+    """The launch that makes an optimizer's step for all weights; None where there is none."""
+    from hybrid_lab.engines.triton.update import DeviceUpdate
+
+    try:
+        update = DeviceUpdate([graph])
+    except EngineError:
+        return None
+    group, source = update.rules[0].group, update.for_elements(graph.inputs[0].shape[0])
+    why = ("one launch for all weights, which finds them by tables of addresses and sizes",)
+    return _kernel(source, group, 0, group.bytes_in + group.bytes_out, why, part, target_here())
 
 
 def kernels_in(graph: Graph, fusion: Fusion, part: str = "") -> list[FusedKernel]:
@@ -214,6 +240,15 @@ def kernels_in(graph: Graph, fusion: Fusion, part: str = "") -> list[FusedKernel
         for number, source in enumerate(fusion.kernels[group]):
             found.append(_kernel(source, group, number, traffic.moved_by(source, reads), why, part, here))
     return found
+
+
+def launches_of(op: KernelOperator) -> list[FusedKernel]:
+    """The kernels of one step of a device program, without the reasons of the fusion, which it does not keep."""
+    reads = traffic.looked_at(op.region.nodes)
+    return [
+        _kernel(kernel.source, op.region, number, traffic.moved_by(kernel.source, reads), (), "", None)
+        for number, kernel in enumerate(op.kernels)
+    ]
 
 
 def compiled_for(kernels: Sequence[FusedKernel], target: str) -> list[FusedKernel]:
