@@ -96,9 +96,10 @@ class Recipe:
     @staticmethod
     def of_plan(plan: Plan, recorder: _Recorder) -> Recipe:
         """What there is to keep of a fused graph."""
-        place = {node: number for number, node in enumerate(plan.nodes)}
+        nodes = in_order(plan.graph)
+        place = {node: number for number, node in enumerate(nodes)}
         numbers: dict[Any, int] = {group: number for number, group in enumerate(plan.regions)}
-        of = [[numbers.setdefault(group, len(numbers)) for group in plan.of[node]] for node in plan.nodes]
+        of = [[numbers.setdefault(group, len(numbers)) for group in plan.of[node]] for node in nodes]
         groups = []
         for group, region in plan.regions.items():
             inputs = []
@@ -123,7 +124,7 @@ class Recipe:
     def applied(self, graph: Graph, recorder: _Recorder) -> tuple[Fusion | None, bool]:
         """The graph fused by this recipe, and whether the recipe has grown; None where it does not fit."""
         views = views_for_each_reader(graph)
-        nodes = [node for node in views.operators if not isinstance(node.op, Constant)]
+        nodes = in_order(views)
         if len(nodes) != len(self.of):
             return None, False
         refused = {nodes[number]: why for number, why in self.refused}
@@ -248,35 +249,58 @@ def fused(graph: Graph, precision: str) -> Fusion:
 # -- the key -----------------------------------------------------------------------------------------------------------
 
 
+def in_order(graph: Graph) -> list[Node]:
+    """The operators of a graph, each after those that it reads, in an order that follows from its structure alone and
+    not from when its nodes were made.
+    """
+    found: list[Node] = []
+    seen: set[Node] = set()
+    for root in graph.roots:
+        waiting = [(root.node, False)]
+        while waiting:
+            node, entered = waiting.pop()
+            if entered:
+                found.append(node)
+            elif node not in seen:
+                seen.add(node)
+                if node.inputs or not isinstance(node.op, (Input, Constant)):
+                    waiting.append((node, True))
+                    waiting += [(value.node, False) for value in reversed(node.values_in) if value.node not in seen]
+    return found
+
+
 def key_of(graph: Graph, precision: str) -> str | None:
     """What graphs have in common that one recipe may be for; None where an operator is not this package's own."""
     numbers: dict[Value, str] = {}
     lines = [precision, repr(_settings())]
-    for number, node in enumerate(graph.nodes):
-        op = node.op
-        if isinstance(op, Input):
-            what = f"input {label(node.outputs[0])}"
-        elif isinstance(op, Constant):
-            what = "constant" if op.array.size != 1 else f"constant {type(op.array.item()).__name__}"
-        else:
-            if not type(op).__module__.startswith("hybrid_lab."):
-                return None
-            given = [_given(item, numbers) for item in node.inputs]
-            what = f"{_called(op)} {node.draw} {' '.join(given)}"
-        for value in node.outputs:
-            numbers[value] = f"{number}.{value.index}"
-        types = [f"{value.dtype.name}{''.join(['1' if size == 1 else 'n' for size in value.shape])}"
-                 for value in node.outputs]  # fmt: skip
-        lines.append(f"{what} {' '.join(types)}")
-    ends = [*graph.inputs, *graph.outputs, *(value for pair in graph.effects for value in pair)]
-    lines.append(" ".join([numbers[value] for value in ends]))
-    lines.append(f"{len(graph.inputs)} {len(graph.outputs)} {graph.draws}")
+    for place, value in enumerate(graph.inputs):
+        numbers[value] = f"input{place}"
+        lines.append(f"{label(value)} {_type(value)}")
+    for place, node in enumerate(in_order(graph)):
+        if not type(node.op).__module__.startswith("hybrid_lab."):
+            return None
+        given = [_given(item, numbers) for item in node.inputs]
+        lines.append(f"{_called(node.op)} {node.draw} {' '.join(given)} {' '.join(map(_type, node.outputs))}")
+        numbers.update({value: f"{place}.{value.index}" for value in node.outputs})
+    lines.append(" ".join([_given(value, numbers) for value in graph.roots]))
+    lines.append(" ".join([_given(target, numbers) for target, _ in graph.effects]) + f" {graph.draws}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _type(value: Value) -> str:
+    return f"{value.dtype.name}{''.join(['1' if size == 1 else 'n' for size in value.shape])}"
 
 
 def _given(item: Any, numbers: dict[Value, str]) -> str:
     if isinstance(item, Value):
-        return numbers[item]
+        known = numbers.get(item)
+        if known is not None:
+            return known
+        op = item.node.op  # a constant, or a variable that is no input
+        number = isinstance(op, Constant) and op.array.size == 1
+        what = f"constant {type(op.array.item()).__name__}" if number else label(item)  # type: ignore[attr-defined]
+        known = numbers[item] = f"({len(numbers)} {what} {_type(item)})"
+        return known
     return type(item).__name__ if type(item) in (int, float) else f"{type(item).__name__} {item!r}"
 
 
