@@ -186,11 +186,12 @@ def test_a_random_array_without_operands_beside_a_mean():
 @pytest.mark.parametrize("columns", [1568, 6272])
 def test_rows_of_many_loads_have_a_quarter_of_a_tile(columns):
     """So that their values fit into the registers of a program; a row that is too long for it is read in a loop."""
-    few, many = (kernels_of(windows(960, columns, count))[2][0] for count in (reduction.MANY, reduction.MANY + 1))
-    assert few.kind == ("rows" if columns <= reduction.ONE_TILE else "rows in a loop")
-    assert np.prod(list(few.blocks.values())) == 2048
-    assert many.kind == "rows in a loop" and many.blocks == {"ROWS": 1, "COLUMNS": 512}
-    assert (few.warps, many.warps) == (4, 8)
+    counts = (2, reduction.MANY, reduction.MANY + 1)
+    few, some, many = (kernels_of(windows(960, columns, count))[2][0] for count in counts)
+    assert few.kind == some.kind == ("rows" if columns <= reduction.ONE_TILE else "rows in a loop")
+    assert (np.prod(list(few.blocks.values())), few.warps) == (2048, 4)
+    assert (some.blocks["ROWS"], some.warps) == (1, 8)
+    assert many.kind == "rows in a loop" and many.blocks == {"ROWS": 1, "COLUMNS": 512} and many.warps == 8
 
 
 def test_rows_of_many_loads_in_a_loop(monkeypatch):

@@ -12,11 +12,10 @@ from math import prod
 
 from hybrid_lab.engines.triton.body import TYPES, Place, Refused, comment, short, wide
 from hybrid_lab.engines.triton.index import linear
-from hybrid_lab.engines.triton.pointwise import MANY
 from hybrid_lab.engines.triton.reduction import (
     RowBody,
     Rows,
-    loads,
+    fitted,
     made_for,
     neutral,
     put_together,
@@ -95,12 +94,11 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     ]
     body = _Body(Region(group.nodes, group.inputs, (*first, *spaces)), space, down)
     text, name = _text(body, first, spaces, early, f"{rows:,} rows of {columns:,} elements")
-    if loads(text) > MANY:
-        blocks = {**blocks, "ROWS": max(blocks["ROWS"] // 4, 1)}
+    blocks, warps = fitted(space, blocks, text)
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     rows_kernel = KernelSource(
         name, text, "rows and columns", tuple(body.inputs), (*first, *spaces), tuple(body.draws), sizes, blocks,
-        {"ROWS": per_part}, (("parts", ""),), 8 if prod(blocks.values()) > 4096 else 4,
+        {"ROWS": per_part}, (("parts", ""),), warps,
     )  # fmt: skip
     second = Region(group.nodes, group.inputs, tuple(results))
     return rows_kernel, put_together(second, late, Rows.of(down[0]), spaces, per_part, PROGRAMS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -46,6 +46,8 @@ from hybrid_lab.ops.dtypes import is_floating
 ONE_TILE, COLUMNS = 4096, 1024
 #: Elements of a tile, rows times columns, that a program works on.
 TILE = 2048
+#: Values that a tile loads, at most: 64 for each of the threads of 8 warps; up to a half of it has 4 warps.
+MOST_VALUES = 1 << 14
 #: Where neighbours in memory are in different rows, a tile has at least so many rows: what one transfer brings along.
 NEIGHBOURS = 16
 #: Rows that are longer than SPLIT - SPLIT_ACROSS, where they lie across memory - and fall to fewer than FEW programs do
@@ -96,7 +98,7 @@ class Rows:
     def tile(self, width: int, many: bool = False) -> dict[str, int]:
         """The blocks of a tile that is `width` columns wide, or that goes along them in a loop: width is 0.
 
-        many : whether there are so many loads that a quarter of a tile is enough, for twice as many threads
+        many : whether there are so many loads that a quarter of a tile is enough
         """
         rows, tile, columns = self.counts[0], TILE, COLUMNS
         if many:
@@ -257,6 +259,14 @@ def loads(text: str) -> int:
     return max(part.count("tl.load(") - part.count("mask=row_inside,") for part in text.split(_LOOP))
 
 
+def fitted(space: Rows, blocks: Mapping[str, int], text: str) -> tuple[dict[str, int], int]:
+    """The blocks, with so few rows that what is loaded for a tile fits into registers, and the warps of a program."""
+    found, values = dict(blocks), max(loads(text), 1) * prod(blocks.values())
+    while values > MOST_VALUES and found["ROWS"] > (NEIGHBOURS if space.across else 1):
+        found["ROWS"], values = found["ROWS"] // 2, values // 2
+    return found, 8 if values > MOST_VALUES // 2 or prod(found.values()) > 4096 else 4
+
+
 def _rows(group: Region, looped: bool) -> KernelSource:
     space = rows_of(group)
     body = RowBody(group, space)
@@ -274,13 +284,11 @@ def _rows(group: Region, looped: bool) -> KernelSource:
     summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
     outputs = list(body.pointers.values())
     text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
-    many = loads(text) > MANY
-    blocks = space.tile(0 if looped else power_of_two(columns, 2), many)
+    blocks, warps = fitted(space, space.tile(0 if looped else power_of_two(columns, 2), loads(text) > MANY), text)
     return KernelSource(
         name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
         {"rows": rows, "columns": columns},
-        blocks, {"ROWS": rows}, (("rows", "ROWS"),), 8 if many or prod(blocks.values()) > 4096 else 4,
-        passes=body.passes,
+        blocks, {"ROWS": rows}, (("rows", "ROWS"),), warps, passes=body.passes,
     )  # fmt: skip
 
 
@@ -453,11 +461,10 @@ def _parts(
     summary = f"{counted(made.nodes)} over parts of {rows:,} rows of {columns:,} elements."
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
-    if loads(text) > MANY:
-        tile = {**tile, "ROWS": max(tile["ROWS"] // 4, 1)}
+    tile, warps = fitted(space, tile, text)
     return KernelSource(
         name, text, "parts of rows", tuple(body.inputs), made.outputs, tuple(body.draws), sizes,
-        tile, {"ROWS": rows}, (("rows", "ROWS"), ("parts", "")),
+        tile, {"ROWS": rows}, (("rows", "ROWS"), ("parts", "")), warps,
     )  # fmt: skip
 
 
