@@ -23,6 +23,7 @@ from hybrid_lab.engines.triton import availability, internals
 from hybrid_lab.engines.triton.arena import DeviceFrames, constant
 from hybrid_lab.engines.triton.kernel import Kernel, signed
 from hybrid_lab.engines.triton.steps import HostStep, KernelOperator, TorchStep, ViewStep, on_torch
+from hybrid_lab.engines.triton.vendor import VendorKernel
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
@@ -134,7 +135,12 @@ class DeviceWriter(Writer):
             if target is not None and needed:
                 self._emit(f"{target}.copy_({name})")
 
-    def _launch(self, kernel: Kernel, places: dict[Value, Value], node: Node) -> None:
+    def _launch(self, kernel: Kernel | VendorKernel, places: dict[Value, Value], node: Node) -> None:
+        if isinstance(kernel, VendorKernel):
+            call = kernel.source
+            tensors = ", ".join(self._name(places.get(value, value)) for value in (*call.inputs, *call.outputs))
+            self._emit(f"{self._bind(identifier(call.name), kernel)}(({tensors},))", node)
+            return
         source = kernel.source
         values = [places.get(value, value) for value in (*source.inputs, *source.outputs)]
         numbers = ["signed(rng[0])"] * bool(source.draws)
