@@ -223,8 +223,9 @@ def formula(index: Index, lengths: Mapping[str, str]) -> str:
     for digit, factor in index.terms:
         variable, below, size = digit
         whole = below == 1 and size == variable.length and variable.name in lengths
-        known = size % 16 == 0 or size % 2 == 1 or factor % 16 == 0
-        if parts and whole and known and factor > 0 and parts[-1][1] == factor * size:
+        # What decides least often is asked first: a recipe holds for sizes of which this would be answered alike.
+        follows = parts and whole and factor > 0 and parts[-1][1] == factor * size
+        if follows and (factor % 16 == 0 or size % 2 == 1 or size % 16 == 0):
             high = parts[-1][0]
             high = f"({high})" if " " in high else high
             parts[-1] = f"{high} * {lengths[variable.name]} + {variable.name}", factor

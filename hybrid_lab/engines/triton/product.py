@@ -150,7 +150,7 @@ def is_exact(node: Node, precision: str) -> bool:
 def count_parts(sizes: Sizes, chosen: tiles.Configuration) -> int:
     """How many programs share a tile."""
     count = -(-sizes.rows // chosen.blocks["ROWS"]) * -(-sizes.columns // chosen.blocks["COLUMNS"]) * sizes.batches
-    if count >= FEW_TILES or sizes.inner < SPLIT:
+    if sizes.inner < SPLIT or count >= FEW_TILES:
         return 1
     return min(-(-BUSY // count), sizes.inner // PART, MOST_PARTS)
 

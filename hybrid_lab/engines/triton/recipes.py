@@ -369,7 +369,7 @@ class Recipes:
             return None
         try:
             found = _read(path)
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        except (OSError, ValueError, TypeError, LookupError, RecursionError):
             return None
         self._remember(key, found)
         return found
