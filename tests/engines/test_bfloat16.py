@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+from hybrid_lab.graph import Graph, input_node
+from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.ops.dtypes import bfloat16, is_bfloat16
 from hybrid_lab.ops.run import run_kernel
 from tests.engines.bfloat16_case import is_float32, narrowed
@@ -36,12 +40,19 @@ def test_the_kernel_computes_in_float32_and_rounds_once(case: Case):
             close(y, expected)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "onnxruntime", "torch"])
 @each_sample(lambda case: case.number == 0 and is_float32(case))
-def test_forward_and_gradient(case: Case, engine: str):
+def test_forward_and_gradient_in_programs(case: Case):
     narrow = narrowed(case)
     if narrow is not None:
-        compare(narrow, engine)
+        compare(narrow, "numpy")
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "torch"])
+@each_sample(lambda case: case.record.name in ("Convolution", "dot", "softmax", "Cast", "BatchNorm", "sum", "take"))
+def test_other_engines_of_a_cpu_leave_it_to_numpy(case: Case, engine: str):
+    narrow = narrowed(case)
+    if narrow is not None and is_float32(case):
+        assert all(program.report.fallbacks for program in compare(narrow, engine))
 
 
 @each_sample(lambda case: case.number == 0 and is_float32(case))
@@ -50,3 +61,32 @@ def test_forward_and_gradient_in_kernels(case: Case, monkeypatch):
     narrow = narrowed(case)
     if narrow is not None:
         compare(narrow, "triton")
+
+
+@pytest.mark.parametrize(
+    "target, instruction",
+    [
+        ("gfx942", r"v_mfma_f32\w+bf16"),
+        ("gfx1100", r"v_wmma_f32\w+bf16"),
+        ("sm80", r"mma\.sync.*\.bf16\.bf16\.f32"),
+    ],
+)
+def test_products_take_bfloat16_and_add_up_in_float32(target, instruction, monkeypatch):
+    """Forward of a dense layer, its softmax and conversions, for chips that are not here: products on matrix units."""
+    use_triton(monkeypatch)
+    from hybrid_lab.engines.triton.aot import compile_for
+    from hybrid_lab.engines.triton.engine import kernels_of
+
+    builder = Builder()
+    x, w, b = (
+        Expr(builder, input_node(name, shape=shape, dtype="bfloat16"))
+        for name, shape in (("x", (256, 128)), ("w", (256, 128)), ("b", (256,)))
+    )
+    y = builder.softmax(builder.FullyConnected(x, w, b, num_hidden=256))
+    graph = Graph([x.value, w.value, b.value], [y.value, builder.Cast(y, dtype="float32").value])
+    sources = kernels_of(graph)[2]
+    assert {"product", "rows"} <= {source.kind for source in sources}
+    assert {"*bf16", "*fp32"} <= {kind for source in sources for kind in source.signature.values()}
+    binaries = compile_for(sources, target)
+    (product,) = [made for made, source in zip(binaries, sources, strict=True) if source.kind == "product"]
+    assert re.search(instruction, product.assembly)
