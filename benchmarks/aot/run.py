@@ -240,7 +240,7 @@ def _head() -> str:
         "Bytes: what kernels read and write in one run, and what no choice of kernels could save (engines/triton/"
         "traffic.py says how it is counted). The estimate is the sum of max(bytes / bandwidth, operations / peak) by "
         "the data sheet of one chip of the kind; nothing was measured on a GPU. Spilled registers are in memory. "
-        "Scalar registers that are moved aside, on AMD, are in lanes of vector registers, at the cost of an instruction "
+        "AMD's scalar registers that are moved aside are in lanes of vector registers, at the cost of an instruction "
         "each way and no memory; the last column has how many binaries do that. Seconds are those of a machine that "
         "others used too; processor seconds are what counts: two idle cores take half of them."
     )
