@@ -26,6 +26,7 @@ def interpret() -> None:
                 setattr(module, name, InterpretedFunction(item.fn))
     _mend_bfloat16()
     _mend_conditions()
+    _mend_bounds()
 
 
 def _mend_bfloat16() -> None:
@@ -75,6 +76,23 @@ def _mend_conditions() -> None:
         return made
 
     InterpreterBuilder.create_splat = spread
+
+
+def _mend_bounds() -> None:
+    """Let numbers of the interpreter, which it keeps as arrays of one element, be bounds of loops.
+
+    Up to 3.8 it asks NumPy for `int()` of such an array, which NumPy refuses since 2.4.
+    """
+    import numpy as np
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, *scope: Any) -> None:
+        patch(tensor, *scope)
+        tensor.__index__ = lambda self: int(np.squeeze(self.handle.data))
+
+    interpreter._patch_lang_tensor = patched
 
 
 def compile_source(
