@@ -23,6 +23,11 @@ class Expr:
         self.builder, self.value = builder, value
 
     @property
+    def dtype(self) -> Any:
+        """The dtype, None where it is not inferred yet."""
+        return self.value.dtype
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """As an array has it; lowering rules see inferred graphs only."""
         assert self.value.shape is not None

@@ -30,7 +30,7 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
         "broadcast_greater_equal", "broadcast_lesser", "broadcast_lesser_equal", "_contrib_isfinite",
     ),
     "types": ("Cast", "_cast_like"),
-    "reductions": ("sum", "max", "min", "_size_ratio"),
+    "reductions": ("sum", "max", "min", "prod", "_size_ratio"),
     "movement": (
         "identity", "Reshape", "reshape_like", "expand_dims", "_channel_like", "transpose", "broadcast_like",
         "_restore_axes", "slice_axis", "Concat", "_contrib_arange_like",

@@ -359,6 +359,9 @@ class RandomSlopes(Operator, name="_random_slopes"):
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return data
 
+    def lower(self, F: Any, data: Any) -> Any:
+        return F.random_uniform(low=self.low, high=self.high, shape=data.shape, dtype=data.dtype.name)
+
     def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
         numbers = philox.uniform(*(rng or (0, 0)), prod(data.shape), data.dtype)
         numbers *= numbers.dtype.type(self.high - self.low)

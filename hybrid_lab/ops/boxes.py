@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import ints, sample
@@ -49,6 +49,21 @@ def overlaps(first: tuple[np.ndarray, ...], second: tuple[np.ndarray, ...]) -> n
     return np.divide(shared, union, out=np.zeros_like(shared), where=shared > 0)
 
 
+def _without_elements(*boxes: Any) -> None:
+    """Raise Unmappable for empty arrays, whose sizes say something else in a Reshape."""
+    if any(0 in item.shape for item in boxes):
+        raise Unmappable("an empty array")
+
+
+def _parts(F: Any, boxes: Any, box_format: str = "corner") -> tuple[Any, ...]:
+    """As `corners`, each with a last axis of 1."""
+    first, second, third, fourth = (F.slice_axis(boxes, axis=-1, begin=index, end=index + 1) for index in range(4))
+    if box_format == "corner":
+        return first, second, third, fourth
+    width, height = third * 0.5, fourth * 0.5
+    return first - width, second - height, first + width, second + height
+
+
 def _four(name: str, **shapes: tuple[int, ...]) -> None:
     for key, shape in shapes.items():
         if len(shape) < 2 or shape[-1] != 4:
@@ -76,6 +91,22 @@ class BoxIoU(Operator, name="_contrib_box_iou"):
         first = tuple(item[:, None] for item in corners(lhs.reshape(-1, 4), self.format))
         second = tuple(item[None] for item in corners(rhs.reshape(-1, 4), self.format))
         return into(overlaps(first, second).reshape(self.infer_shape(lhs.shape, rhs.shape)), out)
+
+    def lower(self, F: Any, lhs: Any, rhs: Any) -> Any:
+        _without_elements(lhs, rhs)
+        rows, columns = prod(lhs.shape[:-1]), prod(rhs.shape[:-1])
+        first = _parts(F, F.Reshape(lhs, shape=(rows, 1, 4)), self.format)
+        second = _parts(F, F.Reshape(rhs, shape=(1, columns, 4)), self.format)
+
+        def area(box: Any) -> Any:
+            width, height = box[2] - box[0], box[3] - box[1]
+            return F.broadcast_maximum(width, 0.0) * F.broadcast_maximum(height, 0.0)
+
+        low, high = map(F.broadcast_maximum, first[:2], second[:2]), map(F.broadcast_minimum, first[2:], second[2:])
+        shared = area((*low, *high))
+        met = F.broadcast_greater(shared, 0.0)
+        union = F.where(met, area(first) + area(second) - shared, 1.0)
+        return F.Reshape(F.where(met, shared / union, 0.0), shape=self.infer_shape(lhs.shape, rhs.shape))
 
     def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
         shape, zero = self.infer_shape(g.shape(lhs), g.shape(rhs)), g.const(0, g.dtype(lhs))
@@ -356,6 +387,21 @@ class BoxEncode(Operator, name="_contrib_box_encode"):
             if target_memory is not None:
                 np.copyto(target_memory, item)
         return tuple(out)
+
+    def lower(self, F: Any, samples: Any, matches: Any, anchors: Any, refs: Any, means: Any, stds: Any) -> Any:
+        _without_elements(anchors, refs)
+        batch, count, _ = refs.shape
+        first = F._arange(start=0, stop=batch * count, step=count, dtype=matches.dtype.name)
+        places = F.clip(matches, a_min=0, a_max=count - 1) + F.Reshape(first, shape=(batch, 1))
+        box = F.take(F.Reshape(refs, shape=(batch * count, 4)), places)
+        (low, high), (anchor_low, anchor_high) = (
+            [F.slice_axis(item, axis=-1, begin=begin, end=begin + 2) for begin in (0, 2)] for item in (box, anchors)
+        )
+        size, anchor_size = high - low, anchor_high - anchor_low
+        offset = (low + size * 0.5 - anchor_low - anchor_size * 0.5) / anchor_size
+        target = (F.Concat(offset, F.log(size / anchor_size), dim=-1) - means) / stds
+        positive = F.expand_dims(F.broadcast_greater(samples, 0.5), axis=-1)
+        return F.where(positive, target, 0.0), F.broadcast_like(F._cast_like(positive, anchors), anchors)
 
 
 class BoxDecode(Operator, name="_contrib_box_decode"):

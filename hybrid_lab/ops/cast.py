@@ -146,6 +146,10 @@ class AMPMulticast(Operator, name="amp_multicast"):
         made = tuple(into(item.astype(dtype), target) for item, target in zip(data, targets, strict=True))
         return made if len(made) > 1 else made[0]
 
+    def lower(self, F: Any, *data: Any) -> Any:
+        dtype = self.infer_type(*(item.dtype for item in data))[0].name
+        return tuple(F.Cast(item, dtype=dtype) for item in data)
+
     def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
         count = self.num_outputs
         data, douts = values[:count], values[2 * count :]

@@ -223,9 +223,17 @@ class _PerElement(_Distribution):
         return self.numbers(rng, spread, (*lead, *self.shape), self.infer_type(), out)
 
 
-def _families(kind: str, method: Any, parameters: dict[str, Any], doc: str) -> None:
-    """Declare random_X and _random_X_like. parameters : name -> default, whose type is the attribute's."""
-    shared = {"method": staticmethod(method), "parameters": tuple(parameters), "__module__": __name__}
+def _exponential_text(op: Any) -> str | None:
+    """`draw_exponential` as an expression of a kernel; None where its rate is refused."""
+    word = "(philox_word({seed}, {draw}, {element}).to(tl.float64) + 0.5)"
+    return f"(-tl.log({word} * {2.0**-32!r}) / {op.lam!r})" if op.lam > 0 else None
+
+
+def _families(kind: str, method: Any, parameters: dict[str, Any], doc: str, **members: Any) -> None:
+    """Declare random_X and _random_X_like. parameters : name -> default, whose type is the attribute's; members :
+    further class members of both
+    """
+    shared = {"method": staticmethod(method), "parameters": tuple(parameters), "__module__": __name__, **members}
     kinds = {name: type(default) for name, default in parameters.items()}
     fields = {"__annotations__": kinds, **parameters}
     listed = ", ".join(parameters)
@@ -261,7 +269,9 @@ def _families(kind: str, method: Any, parameters: dict[str, Any], doc: str) -> N
     )
 
 
-_families("exponential", draw_exponential, {"lam": 1.0}, "exponential with rate lam")
+_families(
+    "exponential", draw_exponential, {"lam": 1.0}, "exponential with rate lam", triton=property(_exponential_text)
+)
 _families("gamma", draw_gamma, {"alpha": 1.0, "beta": 1.0}, "gamma with shape alpha and scale beta")
 _families("poisson", draw_poisson, {"lam": 1.0}, "Poisson with mean lam")
 _families("negative_binomial", draw_negative_binomial, {"k": 1, "p": 1.0}, "failures before k successes")
@@ -314,6 +324,13 @@ class SampleUniform(_PerElement, name="_sample_uniform", aliases=("sample_unifor
 
     def infer_shape(self, low: tuple[int, ...], high: tuple[int, ...]) -> tuple[int, ...]:
         return self.blocks_of(low, high)
+
+    def lower(self, F: Any, low: Any, high: Any) -> Any:
+        shape = self.infer_shape(low.shape, high.shape)
+        spread = (*low.shape, *(1,) * len(self.shape))
+        low, high = (F.Reshape(F.Cast(item, dtype="float64"), shape=spread) for item in (low, high))
+        numbers = F.random_uniform(shape=shape, dtype="float64")
+        return F.Cast(low + (high - low) * numbers, dtype=self.infer_type().name)
 
 
 class SampleNormal(_PerElement, name="_sample_normal", aliases=("sample_normal",)):

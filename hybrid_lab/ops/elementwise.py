@@ -284,7 +284,7 @@ arcsin = unary(
     "arcsin",
     np.arcsin,
     lambda F, x, y, dy: dy * F.rsqrt(1.0 - x * x),
-    None,
+    "arc_tangent({0} / tl.sqrt((1.0 - {0}) * (1.0 + {0})))",
     "Asin",
     "The inverse sine.",
     samples=_INSIDE,
@@ -293,13 +293,19 @@ arccos = unary(
     "arccos",
     np.arccos,
     lambda F, x, y, dy: -dy * F.rsqrt(1.0 - x * x),
-    None,
+    "(2.0 * arc_tangent(tl.sqrt((1.0 - {0}) / (1.0 + {0}))))",
     "Acos",
     "The inverse cosine.",
     samples=_INSIDE,
 )
 arctan = unary(
-    "arctan", np.arctan, lambda F, x, y, dy: dy / (x * x + 1.0), None, "Atan", "The inverse tangent.", samples=_SIGNED
+    "arctan",
+    np.arctan,
+    lambda F, x, y, dy: dy / (x * x + 1.0),
+    "arc_tangent({0})",
+    "Atan",
+    "The inverse tangent.",
+    samples=_SIGNED,
 )
 sinh = unary(
     "sinh",

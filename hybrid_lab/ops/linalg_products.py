@@ -249,6 +249,14 @@ class KhatriRao(Operator, name="khatri_rao"):
             product = (product[:, None] * item[None]).reshape(-1, item.shape[1])
         return into(product, out)
 
+    def lower(self, F: Any, *args: Any) -> Any:
+        product, columns = args[0], args[0].shape[1]
+        for item in args[1:]:
+            rows, more = product.shape[0], item.shape[0]
+            spread = F.Reshape(product, shape=(rows, 1, columns)) * F.Reshape(item, shape=(1, more, columns))
+            product = F.Reshape(spread, shape=(rows * more, columns))
+        return product if len(args) > 1 else F.identity(product)
+
     def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
         *args, _, dy = values
         return tuple(F._khatri_rao_grad(dy, *args, index=index) for index in range(len(args)))
@@ -283,3 +291,12 @@ class KhatriRaoGrad(Operator, name="_khatri_rao_grad"):
                 total = total * item.reshape(*(len(item) if place == axis else 1 for place in range(len(rows))), -1)
         others = tuple(axis for axis in range(len(rows)) if axis != self.index)
         return into(total.sum(axis=others, dtype=dy.dtype), out)
+
+    def lower(self, F: Any, dy: Any, *args: Any) -> Any:
+        rows, columns = [item.shape[0] for item in args], dy.shape[1]
+        total = F.Reshape(dy, shape=(*rows, columns))
+        others = [axis for axis in range(len(rows)) if axis != self.index]
+        for axis in others:
+            sizes = [size if place == axis else 1 for place, size in enumerate(rows)]
+            total = total * F.Reshape(args[axis], shape=(*sizes, columns))
+        return F.sum(total, axis=tuple(others)) if others else F.identity(total)

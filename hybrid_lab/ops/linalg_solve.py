@@ -205,6 +205,9 @@ class SumLogDiag(Operator, name="_linalg_sumlogdiag", aliases=("linalg_sumlogdia
         total = np.log(np.diagonal(A, axis1=-2, axis2=-1)).sum(axis=-1)
         return into(np.asarray(total, A.dtype).reshape(per_matrix(A.shape[:-2])), out)
 
+    def lower(self, F: Any, A: Any) -> Any:
+        return F.sum(F.log(F._linalg_extractdiag(A)), axis=-1)
+
     def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
         diagonal = F._linalg_extractdiag(A)
         return F._linalg_makediag(F._restore_axes(dy, diagonal, axis=-1) / diagonal)

@@ -58,7 +58,7 @@ class Operator:
     triton: ClassVar[str | None] = None
     """A pointwise operator as an expression of Triton over its operands {0} {1} ...; may be a property."""
     combine: ClassVar[str | None] = None
-    """How a reduction over `axes(rank)` combines elements in a kernel: "sum", "max", "min"."""
+    """How a reduction over `axes(rank)` combines elements in a kernel: "sum", "max", "min", "prod"."""
 
     asks_bfloat16: bool = False
     """Whether an attribute of this instance is the dtype bfloat16."""

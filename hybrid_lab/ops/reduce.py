@@ -152,6 +152,7 @@ class Mean(Reduction, name="mean"):
 class Prod(Reduction, name="prod"):
     """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
 
+    combine = "prod"
     onnx_name = "ReduceProd"
     samples = [sample(item.inputs[0], low=0.5, high=1.5, **item.attributes) for item in _AXES]
 
@@ -202,6 +203,10 @@ class NanProd(Reduction, name="nanprod"):
         np.copyto(filled, data)
         np.copyto(filled, 1, where=np.isnan(data))
         return np.multiply.reduce(filled, axis=axes, keepdims=True, dtype=data.dtype, out=out)
+
+    def lower(self, F: Any, data: Any) -> Any:
+        known = F.where(F.broadcast_equal(data, data), data, 1.0)
+        return F.prod(known, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         known = F.broadcast_equal(data, data)

@@ -406,6 +406,11 @@ class UpSampling(_Repeating, name="UpSampling"):
             return " + ".join(read(number, 0, "") for number in range(K.count))
         return joined(K, place[1], list(accumulate(shape[1] for shape in shapes)), read)
 
+    def lower(self, F: Any, *data: Any) -> Any:
+        if self.sample_type == "nearest":
+            raise Unmappable("UpSampling: sample_type='nearest'")
+        return F.Deconvolution(*data, **self.transposed)
+
     def grad(self, F: Any, *values: Any, wanted: Any = None) -> tuple[Any, ...]:
         *data, y, dy = values
         if self.sample_type == "bilinear":

@@ -4,7 +4,9 @@ unravel_index.
 
 from __future__ import annotations
 
+from functools import reduce
 from math import prod
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -98,6 +100,9 @@ class IndexCopy(Operator, name="_contrib_index_copy", aliases=("contrib_index_co
         y[whole(index_vector, len(y), "raise", "index_copy")] = new_tensor
         return into(y, out)
 
+    def lower(self, F: Any, old: Any, index: Any, new: Any) -> Any:
+        return F._scatter_set_nd(old, new, F.expand_dims(index, axis=0), shape=old.shape)
+
     def grad(self, F: Any, old: Any, index: Any, new: Any, y: Any, dy: Any) -> tuple[Any, Any, Any]:
         return F._contrib_index_copy(dy, index, F.zeros_like(new)), None, F.take(dy, index)
 
@@ -173,6 +178,12 @@ class RavelMultiIndex(_Numbering, name="_ravel_multi_index", aliases=("ravel_mul
         numbers = np.tensordot(self.strides, data.astype(np.int64), 1)
         return into(np.asarray(numbers).astype(data.dtype), out)
 
+    def lower(self, F: Any, data: Any) -> Any:
+        numbers = F.Cast(data, dtype="int64")
+        parts = [F.slice_axis(numbers, axis=0, begin=axis, end=axis + 1) for axis in range(len(self.shape))]
+        total = reduce(add, (part * int(stride) for part, stride in zip(parts, self.strides, strict=True)))
+        return F.Cast(F.Reshape(total, shape=(-3, -2)) if data.shape[1:] else total, dtype=data.dtype.name)
+
     def onnx(self, g: Any, data: Any) -> Any:
         rank = len(g.shape(data))
         strides = g.const(self.strides.reshape(-1, *(1,) * (rank - 1)), "int64")
@@ -197,6 +208,14 @@ class UnravelIndex(_Numbering, name="_unravel_index", aliases=("unravel_index",)
             place = numbers // stride
             made.append(place % self.shape[axis] if axis else place)
         return into(np.stack(made).astype(data.dtype), out)
+
+    def lower(self, F: Any, data: Any) -> Any:
+        # Quotients of whole numbers below 2^53 are exact in float64 where they are whole, and never round up to it.
+        numbers, made = F.Cast(data, dtype="float64"), []
+        for axis, (stride, size) in enumerate(zip(self.strides, self.shape, strict=True)):
+            place = F.floor(numbers / float(stride))
+            made.append(place - F.floor(place / float(size)) * float(size) if axis else place)
+        return F.Cast(F.stack(*made, axis=0), dtype=data.dtype.name)
 
     def onnx(self, g: Any, data: Any) -> Any:
         numbers, parts = g.cast(data, "int64"), []

@@ -12,6 +12,7 @@ TILES: dict[str, dict[str, int]] = {
     "rows": {"ROWS": 4},
     "rows in a loop": {"ROWS": 4, "COLUMNS": 8},
     "parts of rows": {"ROWS": 2, "COLUMNS": 8},
+    "rows and columns": {"ROWS": 2},
     "rows of parts": {"ROWS": 2},
     "product": {"ROWS": 16, "COLUMNS": 16, "INNER": 16},
     "parts of a product": {"ROWS": 16, "COLUMNS": 16, "INNER": 16},
@@ -24,6 +25,9 @@ TILES: dict[str, dict[str, int]] = {
 
 #: Blocks whose axis is not named as they are.
 AXES = {"BLOCK": ("n",), ("recurrence", "COLUMNS"): ("hidden",), ("recurrence", "INNER"): ("hidden",)}
+
+#: Kind of kernel whose programs share an axis -> that axis.
+SHARED = {"parts of rows": "columns", "rows and columns": "rows", "parts of a product": "inner"}
 
 
 def use_small_tiles(monkeypatch: Any, loops: bool = False, split: bool = False) -> None:
@@ -56,15 +60,17 @@ def small(source: Any) -> dict[str, int]:
 
 
 def not_ragged(source: Any) -> list[str]:
-    """The tiled axes along which a kernel has not two tiles or more with a ragged last one; parts count as tiles."""
+    """The tiled axes along which a kernel has not two tiles or more with a ragged last one; parts count as tiles. Tiles
+    of one row are never ragged.
+    """
     found = []
     for block, size in small(source).items():
         if block in TILES[source.kind]:
             (axis,) = AXES.get((source.kind, block), AXES.get(block, (block.lower(),)))
-            if source.sizes[axis] <= size or source.sizes[axis] % size == 0:
+            if source.sizes[axis] <= size or (size > 1 and source.sizes[axis] % size == 0):
                 found.append(f"{block} of {source.sizes[axis]}")
-    if source.kind.startswith("parts of"):
-        whole = source.sizes["inner" if "inner" in source.sizes else "columns"]
+    if source.kind in SHARED:
+        whole = source.sizes[SHARED[source.kind]]
         if source.sizes["parts"] < 2 or whole % source.sizes["per_part"] == 0:
             found.append(f"{source.sizes['parts']} parts")
     return found

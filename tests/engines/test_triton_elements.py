@@ -314,6 +314,31 @@ def test_composites_have_kernels_for_all_their_parts(case):
         close(y, wanted)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_angles(dtype):
+    """At 0, at the ends, beyond them, and where one formula follows on another."""
+    x = input_node("x", shape=(14,), dtype=dtype)
+    graph = Graph([x], [op(name, x) for name in ("arctan", "arcsin", "arccos")])
+    assert len(sources(graph)) == 1
+    numbers = [0, -1, 1, 0.66, 0.661, -0.3, 1e-4, 0.99, 2, -3, 2.42, np.inf, -np.inf, np.nan]
+    found = engines.get("triton").compile(graph)([np.array(numbers, dtype)])
+    with np.errstate(invalid="ignore"):
+        wanted = [function(np.array(numbers, dtype)) for function in (np.arctan, np.arcsin, np.arccos)]
+    for y, expected in zip(found, wanted, strict=True):
+        close(y, expected, 1e-14 if dtype == "float64" else 2e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("axis", [0, 1, (0, 2), None])
+def test_products_over_axes(axis, dtype):
+    x = input_node("x", shape=(5, 7, 3), dtype=dtype)
+    graph = Graph([x], [op("prod", x, axis=axis)])
+    assert [source.kind for source in sources(graph)] == ["rows"]
+    array = np.random.RandomState(0).randint(-2, 4, (5, 7, 3)).astype(dtype)
+    array[1, 2] = 1
+    agree(graph, x=array)
+
+
 @pytest.mark.parametrize("size", [1, (3, 2)])
 def test_adaptive_pooling_of_equal_windows_is_pooling(size):
     (x,) = inputs(x=(2, 3, 9, 8))

@@ -68,7 +68,7 @@ def several_sums(F: Any, x: Any) -> Any:
 
 
 def extremes(F: Any, x: Any) -> Any:
-    return F.max(x, axis=1), F.min(x, axis=1), F.sum(F.square(x), axis=1)
+    return F.max(x, axis=1), F.min(x, axis=1), F.sum(F.square(x), axis=1), F.prod(x * 0.1 + 1.0, axis=1)
 
 
 def dropout(F: Any, x: Any) -> Any:
@@ -145,11 +145,14 @@ CASES = {
     ),
     "sums": Tiled(several_sums, ((9, 13),), ("rows",), dtypes=ONLY),
     "sums in a loop": Tiled(several_sums, ((19, 13),), ("rows in a loop",), loops=True, dtypes=ONLY),
-    "split sums": Tiled(several_sums, ((37, 3),), ("parts of rows", "rows of parts"), split=True, dtypes=ONLY),
+    "split sums": Tiled(
+        lambda F, x: (F.sum(F.exp(x), axis=0), F.mean(x, axis=0)), ((37, 3),), ("parts of rows", "rows of parts"),
+        split=True, dtypes=ONLY,
+    ),
     "extremes": Tiled(extremes, ((9, 7),), ("rows",), dtypes=ONLY),
     "extremes in a loop": Tiled(extremes, ((9, 19),), ("rows in a loop",), loops=True, dtypes=ONLY),
     "split extremes": Tiled(extremes, ((3, 37),), ("parts of rows", "rows of parts"), split=True, dtypes=ONLY),
-    "LayerNorm": Tiled(layer_norm, ((9, 7), (7,), (7,)), ("rows",), dtypes=ONLY),
+    "LayerNorm": Tiled(layer_norm, ((9, 7), (7,), (7,)), ("rows", "rows and columns")),
     "LayerNorm in a loop": Tiled(layer_norm, ((9, 19), (19,), (19,)), ("rows in a loop",), loops=True),
     "statistics of split rows": Tiled(
         lambda F, x, gamma, beta: F.GroupNorm(x, gamma, beta, num_groups=3, eps=0.1),

@@ -358,8 +358,9 @@ def _too_early(node: Node) -> str:
 
 def neutral(node: Node) -> str:
     dtype = node.outputs[0].dtype
-    if node.op.combine == "sum":
-        return "0" if dtype.kind in "iu" else "0.0"
+    if node.op.combine in ("sum", "prod"):
+        number = "0" if node.op.combine == "sum" else "1"
+        return number if dtype.kind in "iu" else f"{number}.0"
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return str(limits.min if node.op.combine == "max" else limits.max)
@@ -367,8 +368,8 @@ def neutral(node: Node) -> str:
 
 
 def step(node: Node, total: str, element: str, finite: bool) -> str:
-    if node.op.combine == "sum":
-        return f"{total} += {element}"
+    if node.op.combine in ("sum", "prod"):
+        return f"{total} {'+' if node.op.combine == 'sum' else '*'}= {element}"
     which = {"max": "tl.maximum", "min": "tl.minimum"}[str(node.op.combine)]
     return f"{total} = {which}({total}, {element}{'' if finite else ', propagate_nan=tl.PropagateNan.ALL'})"
 
@@ -380,7 +381,9 @@ def _combined(node: Node, element: str, finite: bool = False) -> str:
     """
     dtype = node.outputs[0].dtype
     text = f"tl.{node.op.combine}({element}, axis=1, keep_dims=True)"
-    if node.op.combine != "sum" and is_floating(dtype) and not finite:
+    if node.op.combine == "prod":
+        text = f"tl.reduce({element}, 1, multiplied, keep_dims=True)"
+    elif node.op.combine != "sum" and is_floating(dtype) and not finite:
         odd = f"tl.max(({element} != {element}).to(tl.int32), axis=1, keep_dims=True) > 0"
         return f'tl.where({odd}, float("nan"), {text})'
     return f"{text}.to({TYPES[dtype.name]})" if dtype.kind in "iu" else text

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hybrid_lab.engines.triton.body import ORIGIN, Body, Remark, short
+from hybrid_lab.engines.triton.functions import FUNCTIONS, PHILOX
 from hybrid_lab.engines.triton.symbolic import choice
 from hybrid_lab.graph.node import Node, Value
 
@@ -24,41 +25,6 @@ POINTERS = {
     "uint8": "*u8",
     "bool": "*i1",
 }
-
-PHILOX = '''
-@triton.jit
-def philox_word(seed, draw, element):
-    """Word number `element` of a draw, by Philox4x32-10: see hybrid_lab.ops.philox."""
-    key0, key1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
-    block = element // 4
-    c0, c1 = block.to(tl.uint32), (block >> 32).to(tl.uint32)
-    c2, c3 = draw.to(tl.uint32) + c0 * 0, (draw >> 32).to(tl.uint32) + c0 * 0
-    for _ in tl.static_range(10):
-        b0, b2 = c0, c2
-        c0 = tl.umulhi(tl.full(b2.shape, 0xCD9E8D57, tl.uint32), b2) ^ c1 ^ key0
-        c2 = tl.umulhi(tl.full(b0.shape, 0xD2511F53, tl.uint32), b0) ^ c3 ^ key1
-        c1 = b2 * tl.full(b2.shape, 0xCD9E8D57, tl.uint32)
-        c3 = b0 * tl.full(b0.shape, 0xD2511F53, tl.uint32)
-        key0 = key0 + 0x9E3779B9
-        key1 = key1 + 0xBB67AE85
-    lane = element % 4
-    return tl.where(lane == 0, c0, tl.where(lane == 1, c1, tl.where(lane == 2, c2, c3)))
-'''
-
-
-NORMAL = '''
-
-@triton.jit
-def philox_normal(seed, draw, element, dtype: tl.constexpr):
-    """Standard normal number `element` of a draw: words 2k and 2k + 1 make two, by Box and Muller's transform."""
-    first = philox_word(seed, draw, element // 2 * 2)
-    angle = philox_word(seed, draw, element // 2 * 2 + 1).to(dtype) * 1.4629180792671596e-09
-    below = (first ^ tl.full(first.shape, 0xFFFFFFFF, tl.uint32)).to(dtype) * 2.3283064365386963e-10
-    slight = below * (1.0 + below * (0.5 + below * (0.3333333333333333 + below * 0.25)))
-    logarithm = tl.where(below < 0.001, slight, -tl.log((first.to(dtype) + 1.0) * 2.3283064365386963e-10))
-    radius = tl.sqrt(2.0 * logarithm)
-    return tl.where(element % 2 == 0, radius * tl.cos(angle), radius * tl.sin(angle))
-'''
 
 
 class Text(str):
@@ -198,7 +164,7 @@ def function(
     words = set(re.findall(r"\w+", " ".join([*head, *(text for text, _ in written)])))
     arguments += [size for size in sizes if size in words]
     declared = [*arguments, *(f"{block}: tl.constexpr" for block in blocks)]
-    helpers = (PHILOX if body.draws else "") + (NORMAL if "philox_normal" in words else "")
+    helpers = "".join(text for name, text in FUNCTIONS.items() if name in words or (body.draws and text is PHILOX))
     top = ["import triton", "import triton.language as tl", *helpers.splitlines(), "", ""]
     call = [f"def {name}({', '.join(declared)}):"]
     if len(call[0]) > 100:

@@ -1,0 +1,65 @@
+"""Functions that kernels call besides Triton's own; the text of a kernel has those that it names."""
+
+PHILOX = '''
+@triton.jit
+def philox_word(seed, draw, element):
+    """Word number `element` of a draw, by Philox4x32-10: see hybrid_lab.ops.philox."""
+    key0, key1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
+    block = element // 4
+    c0, c1 = block.to(tl.uint32), (block >> 32).to(tl.uint32)
+    c2, c3 = draw.to(tl.uint32) + c0 * 0, (draw >> 32).to(tl.uint32) + c0 * 0
+    for _ in tl.static_range(10):
+        b0, b2 = c0, c2
+        c0 = tl.umulhi(tl.full(b2.shape, 0xCD9E8D57, tl.uint32), b2) ^ c1 ^ key0
+        c2 = tl.umulhi(tl.full(b0.shape, 0xD2511F53, tl.uint32), b0) ^ c3 ^ key1
+        c1 = b2 * tl.full(b2.shape, 0xCD9E8D57, tl.uint32)
+        c3 = b0 * tl.full(b0.shape, 0xD2511F53, tl.uint32)
+        key0 = key0 + 0x9E3779B9
+        key1 = key1 + 0xBB67AE85
+    lane = element % 4
+    return tl.where(lane == 0, c0, tl.where(lane == 1, c1, tl.where(lane == 2, c2, c3)))
+'''
+
+
+NORMAL = '''
+
+@triton.jit
+def philox_normal(seed, draw, element, dtype: tl.constexpr):
+    """Standard normal number `element` of a draw: words 2k and 2k + 1 make two, by Box and Muller's transform."""
+    first = philox_word(seed, draw, element // 2 * 2)
+    angle = philox_word(seed, draw, element // 2 * 2 + 1).to(dtype) * 1.4629180792671596e-09
+    below = (first ^ tl.full(first.shape, 0xFFFFFFFF, tl.uint32)).to(dtype) * 2.3283064365386963e-10
+    slight = below * (1.0 + below * (0.5 + below * (0.3333333333333333 + below * 0.25)))
+    logarithm = tl.where(below < 0.001, slight, -tl.log((first.to(dtype) + 1.0) * 2.3283064365386963e-10))
+    radius = tl.sqrt(2.0 * logarithm)
+    return tl.where(element % 2 == 0, radius * tl.cos(angle), radius * tl.sin(angle))
+'''
+
+
+MULTIPLIED = '''
+
+@triton.jit
+def multiplied(left, right):
+    """What products over rows are put together with."""
+    return left * right
+'''
+
+
+ARC_TANGENT = '''
+
+@triton.jit
+def arc_tangent(x):
+    """The angle of a slope (Cephes): far from 0 that of the inverse slope, around 1 the difference from 45 degrees."""
+    slope = tl.abs(x)
+    far, near = slope > 2.414213562373095, slope <= 0.66
+    y = tl.where(near, slope, tl.where(far, -1.0 / tl.maximum(slope, 1.0), (slope - 1.0) / (slope + 1.0)))
+    s = y * y
+    above = (((-0.8750608600031904 * s - 16.157537187333652) * s - 75.00855792314705) * s - 122.88666844901361) * s
+    below = ((((s + 24.858464901423062) * s + 165.02700983169885) * s + 432.88106049129027) * s + 485.3903996359137) * s
+    y = y * s * (above - 64.85021904942025) / (below + 194.5506571482614) + y
+    y += tl.where(near, 0.0, tl.where(far, 2.0, 1.0)).to(x.dtype) * 0.7853981633974483
+    return tl.where(x < 0, -y, y)
+'''
+
+#: Name -> text, in an order in which each one comes before those that call it.
+FUNCTIONS = {"philox_word": PHILOX, "philox_normal": NORMAL, "multiplied": MULTIPLIED, "arc_tangent": ARC_TANGENT}
