@@ -26,9 +26,9 @@ def unpacked(F: Any, sizes: Sizes, vector: Any, width: int) -> Parts:
 
 def one(F: Any, array: Any, place: int) -> Any:
     """array[place], without the first axis."""
-    if array.shape[0] == 1:
-        return F.Reshape(array, shape=array.shape[1:])
-    return F.Reshape(F.slice_axis(array, axis=0, begin=place, end=place + 1), shape=array.shape[1:])
+    if array.shape[0] != 1:
+        array = F.slice_axis(array, axis=0, begin=place, end=place + 1)
+    return F.Reshape(array, shape=(-3, -2))  # no batch in an attribute
 
 
 def joined(F: Any, items: list[Any], axis: int) -> Any:
@@ -37,7 +37,7 @@ def joined(F: Any, items: list[Any], axis: int) -> Any:
 
 def piled(F: Any, items: list[Any]) -> Any:
     """Arrays of one shape along a new first axis."""
-    return joined(F, [F.Reshape(item, shape=(1, *item.shape)) for item in items], 0)
+    return joined(F, [F.expand_dims(item, axis=0) for item in items], 0)
 
 
 def masked(F: Any, array: Any, lengths: Any) -> Any:
@@ -152,7 +152,7 @@ def backward(
             }
             product = F.dot(entering, weights[place]["wx"])
             dbelow = product if dbelow is None else dbelow + product
-        dy = F.Reshape(dbelow, shape=below.shape)
+        dy = F.reshape_like(dbelow, below)
         if mask is not None:
             dy = F._masked_scale(dy, mask, scale=op.scale())
     pieces = [F.Reshape(dweights[place][name], shape=(-1,)) for place, name, _ in sizes.pieces(x.shape[2])]
@@ -163,7 +163,7 @@ def backward(
 def _before(F: Any, output: Any, first: Any, lengths: Any, direction: int) -> Any:
     """(T, N, H): the state before each step that counts."""
     steps = output.shape[0]
-    first = F.Reshape(first, shape=(1, *first.shape))
+    first = F.expand_dims(first, axis=0)
     if direction == 1 and lengths is not None:  # outputs are 0 behind the end, where the state still is the first one
         everywhere = F.broadcast_like(first, output)
         output = output + (everywhere - masked(F, everywhere, lengths))
