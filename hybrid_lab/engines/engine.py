@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from hybrid_lab.engines.numpy.watch import WatchedProgram
 
 #: A compiled program: arrays and (seed, first draw) in, outputs and new values of effects out.
 Program = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]
@@ -52,6 +55,12 @@ class Executable:
 
     def unpack(self) -> None:
         """All inputs count again, from the next call on."""
+
+    def watched(self) -> WatchedProgram:
+        """The same program with a look at the results after every step, for those who check or measure it."""
+        from hybrid_lab.engines.numpy.watch import WatchedProgram
+
+        return WatchedProgram(self.graph, self.report.static_alloc)
 
     def release(self) -> None:
         """Give back what it keeps for the next call, where that call may never come; it is made again if it does."""

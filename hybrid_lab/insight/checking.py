@@ -12,7 +12,6 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines import Engine, Executable
 from hybrid_lab.engines import registry as engines
-from hybrid_lab.engines.numpy.watch import WatchedProgram
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
@@ -76,7 +75,7 @@ def check_program(
     inputs : what the program gets; reference : the same inputs as eager has them; gradient : its tolerances
     """
     graph = executable.graph
-    watched = WatchedProgram(graph, executable.report.static_alloc)
+    watched = executable.watched()
     found: Values = dict(zip(graph.inputs, inputs, strict=True))
     wanted: Values = dict(zip(graph.inputs, reference, strict=True))
     for node in graph.nodes:

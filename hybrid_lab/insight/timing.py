@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines import Executable
 from hybrid_lab.engines import registry as engines
-from hybrid_lab.engines.numpy.watch import WatchedProgram
 from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.partition import Region
 from hybrid_lab.insight.calls import Compiled
 from hybrid_lab.insight.checking import alone
 from hybrid_lab.insight.reference import operands_of, region_in
@@ -183,7 +184,7 @@ def measure_steps(
         sections.append(("backward", compiled.backward, compiled.backward_inputs(results, heads)))
     counted, once = runs, 0.0
     for name, executable, inputs in sections:
-        watched = WatchedProgram(executable.graph, executable.report.static_alloc)
+        watched = executable.watched()
         times, counted = _repeat(partial(watched.times, inputs, rng), runs)
         if name == "prologue":
             once = float(times.sum())
@@ -204,6 +205,8 @@ def _step_rows(
     region = region_in(node)
     if region is None:
         return [(_row(part, node, "numpy", seconds, _moved(node)), [node])]
+    if node.op.name == "triton":
+        return [(_kernel_row(part, node, region, seconds, number), list(region.nodes))]
     whole = _row(part, node, node.op.name, seconds, _moved(node))
     whole.operator, whole.type, whole.region = count(len(region.nodes), "operator"), "", number
     if len(region.nodes) == 1:
@@ -219,6 +222,25 @@ def _step_rows(
         row.region, row.inside, row.estimated = number, True, True
         made.append((row, [inner]))
     return made
+
+
+def _kernel_row(part: str, node: Node, region: Region, seconds: float, number: int) -> StepRow:
+    """The row of a kernel. It has no rows inside: what a kernel spends on an operator cannot be told apart."""
+    from hybrid_lab.engines.triton.kernels import moved_by_step
+
+    real = [inner for inner in region.nodes if not inner.op.view] or list(region.nodes)
+    row = _row(part, real[-1], node.op.name, seconds, moved_by_step(node.op))  # type: ignore[arg-type]
+    row.operator, row.region = node.op.label, number  # type: ignore[attr-defined]
+    if len(real) > 1:
+        row.operator += f", {count(len(real), 'operator')}"
+        scopes = [inner.scope for inner in real]
+        row.block = ".".join(takewhile(bool, map(_same, zip(*(scope.split(".") for scope in scopes)))))
+    return row
+
+
+def _same(names: tuple[str, ...]) -> str:
+    """The name that all of them are, or "" """
+    return names[0] if len(set(names)) == 1 else ""
 
 
 _alone: dict[Any, float] = {}
@@ -278,8 +300,8 @@ def _moved(node: Node) -> int:
 
 
 def _give_eager_times(rows: Sequence[tuple[StepRow, list[Node]]], nodes: Times) -> set[Any]:
-    """Put each operator's eager time on the row that stands for it: the same Block, line and operator, else the same
-    Block and line; of several the slowest. Returns the keys that found one.
+    """Put each operator's eager time on the row that stands for it: the same Block, line and operator, or one that it
+    was taken apart into, else the same Block and line; of several the slowest. Returns the keys that found one.
     """
     opened = {(row.part, row.region) for row, _ in rows if row.inside}
     leaves = [(row, made) for row, made in rows if row.inside or (row.part, row.region) not in opened]
@@ -287,14 +309,15 @@ def _give_eager_times(rows: Sequence[tuple[StepRow, list[Node]]], nodes: Times) 
     for row, made in leaves:
         part = "backward" if row.part == "backward" else "forward"
         for node in made:
-            for key in ((part, node.scope, node.location, node.op.name), (part, node.scope, node.location)):
+            where = part, node.scope, node.location
+            for key in ((*where, node.op.name), where, (*where, "composite", node.composite)):
                 places.setdefault(key, []).append(row)
     matched: set[Any] = set()
     given: set[int] = set()
     for (part, node), spent in nodes.items():
-        options = places.get((part, node.scope, node.location, node.op.name)) or (
-            places.get((part, node.scope, node.location)) if part == "backward" else None
-        )
+        where = part, node.scope, node.location
+        options = places.get((*where, node.op.name)) or places.get((*where, "composite", node.name))
+        options = options or (places.get(where) if part == "backward" else None)
         if not options:
             continue
         free = [row for row in options if id(row) not in given] or options

@@ -105,14 +105,14 @@ def _described(op: Any, region: Region) -> tuple[str, str, str, list[str]]:
         return "session", f"{operators}, run together by {op.name}", "", []
     kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
     launches = f", {count(len(sources), 'launch')}" if len(sources) > 1 else ""
-    return "kernel", f"{operators}, {kinds}{launches}", "\n\n".join(source.text for source in sources), [*_notes(op)]
+    text = "\n\n".join(source.text for source in sources if hasattr(source, "text"))  # the vendor's has none
+    return "kernel", f"{operators}, {kinds}{launches}", text, [*_notes(op)]
 
 
 def _notes(op: Any) -> Iterator[str]:
     """The launches in words: how many programs, of which tiles, and the bytes they move."""
     from hybrid_lab.engines.triton.kernels import launches_of
 
-    launches = launches_of(op)
-    for kernel in launches:
-        known = f"{kernel.name}, {kernel.kind}; " if len(launches) == 1 else ""
+    for kernel in launches_of(op):
+        known = f"{kernel.name}, {kernel.kind}; " if len(op.kernels) == 1 else ""
         yield kernel.headline.removeprefix(known)

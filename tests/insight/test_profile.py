@@ -1,15 +1,19 @@
 """profile: times of every step beside eager's, shares and bytes; nothing of the model changes."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 import hybrid_lab as mx
+from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.numpy.watch import WatchedProgram
+from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray.random_state import state
 from tests.graph.building import evaluate, graph_of, uniform
-from tests.insight.test_compare import Tags, images, make, sessions  # noqa: F401 - a fixture
+from tests.insight.test_compare import Tags, engine_or_skip, images, make, sessions  # noqa: F401 - a fixture
+from tests.triton_device import use_triton
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +106,74 @@ def test_a_watched_program_computes_the_same_and_shows_every_step():
     assert [step for step, _ in seen] == list(range(-1, len(watched.steps)))
     assert np.array_equal(seen[1][1][0], arrays[0] + arrays[1])
     assert watched.times(arrays, (0, 0)).shape == (len(watched.steps),)
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_triton(monkeypatch):
+    use_triton(monkeypatch)
+    return make(engine=engine_or_skip("triton"))
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_a_kernel_is_one_step_by_its_name(on_triton, train):
+    (call,) = mx.profile(on_triton, images(), train=train, runs=3).calls
+    kernels = [row for row in call.steps if row.runs_on == "triton"]
+    assert {row.part for row in kernels} >= ({"forward", "backward"} if train else {"forward"})
+    assert not any(row.inside for row in kernels) and all(row.seconds > 0 and row.bytes_moved for row in kernels)
+    product = next(row for row in kernels if row.operator.startswith("k_fullyconnected"))
+    assert product.eager_seconds > 0 and ":" in product.line
+    several = next(row for row in kernels if row.operator.endswith(" operators"))
+    assert re.fullmatch(r"\w+, \d+ operators", several.operator) and several.block
+    assert product.operator in str(mx.profile(on_triton, images(), train=train, runs=1))
+
+
+def test_an_operator_that_was_taken_apart_is_found_in_its_kernels(monkeypatch):
+    use_triton(monkeypatch)
+    net = nn.HybridSequential(prefix="net_")
+    net.add(nn.LayerNorm(in_channels=8))
+    net.initialize()
+    net.hybridize(engine=engine_or_skip("triton"))
+    (call,) = mx.profile(net, mx.nd.ones((4, 8)), runs=3).calls
+    assert call.removed == 0 and sum(row.eager_seconds or 0 for row in call.steps) > 0
+
+
+def test_times_are_those_of_the_steps_of_a_call_and_copy_nothing_between_them(on_triton):
+    on_triton(images())
+    program = next(iter(on_triton._graphs.programs.values()))
+    inputs = [np.zeros(value.shape, value.dtype) for value in program.forward.graph.inputs]
+    watched = program.forward.watched()
+    watched.times(inputs, (0, 0))
+    before = copies.snapshot()
+    assert len(watched.times(inputs, (0, 0))) == len(watched.steps)
+    assert copies.snapshot() == before
+
+
+def test_times_on_a_gpu_are_those_of_its_events(on_triton, monkeypatch):
+    torch = pytest.importorskip("torch")
+    made = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            made.append(self)
+
+        def record(self):
+            self.place = len(made)
+
+        def synchronize(self):
+            assert self is made[-1]
+
+        def elapsed_time(self, later):
+            return 2.0 * (later.place - self.place)
+
+    waited = []
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "_sleep", waited.append)
+    on_triton(images())
+    program = next(iter(on_triton._graphs.programs.values()))
+    watched = program.forward.watched()
+    tensors = watched._tensors([np.zeros(value.shape, value.dtype) for value in program.forward.graph.inputs])
+    assert watched.event_times(tensors, (0, 0)) == pytest.approx([0.002] * len(watched.steps))
+    assert len(made) == len(watched.steps) + 1 and waited == [30_000 * len(watched.steps)]

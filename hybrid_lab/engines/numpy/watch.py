@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,23 +19,52 @@ from hybrid_lab.graph.plan import Plan, plan
 Look = Callable[[int, tuple[Any, ...]], None]
 
 
+class Watched:
+    """Beside a Writer: adds a line after each step, views included, that calls `look`."""
+
+    def __init__(self, memory: Plan, static_alloc: bool):
+        super().__init__(memory, static_alloc)  # type: ignore[call-arg]
+        self.number = {node: index for index, node in enumerate(memory.steps)}
+        self.bound["look"] = None  # type: ignore[attr-defined]
+
+    def finish(self) -> Compiled:
+        self.lines.append("look(-1, ())")  # type: ignore[attr-defined]
+        return super().finish()  # type: ignore[misc]
+
+    def _view(self, node: Node) -> None:
+        super()._view(node)  # type: ignore[misc]
+        self._look(node)
+
+    def _call(self, node: Node, targets: list[str | None]) -> None:
+        super()._call(node, targets)  # type: ignore[misc]
+        self._look(node)
+
+    def _look(self, node: Node) -> None:
+        found = ", ".join(self.names.get(value, "None") for value in node.outputs)  # type: ignore[attr-defined]
+        self.lines.append(f"look({self.number[node]}, ({found},))")  # type: ignore[attr-defined]
+
+
+class _WatchedWriter(Watched, Writer):
+    """Of programs on arrays."""
+
+
 class WatchedProgram:
     """The program of an executable's graph, a compiled region counting as one step.
 
     steps : the nodes in the order in which they run
     """
 
+    writer: ClassVar[type[Any]] = _WatchedWriter
+
     def __init__(self, graph: Graph, static_alloc: bool = False):
-        memory = plan(graph)
+        memory = plan(graph, contiguous=self.writer.contiguous)
         self.steps: tuple[Node, ...] = memory.steps
-        self._run = _WatchedWriter(memory, static_alloc).finish().run
+        self._run = self.writer(memory, static_alloc).finish().run
         self._lock = threading.Lock()
 
     def run(self, inputs: Sequence[np.ndarray], rng: tuple[int, int], look: Look) -> list[np.ndarray]:
-        """As Executable.run, calling `look` on the way."""
-        with self._lock:
-            self._run.__globals__["look"] = look  # type: ignore[attr-defined]
-            return self._run(inputs, rng)
+        """As Executable.run, calling `look` with arrays on the way."""
+        return self._watched(inputs, rng, look)
 
     def times(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> np.ndarray:
         """Seconds of each step in one run, the price of looking taken off."""
@@ -45,34 +74,14 @@ class WatchedProgram:
         def look(step: int, values: Any) -> None:
             add(clock())
 
-        self.run(inputs, rng, look)
+        self._watched(inputs, rng, look)
         spent = np.diff(np.array(stamps, np.float64)) - _price_of_looking()
         return np.maximum(spent, 0.0) / 1e9
 
-
-class _WatchedWriter(Writer):
-    """Adds a line after each step, views included."""
-
-    def __init__(self, memory: Plan, static_alloc: bool):
-        super().__init__(memory, static_alloc)
-        self.number = {node: index for index, node in enumerate(memory.steps)}
-        self.bound["look"] = None
-
-    def finish(self) -> Compiled:
-        self.lines.append("look(-1, ())")
-        return super().finish()
-
-    def _view(self, node: Node) -> None:
-        super()._view(node)
-        self._look(node)
-
-    def _call(self, node: Node, targets: list[str | None]) -> None:
-        super()._call(node, targets)
-        self._look(node)
-
-    def _look(self, node: Node) -> None:
-        found = ", ".join(self.names.get(value, "None") for value in node.outputs)
-        self.lines.append(f"look({self.number[node]}, ({found},))")
+    def _watched(self, inputs: Sequence[Any], rng: tuple[int, int], look: Look) -> list[Any]:
+        with self._lock:
+            self._run.__globals__["look"] = look
+            return self._run(inputs, rng)
 
 
 _price: float | None = None

@@ -243,12 +243,22 @@ def kernels_in(graph: Graph, fusion: Fusion, part: str = "") -> list[FusedKernel
 
 
 def launches_of(op: KernelOperator) -> list[FusedKernel]:
-    """The kernels of one step of a device program, without the reasons of the fusion, which it does not keep."""
+    """The kernels of one step of a device program - not the vendor's - without the reasons of the fusion, which it
+    does not keep.
+    """
     reads = traffic.looked_at(op.region.nodes)
     return [
         _kernel(kernel.source, op.region, number, traffic.moved_by(kernel.source, reads), (), "", None)
         for number, kernel in enumerate(op.kernels)
+        if isinstance(kernel.source, KernelSource)
     ]
+
+
+def moved_by_step(op: KernelOperator) -> int:
+    """Bytes that a step of a device program reads and writes."""
+    others = [kernel.source for kernel in op.kernels if not isinstance(kernel.source, KernelSource)]
+    vendors = sum(value.nbytes for source in others for value in (*source.inputs, *source.outputs))
+    return vendors + sum(launch.bytes_moved for launch in launches_of(op))
 
 
 def compiled_for(kernels: Sequence[FusedKernel], target: str) -> list[FusedKernel]:

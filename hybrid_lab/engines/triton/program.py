@@ -8,7 +8,7 @@ grids and compiled handles stand in the text or are bound to its names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.plan import Plan, plan
+
+if TYPE_CHECKING:
+    from hybrid_lab.engines.triton.watch import WatchedDeviceProgram
 
 #: Launches take addresses that are multiples of so many bytes; an input that lies elsewhere is copied first.
 ALIGNED = 16
@@ -233,6 +236,11 @@ class DeviceExecutable(Executable):
     def __init__(self, graph: Graph, run: DeviceLater, report: Report):
         super().__init__(graph, run, report)  # type: ignore[arg-type]
         self.device = availability.torch_device()
+
+    def watched(self) -> WatchedDeviceProgram:
+        from hybrid_lab.engines.triton.watch import WatchedDeviceProgram
+
+        return WatchedDeviceProgram(self.graph, self.report.static_alloc)
 
 
 class DeviceTraining(JointTraining):

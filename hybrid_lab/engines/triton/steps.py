@@ -27,6 +27,7 @@ class KernelOperator(Operator):
 
     name: ClassVar[str] = "triton"
     own_bfloat16: ClassVar[bool] = True
+    #: A plan gives it the memory that its kernels write to.
     run_keywords: ClassVar[frozenset[str]] = frozenset({"out", "rng"})
 
     def __init__(self, group: Region, sources: tuple[KernelSource | VendorSource, ...]):
@@ -56,24 +57,6 @@ class KernelOperator(Operator):
             **dict(zip(region.inputs, inputs, strict=True)),
             **dict(zip((*region.outputs, *self.parts), outputs, strict=True)),
         }
-
-    def numpy(self, *inputs: Any, out: Any = None, rng: tuple[int, int] = (0, 0)) -> Any:
-        """On arrays of the host, with a copy of each to the device or back: for those who look at a program's steps."""
-        device = availability.torch_device()
-        targets = list(out) if type(out) is tuple else [out]
-        given = [memory.to_device(np.asarray(item), device) for item in inputs]
-        made = [memory.empty(item.shape, memory.torch_dtype(item.dtype), device) for item in targets]
-        places = self.places(given, made)
-        for kernel in self.kernels:
-            values = (*kernel.source.inputs, *kernel.source.outputs)
-            tensors = [
-                places[value] if value in places else memory.to_device(value.node.op.array, device)  # type: ignore[attr-defined]
-                for value in values
-            ]
-            kernel(tensors, kernel.numbers(rng))
-        for target, tensor in zip(targets, made, strict=True):
-            memory.to_host(tensor, target)
-        return out
 
     def __repr__(self) -> str:
         return f"triton({', '.join(node.op.name for node in self.region.nodes)})"
