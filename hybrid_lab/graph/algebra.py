@@ -125,24 +125,18 @@ def _subtract_negative(node: Node) -> Value | None:
 
 
 def _power_of_two(node: Node) -> Value | None:
-    """Both sides are the same real number, rounded once."""
+    """Both sides are the same real number, rounded once. Not for constants, which are counts that sizes decide, most of
+    them: a batch of 32 has the graph of any other.
+    """
+    number = None if isinstance(node.inputs[1], Value) else _number(node, 1)
     dtype = node.outputs[0].dtype
-    number = _number(node, 1)
-    if type(number) is Sized and not number.holds(lambda array: _has_inverse(array.reshape(())[()], dtype)):
+    if number is None or not is_floating(dtype) or number == 0 or not np.isfinite(number):
         return None
-    number = _exact(number)
-    if number is None or not _has_inverse(number, dtype):
-        return None
-    return _made(node, "broadcast_mul", node.inputs[0], 1.0 / float(number))
-
-
-def _has_inverse(number: Any, dtype: Any) -> bool:
-    """Whether the number is a power of two of which the inverse is a normal number, too."""
-    if not is_floating(dtype) or number == 0 or not np.isfinite(number):
-        return False
     fraction, exponent = frexp(abs(number))
     range_ = limits(dtype)
-    return fraction == 0.5 and range_.minexp < exponent - 1 < -range_.minexp
+    if fraction != 0.5 or not range_.minexp < exponent - 1 < -range_.minexp:
+        return None
+    return _made(node, "broadcast_mul", node.inputs[0], 1.0 / float(number))
 
 
 _POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Node, Value, constant_node
+from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
 from hybrid_lab.ops.size import Answers, At, answers_of
@@ -95,6 +95,22 @@ def derived(graph: Graph, key: Any, make: Callable[[Graph], Graph]) -> Graph:
         return make(graph)
     found = form.derive(key, make)
     return make(graph) if found is None or not at.agrees(found[1]) else found[0].at(at)
+
+
+def present(node: Node) -> Node:
+    """A node of a form as it is at the sizes that the passes ran for, over variables of its inputs' types: for rules
+    that know no Sizes. What they say need not hold at other sizes, and nothing is noted.
+    """
+    answers = answers_of([value.shape for value in (*node.values_in, *node.outputs)])
+    if answers is None:
+        return node
+    shape = answers.now.shape
+    inputs = {value: input_node("", shape=shape(value.shape), dtype=value.dtype) for value in node.values_in}
+    inputs |= {value: value for value in node.values_in if isinstance(value.node.op, Constant)}
+    return node.replace(
+        inputs=[inputs[item] if isinstance(item, Value) else item for item in node.inputs],
+        shapes=tuple([shape(value.shape) for value in node.outputs]),
+    )
 
 
 class Sized(Constant):

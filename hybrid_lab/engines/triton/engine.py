@@ -16,11 +16,13 @@ from hybrid_lab.engines.triton import availability, recipes, tiles, tuning
 from hybrid_lab.engines.triton.fusion import Fusion
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.engines.triton.steps import KernelOperator, on_torch
-from hybrid_lab.engines.triton.support import refusal
+from hybrid_lab.engines.triton.support import refusal, unfit
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.dump import dump
+from hybrid_lab.graph.form import derived, present
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
+from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.partition import contract
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.simplify import simplify
@@ -174,12 +176,23 @@ def _prepare(sources: Sequence[KernelSource]) -> None:
         compiling.prepare(sources)
 
 
+def _lowered(graph: Graph) -> Graph:
+    """In operators that kernels can hold. On a form (graph.form) what a writer refuses is asked for its first sizes
+    only: groups are looked at again, for the sizes that they are written for.
+    """
+
+    def supported(node: Node) -> bool:
+        return unfit(node) is None and refusal(present(node)) is None
+
+    return simplify(decompose(lower_random(graph), supported))
+
+
 def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, list[KernelSource]]:
     """The lowered graph, its groups, and the sources of all kernels in the order in which they run.
 
     precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
     """
-    graph = dump("decompose", simplify(decompose(lower_random(graph), lambda node: refusal(node) is None)))
+    graph = dump("decompose", derived(graph, "triton", _lowered))
     fusion = recipes.fused(graph, precision)
     return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]
 
