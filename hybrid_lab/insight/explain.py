@@ -129,7 +129,7 @@ class Explanation:
 
         found = []
         for graphs, tf32 in self._on_triton:
-            found += kernels_of_graphs(graphs, tiles.precision(tf32, target_here() or ""))[0]
+            found += kernels_of_graphs(graphs, tiles.precision(tf32, target_here() or ""), tuned=True)[0]
         return Kernels(found, self._no_kernels())
 
     def _no_kernels(self) -> str:

@@ -18,6 +18,7 @@ from hybrid_lab.diagnostics.errors import EngineUnavailable
 from hybrid_lab.engines.triton import availability, choices, compiling, tiles, tuning
 from hybrid_lab.engines.triton.choices import TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.engines.triton.kernels import kernels_of_graphs
 from hybrid_lab.engines.triton.vendor import VendorKernel, VendorSource, flags, flags_of, vendor_form
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
@@ -147,6 +148,8 @@ def test_torch_is_taken_where_it_was_faster_and_gives_what_the_kernel_gives(monk
         executable = engines.get("triton").compile(graph)
         assert "_by_torch" in str(executable.report) and "_by_torch((" in executable.report.program
         close(executable([torch.from_numpy(item.copy()) for item in given]), wanted)
+        (kernel,) = kernels_of_graphs({"forward": graph}, tuned=True)[0]
+        assert "torch's own product" in str(kernel)
     forms = [vendor_form(*the_group(graph)) for graph in graphs]
     assert [[type(source) is VendorSource for source in form] for form in forms] == [[True, False]] * 2 + [[True]]
 

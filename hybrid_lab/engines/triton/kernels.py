@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import format_bytes
-from hybrid_lab.engines.triton import availability, compiling, internals, traffic
+from hybrid_lab.engines.triton import availability, compiling, internals, traffic, tuning
 from hybrid_lab.engines.triton.binaries import Binary
 from hybrid_lab.engines.triton.fusion import Fusion
 from hybrid_lab.engines.triton.kinds import product_of
@@ -199,11 +199,11 @@ def measured(source: KernelSource, runs: int = 20) -> float:
 
 
 def kernels_of_graphs(
-    graphs: Mapping[str, Graph | None], precision: str = "ieee"
+    graphs: Mapping[str, Graph | None], precision: str = "ieee", tuned: bool = False
 ) -> tuple[list[FusedKernel], list[tuple[str, Fusion]]]:
     """The kernels of graphs by what they are - "forward", "backward" ... - and how each was fused.
 
-    precision : as engine.kernels_of takes it
+    precision : as engine.kernels_of takes it; tuned : with the tiles that `mx.tune` has found for this machine's GPU
     """
     from hybrid_lab.engines.triton.engine import kernels_of
 
@@ -212,7 +212,7 @@ def kernels_of_graphs(
         if graph is not None:
             lowered, fusion, _ = kernels_of(graph, precision)
             update = _update(graph, part) if part.startswith("update") else None
-            kernels += kernels_in(lowered, fusion, part) if update is None else [update]
+            kernels += kernels_in(lowered, fusion, part, tuned) if update is None else [update]
             fused.append((part, fusion))
     return kernels, fused
 
@@ -230,15 +230,20 @@ def _update(graph: Graph, part: str) -> FusedKernel | None:
     return _kernel(source, group, 0, group.bytes_in + group.bytes_out, why, part, target_here())
 
 
-def kernels_in(graph: Graph, fusion: Fusion, part: str = "") -> list[FusedKernel]:
-    """The kernels of a graph (see engine.kernels_of) in the order in which they run."""
+def kernels_in(graph: Graph, fusion: Fusion, part: str = "", tuned: bool = False) -> list[FusedKernel]:
+    """The kernels of a graph (see engine.kernels_of) in the order in which they run. tuned : as kernels_of_graphs"""
     users = graph.users()
     here = target_here()
     found = []
     for group in fusion.groups:
-        reads, why = traffic.looked_at(group.nodes), tuple(_why(group, fusion, users))
-        for number, source in enumerate(fusion.kernels[group]):
-            found.append(_kernel(source, group, number, traffic.moved_by(source, reads), why, part, here))
+        reads, why = traffic.looked_at(group.nodes), _why(group, fusion, users)
+        form: Any = tuning.chosen(group, fusion.kernels[group]) if tuned else fusion.kernels[group]
+        if not isinstance(form[0], KernelSource):
+            form = fusion.kernels[group]
+            why.append("torch's own product was measured to be faster (mx.tune) and runs in the place of this kernel")
+        for number, source in enumerate(form):
+            moved = traffic.moved_by(source, reads)
+            found.append(_kernel(source, group, number, moved, tuple(why), part, here))
     return found
 
 

@@ -63,7 +63,10 @@ def for_attention(rows: int, keys: int, width: int, exact: bool, whole: bool = F
         wide = power_of_two(keys, LEAST)
         most = max(LEAST, (2048 if exact else 8192) // wide)
         return Configuration({"ROWS": block_for(rows, LEAST, min(most, 64)), "KEYS": wide}, 8 if exact else 4, 1)
-    high, wide, warps = (32, 32, 8) if exact else (64, 64, 4) if width <= 128 else (32, 32, 4)
+    if exact:
+        high, wide, warps = 32, 32 if width <= 64 else 16, 8
+    else:
+        high, wide, warps = (64, 64, 4) if width <= 128 else (32, 32, 4)
     blocks = {"ROWS": block_for(rows, LEAST, high), "KEYS": block_for(keys, LEAST, wide)}
     return Configuration(blocks, warps if blocks["ROWS"] > LEAST else 4, 1)
 
@@ -81,6 +84,8 @@ def configurations(source: KernelSource, architecture: str) -> tuple[Configurati
     kind = "rows" if source.kind == "rows" else kind
     if kind != "rows" and 'input_precision="ieee"' in source.code and source.outputs[0].dtype.name not in NARROW:
         kind = f"exact {kind}"
+    if kind == "product" and '"tf32"' in source.code and source.outputs[0].dtype.name == "float32":
+        kind = "tf32 product"  # whose factors take twice the room of float16's
     found: dict[tuple[object, ...], Configuration] = {}
     for item in _table().get(kind, {}).get(family(architecture), []):
         sizes = {name: size for name, size in item.items() if name in source.tiled}
