@@ -84,7 +84,7 @@ class Text:
 
 
 #: A name that a number or a shape is bound to.
-_SIZE = re.compile(r"\bsize_\d+\b")
+_SIZE = re.compile(r"\bsize_0(_\d+)?\b")
 
 
 def _comment(node: Node, printed: Names) -> str:
@@ -167,8 +167,8 @@ class Writer:
 
     def _size(self, item: Any) -> str:
         """A name for a number or a shape that another batch changes: then its program is the same text."""
-        name = self._bind(f"size_{len(self._sizes)}", item, ("size", item))
-        self._sizes.setdefault(name, item)
+        name = self._bind("size_0", item, ("size", len(self._sizes)))
+        self._sizes[name] = item
         return name
 
     def _local(self, kind: str) -> str:

@@ -189,7 +189,7 @@ def handles(compiled: Any) -> tuple[Any, Any, Any]:
 
 
 def launch_line(
-    run: str, grid: Sequence[int], stream: str, function: str, metadata: str, arguments: Sequence[str]
+    run: str, grid: Sequence[str], stream: str, function: str, metadata: str, arguments: Sequence[str]
 ) -> str:
     """A launch, past the JIT dispatch, as a line of Python; names for `handles`.
 

@@ -148,7 +148,7 @@ class DeviceWriter(Writer):
         values = [places.get(value, value) for value in (*source.inputs, *source.outputs)]
         numbers = ["signed(rng[0])"] * bool(source.draws)
         numbers += [f"signed(rng[1] + {draw})" for draw in source.draws]
-        numbers += [str(source.sizes[name]) for name in source.passed]
+        numbers += [self._size(source.sizes[name]) for name in source.passed]
         hint = identifier(source.name)
         self._launches += 1
         if not self.direct:
@@ -158,9 +158,10 @@ class DeviceWriter(Writer):
             return
         run, function, metadata = internals.handles(kernel.handle)
         arguments = [self._address(value) for value in values]
-        arguments += [*numbers, *(str(size) for size in kernel.blocks.values())]
+        arguments += [*numbers, *map(self._size, kernel.blocks.values())]
+        grid = [self._size(number) for number in kernel.grid()]
         line = internals.launch_line(
-            self._bind("launch", run), kernel.grid(), "stream", self._bind(hint, function, ("function", id(kernel))),
+            self._bind("launch", run), grid, "stream", self._bind(hint, function, ("function", id(kernel))),
             self._bind("metadata", metadata), arguments,
         )  # fmt: skip
         self._emit(line, node)
