@@ -74,7 +74,7 @@ def test_forward_and_gradient_in_kernels(case: Case, monkeypatch):
 def test_products_take_bfloat16_and_add_up_in_float32(target, instruction, monkeypatch):
     """Forward of a dense layer, its softmax and conversions, for chips that are not here: products on matrix units."""
     use_triton(monkeypatch)
-    from hybrid_lab.engines.triton.aot import compile_for
+    from hybrid_lab.engines.triton.compiling import compile_all
     from hybrid_lab.engines.triton.engine import kernels_of
 
     builder = Builder()
@@ -87,6 +87,6 @@ def test_products_take_bfloat16_and_add_up_in_float32(target, instruction, monke
     sources = kernels_of(graph)[2]
     assert {"product", "rows"} <= {source.kind for source in sources}
     assert {"*bf16", "*fp32"} <= {kind for source in sources for kind in source.signature.values()}
-    binaries = compile_for(sources, target)
+    binaries = compile_all(sources, target)
     (product,) = [made for made, source in zip(binaries, sources, strict=True) if source.kind == "product"]
     assert re.search(instruction, product.assembly)

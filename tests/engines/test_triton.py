@@ -15,7 +15,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, engines, gluon
 from hybrid_lab.diagnostics import EngineError, EngineUnavailable
 from hybrid_lab.engines.triton import availability, kernel
-from hybrid_lab.engines.triton.aot import compile_for
+from hybrid_lab.engines.triton.compiling import compile_all
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.graph.builder import make_node
@@ -194,7 +194,7 @@ def test_kernels_compile_for_gpus_that_are_not_here(target, marker):
     special = net._graphs.compilations[-1].program.special
     sources = kernels_of(special.forward)[2] + kernels_of(special.backward)[2]
     assert len(sources) >= 8
-    binaries = compile_for(sources, target)
+    binaries = compile_all(sources, target)
     assert len(binaries) == len(sources)
     assert all(marker in item.assembly and item.binary_bytes > 500 for item in binaries)
     assert "TRITON_INTERPRET" not in os.environ or os.environ["TRITON_INTERPRET"] == "1"
@@ -202,4 +202,4 @@ def test_kernels_compile_for_gpus_that_are_not_here(target, marker):
 
 def test_an_unknown_target_names_the_known_ones():
     with pytest.raises(EngineError, match="gfx942"):
-        compile_for([], "gfx1")
+        compile_all([], "gfx1")

@@ -10,7 +10,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton import attention as attention_kernels
 from hybrid_lab.engines.triton import kernel
-from hybrid_lab.engines.triton.aot import compile_for
+from hybrid_lab.engines.triton.compiling import compile_all
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
@@ -212,5 +212,5 @@ def test_products_and_attention_fit_into_gpus_that_are_not_here(target, most_sha
     assert {source.kind for source in sources} == {
         "product", "parts of a product", "product of parts", "attention", "whole attention",
     }  # fmt: skip
-    for source, binary in zip(sources, compile_for(sources, target), strict=True):
+    for source, binary in zip(sources, compile_all(sources, target), strict=True):
         assert binary.resources.shared <= most_shared and binary.resources.spills == 0, (source.name, binary.resources)

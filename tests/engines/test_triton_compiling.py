@@ -101,8 +101,6 @@ def test_a_size_that_is_no_multiple_of_16_has_a_binary_of_its_own():
 
 @pytest.mark.parametrize("change", [{"warps": 8}, {"stages": 1}, {"blocks": {"BLOCK": 512}}])
 def test_whatever_is_compiled_differently_has_another_key(change):
-    if next(iter(change)) not in KernelSource.__dataclass_fields__:
-        pytest.skip("a source says nothing of it")
     target = target_of("sm90")
     assert request_of(source(), target)["key"] != request_of(replace(source(), **change), target)["key"]
     assert request_of(source(), target)["key"] != request_of(source(), target_of("sm80"))["key"]

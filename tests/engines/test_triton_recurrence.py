@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton import kernel, recurrence
-from hybrid_lab.engines.triton.aot import compile_for
+from hybrid_lab.engines.triton.compiling import compile_all
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
@@ -156,7 +156,7 @@ def test_a_language_model_is_wholly_in_kernels(layer, keywords):
     assert not mx.explain(net).fallbacks
 
 
-@pytest.mark.parametrize("target", ["gfx942", "sm90"])
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100", "sm90"])
 def test_they_compile_for_gpus_without_spills(target):
     sources = [
         source
@@ -164,4 +164,4 @@ def test_they_compile_for_gpus_without_spills(target):
         for mode in ("lstm", "gru")
         for source in kernels_of(make(mode, 35, 32, 200, False)[0])[2]
     ]
-    assert all(binary.resources.spills == 0 for binary in compile_for(sources, target))
+    assert all(binary.resources.spills == 0 for binary in compile_all(sources, target))
