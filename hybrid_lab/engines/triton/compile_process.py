@@ -5,7 +5,8 @@ nothing of the package but two files that lie beside it: it is to start fast. It
 
 A kernel whose values do not fit into the registers of its threads is compiled once more with twice as many threads,
 which share the same tile, and so on; what spills least is kept. Of products a few registers may go to memory: their
-threads were chosen for speed. Scalar registers that are moved aside cost no memory, and more threads free none.
+threads were chosen for speed; not so of recurrences, whose few programs leave room for more threads. Scalar registers
+that are moved aside cost no memory, and more threads free none.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ def _answer(internals: Any, resources: Any, request: dict[str, Any], folder: str
     """Where the files of the stages lie; or an error."""
     started = time.perf_counter()
     tries: list[tuple[int, dict[str, str], str]] = []
-    warps, allowed = request["options"].get("num_warps", 4), FEW if "tl.dot(" in request["text"] else 0
+    warps, text = request["options"].get("num_warps", 4), request["text"]
+    allowed = FEW if "tl.dot(" in text and "tl.debug_barrier(" not in text else 0
     try:
-        function = _function(request["name"], request["text"], request["file"])
+        function = _function(request["name"], text, request["file"])
         while True:
             into = os.path.join(folder, f"{request['key']}.{warps}")
             tries.append(_compiled(internals, resources, function, request, warps, into))

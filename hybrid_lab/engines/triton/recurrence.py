@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from hybrid_lab.engines.triton.body import TYPES, Body, Refused, comment, label, wide
 from hybrid_lab.engines.triton.index import Variable
+from hybrid_lab.engines.triton.product import is_exact
 from hybrid_lab.engines.triton.source import KernelSource, block_for, function, output_pointers, power_of_two
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
@@ -23,8 +24,9 @@ from hybrid_lab.ops.dtypes import NARROW
 from hybrid_lab.ops.operator import get
 from hybrid_lab.ops.rnn_kernels import GATES
 
-#: Sequences, units and elements of the summed axis in a tile; tensor cores want at least 16 of each.
-ROWS, COLUMNS, INNER, LEAST = 16, 64, 32, 16
+#: Sequences, units and elements of the summed axis in a tile - of float32 without tensor cores fewer, for registers;
+#: tensor cores want at least 16 of each.
+ROWS, COLUMNS, INNER, EXACT_INNER, LEAST = 16, 64, 32, 16, 16
 #: Elements per program of the kernel that puts the first states in place.
 BLOCK = 1024
 
@@ -219,7 +221,7 @@ class _Steps:
         blocks = {
             "ROWS": ROWS,
             "COLUMNS": power_of_two(self.hidden, LEAST, COLUMNS),
-            "INNER": power_of_two(self.hidden, LEAST, INNER),
+            "INNER": power_of_two(self.hidden, LEAST, EXACT_INNER if is_exact(self.anchor, self.precision) else INNER),
         }
         head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
         name = f"{op.mode}_steps_grad" if isinstance(self, _Gradient) else f"{op.mode}_steps"
