@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import is_scalar
 from hybrid_lab.ops.sample import ints, sample
@@ -64,12 +63,6 @@ class Where(Operator, name="where"):
         np.copyto(out, y, casting="unsafe" if is_scalar(y) else "same_kind")
         np.copyto(out, x, where=hit, casting="unsafe" if is_scalar(x) else "same_kind")
         return out
-
-    def lower(self, F: Any, condition: Any, x: Any, y: Any) -> Any:
-        shape = max((getattr(item, "shape", ()) for item in (x, y)), key=len)
-        if not self._by_row(condition.shape, shape):
-            raise Unmappable("where: the condition is not one for each row")
-        return F.where(F.Reshape(condition, shape=(*condition.shape, *(1,) * (len(shape) - 1))), x, y)
 
     def grad(self, F: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, Any, Any]:
         dx = None if is_scalar(x) else F._sum_like(F.where(condition, dz, 0.0), x)
