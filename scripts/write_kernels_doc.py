@@ -25,8 +25,8 @@ written backwards: for each element that it stores it asks for the elements that
 (`reshape`, `transpose`, slices) are no code, only other places to load from. Comments say the operator, its Block, the
 composite it is a part of, and the line.
 
-Names of layers, comments and the size of the first axis are no part of what is compiled: equal layers share a kernel,
-and another batch runs the same one.
+Names of layers and comments are no part of what is compiled, nor is the size of the first axis, nor are strides that
+follow from arguments: equal layers share a kernel, often layers of other sizes too, and another batch runs the same one.
 """
 
 
