@@ -26,7 +26,7 @@ written backwards: for each element that it stores it asks for the elements that
 composite it is a part of, and the line.
 
 Names of layers and comments are no part of what is compiled, nor is the size of the first axis, nor are strides that
-follow from arguments: equal layers share a kernel, often layers of other sizes too, and another batch runs the same one.
+follow from arguments: equal layers share a kernel, often those of other sizes too, and another batch runs the same one.
 """
 
 
