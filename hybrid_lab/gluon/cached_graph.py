@@ -108,7 +108,11 @@ class GraphCache:
         return twin
 
     def __reduce__(self) -> Any:
-        raise HybridLabError("cached graphs cannot be pickled; save the model with net.save(path)")
+        """A pickled block starts without traces, too; graphs from a file are not pickled."""
+        if self.pinned:
+            name = self._block.name or type(self._block).__name__
+            raise HybridLabError(f"{name} runs a graph from a file, which is not pickled; save it with net.save(path)")
+        return GraphCache, (self._block,)
 
     def _new_shared(self) -> Shared:
         history = self.history

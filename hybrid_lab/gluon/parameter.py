@@ -14,7 +14,7 @@ from hybrid_lab.ndarray import NDArray, tape
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray import zeros as nd_zeros
 from hybrid_lab.ndarray.buffer import changes
-from hybrid_lab.ndarray.context import Context, cpu, current_context
+from hybrid_lab.ndarray.context import Context, cpu, current_context, named
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.dtypes import prepared
 from hybrid_lab.symbol import tracing
@@ -405,10 +405,22 @@ class Parameter:
             else:
                 setattr_plain(twin, key, copy.deepcopy(value, memo))
         if self._data is not None:
-            with tape.Mode(False, False):
-                twin._set_arrays([nd_array(array, ctx=array.ctx, dtype=array.dtype) for array in self._data])
-                twin._init_grad()
+            twin._take_copies(self._data)
         return twin
+
+    def _take_copies(self, arrays: list[NDArray]) -> None:
+        with tape.Mode(False, False):
+            self._set_arrays([nd_array(array, ctx=array.ctx, dtype=array.dtype) for array in arrays])
+            self._init_grad()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled are the values, no gradients."""
+        return {**vars(self), "_grad": None, "_array": None, "_var": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({**state, "_data": None})
+        if state["_data"] is not None:
+            self._take_copies(state["_data"])
 
 
 class NoGradientError(HybridLabError, RuntimeError):
@@ -484,4 +496,4 @@ def _merge(known: tuple[int | None, ...] | None, wanted: tuple[int | None, ...])
 def _contexts(ctx: Context | Sequence[Context] | None) -> list[Context]:
     if ctx is None:
         return [current_context()]
-    return [ctx] if isinstance(ctx, Context) else list(ctx)
+    return [ctx] if isinstance(ctx, Context) else [named(ctx)] if isinstance(ctx, str) else list(ctx)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from functools import lru_cache
 from typing import Any
@@ -116,6 +117,12 @@ def current_context() -> Context:
     return _state.stack[-1]
 
 
+def named(text: str) -> Context:
+    """The context that a string names: "cpu", "gpu(1)". Raises AttributeSpecError."""
+    found = re.fullmatch(r"(\w+)\((\d+)\)", text)
+    return Context(found[1], int(found[2])) if found else Context(text)
+
+
 def resolve(ctx: Context | str | None) -> Context:
     """`ctx`, or the current context for None; on a GPU, after checking that it can be used."""
     if ctx is None:
@@ -123,7 +130,7 @@ def resolve(ctx: Context | str | None) -> Context:
     elif not isinstance(ctx, Context):
         if not isinstance(ctx, str):
             raise AttributeSpecError(f"ctx must be a Context such as mx.cpu() or mx.gpu(0), not {ctx!r}")
-        ctx = Context(ctx)
+        ctx = named(ctx)
     if ctx.device_type == "gpu":
         require(ctx)
     return ctx
