@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
-from hybrid_lab.engines.report import RegionReport, Report
+from hybrid_lab.engines.regions import refuse, reported
+from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import availability, recipes, tiles, tuning
 from hybrid_lab.engines.triton.fusion import Fusion
 from hybrid_lab.engines.triton.source import KernelSource
@@ -67,7 +68,8 @@ class TritonEngine(Engine):
         _prepare(written.sources)
         executable = written.executable(static_alloc)
         program: Any = executable.run
-        program.write_now()
+        with without_collecting():
+            program.write_now()
         if static_shape:
             executable.run = CapturedRun(executable)
         executable.report.seconds = time.perf_counter() - started
@@ -89,7 +91,8 @@ class TritonEngine(Engine):
         made[0].report.seconds = time.perf_counter() - started
         training: Training
         if any(kind == "saved" for kind, _ in sources):
-            training = DeviceTraining(*made, sources, num_outputs, static_alloc)
+            with without_collecting():
+                training = DeviceTraining(*made, sources, num_outputs, static_alloc)
         else:
             training = SeparateTraining(*made, num_outputs)
         if not options.get("static_shape"):
@@ -106,29 +109,23 @@ class TritonEngine(Engine):
         super().trim()
         POOL.clear()
 
+    @without_collecting()
     def _write(self, graph: Graph, strict: bool, tf32: bool) -> _Written:
         graph, fusion, _ = kernels_of(graph, _precision(tf32))
         forms = {group: tuning.chosen(group, fusion.kernels[group]) for group in fusion.groups}
         report = Report(self.name, graph.name)
         for group in fusion.groups:
-            names = [node.op.name for node in group.nodes]
             title = " and ".join(source.name for source in forms[group])
-            region = RegionReport(
-                f"kernel {title}", names, len(group.inputs), len(group.outputs), group.bytes_in, group.bytes_out
-            )
-            report.regions.append(region)
+            real = [node for node in group.nodes if not node.op.view]
+            report.regions.append(reported(group, f"kernel {title}", real or group.nodes))
         # A view moves no data, and what makes no elements computes nothing.
         refused = {
             node: reason
             for node, reason in fusion.refused.items()
             if not node.op.view and any(value.nbytes for value in node.outputs)
         }
-        if strict and refused:
-            lines = [f"  {node.op.name}: {reason}   # {format_origin(node)}" for node, reason in refused.items()]
-            raise EngineError(
-                f"{count(len(refused), 'operator')} without a Triton kernel, and strict=True allows no other engine:\n"
-                + "\n".join(lines)
-            )
+        if strict:
+            refuse(refused, f"{count(len(refused), 'operator')} without a Triton kernel")
         report.operators = {self.name: len(graph.operators) - len(refused), "torch": 0, "numpy": 0}
         for node, reason in refused.items():
             where = "torch" if on_torch(node) else "numpy"
@@ -187,6 +184,7 @@ def _lowered(graph: Graph) -> Graph:
     return simplify(decompose(lower_random(graph), supported))
 
 
+@without_collecting()
 def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, list[KernelSource]]:
     """The lowered graph, its groups, and the sources of all kernels in the order in which they run.
 

@@ -129,7 +129,8 @@ def load_binary(
 
     function = SimpleNamespace(__name__=name, arg_names=list(signature), launch_metadata=None)
     source = _ast_source(function, signature, constants, divisible, target)
-    return CompiledKernel(source, dict(files), key)
+    needed = {name: path for name, path in files.items() if name.endswith((".json", ".hsaco", ".cubin"))}
+    return CompiledKernel(source, needed, key)
 
 
 def _ast_source(

@@ -288,7 +288,12 @@ def key_of(graph: Graph, precision: str) -> str | None:
 
 
 def _type(value: Value) -> str:
-    return f"{value.dtype.name}{''.join(['1' if size == 1 else 'n' for size in value.shape])}"
+    return f"{_name(value.dtype)}{''.join(['1' if size == 1 else 'n' for size in value.shape])}"
+
+
+@functools.lru_cache(maxsize=64)
+def _name(dtype: Any) -> str:
+    return str(dtype.name)
 
 
 def _given(item: Any, numbers: dict[Value, str]) -> str:

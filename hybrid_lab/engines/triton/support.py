@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from typing import Any
 
 from hybrid_lab.engines.triton.body import TYPES, Refused
 from hybrid_lab.engines.triton.kinds import collects, has_element, is_product, is_recurrence
@@ -30,6 +32,11 @@ def refusal(node: Node) -> str | None:
     return None
 
 
+@functools.lru_cache(maxsize=64)
+def _has_type(dtype: Any) -> bool:
+    return dtype.name in TYPES  # NumPy makes the name anew each time
+
+
 def _known(node: Node) -> bool:
     return node.op.triton is not None or node.op.combine is not None or node.op.view
 
@@ -44,7 +51,7 @@ def unfit(node: Node) -> str | None:
     if len(node.outputs) != 1 and not is_recurrence(node):
         return "several outputs"
     values = (*node.values_in, *node.outputs)
-    if any(value.dtype.name not in TYPES for value in values):
+    if not all(_has_type(value.dtype) for value in values):
         return "a dtype that kernels do not have"
     if any(0 in value.shape for value in values):
         return "an empty array"

@@ -1,0 +1,505 @@
+"""Recipes: what fusing and writing found out about a graph, for other sizes and for the next process."""
+
+import functools
+import json
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, gluon
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.engines.triton import recipe, recipes, reduction
+from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.engines.triton.recipes import RECIPES, key_of
+from hybrid_lab.engines.triton.support import refusal
+from hybrid_lab.engines.triton.symbolic import Trace, choice, evaluated, filled, hold, is_power_of_two
+from hybrid_lab.engines.triton.write import write_kernels
+from hybrid_lab.gluon import nn, rnn
+from hybrid_lab.gluon.ahead import graphs_of
+from hybrid_lab.graph.decompose import decompose
+from hybrid_lab.graph.lower import lower_random
+from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.specialize import specialize
+from tests.engines.random_graphs import random_case
+from tests.graph.building import graph_of
+from tests.triton_device import use_triton
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path))
+    RECIPES.clear()
+    yield tmp_path / "recipes"
+    RECIPES.clear()
+
+
+@pytest.fixture
+def exact(monkeypatch):
+    """Kernels are those that would be written, tiles too."""
+    monkeypatch.setattr(recipe, "NEAR", 1)
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    """The regions that are written from now on."""
+    found = []
+
+    def written(region, precision="ieee"):
+        found.append(region)
+        return write_kernels(region, precision)
+
+    monkeypatch.setattr(recipes.write, "write_kernels", written)
+    return found
+
+
+def lowered(graph):
+    return simplify(decompose(lower_random(graph), lambda node: refusal(node) is None))
+
+
+def facts(sources):
+    return [
+        (source.name, source.code, source.text, source.kind, source.passed, source.signature, dict(source.sizes),
+         dict(source.blocks), dict(source.tiled), source.grid, source.warps, source.stages, source.draws,
+         [(value.shape, value.dtype.name) for value in (*source.inputs, *source.outputs)],
+         sorted((source.inputs.index(value), count) for value, count in source.passes.items()))
+        for source in sources
+    ]  # fmt: skip
+
+
+def check(fusion):
+    """Every group's kernels are what would be written for it now, and take its arrays."""
+    for group in fusion.groups:
+        found, fresh = fusion.kernels[group], write_kernels(group)
+        assert facts(found) == facts(fresh)
+        inside = {*group.inputs, *group.outputs}
+        for one, other in zip(found, fresh, strict=True):
+            for value, wanted in zip((*one.inputs, *one.outputs), (*other.inputs, *other.outputs), strict=True):
+                assert value is wanted or value not in inside  # what one kernel leaves for the next is made anew
+
+
+def fused(graph):
+    return recipes.fused(lowered(graph), "ieee")
+
+
+class Mixed(nn.HybridSequential):
+    """A little of everything that depends on a batch: windows, statistics over images, means, views."""
+
+    def __init__(self):
+        super().__init__()
+        self.add(nn.Conv2D(4, 3, padding=1, in_channels=2), nn.BatchNorm(in_channels=4), nn.Activation("relu"))
+        self.add(nn.MaxPool2D(2), nn.Conv2D(6, 1, in_channels=4), nn.BatchNorm(in_channels=6), nn.GlobalAvgPool2D())
+        self.add(nn.Flatten(), nn.Dense(5, in_units=6), nn.LayerNorm(in_channels=5), nn.Dropout(0.3))
+        self.initialize()
+
+
+class Attending(gluon.HybridBlock):
+    """Attention over a sequence, with transposed axes."""
+
+    def __init__(self):
+        super().__init__()
+        self.project, self.back = nn.Dense(24, in_units=8, flatten=False), nn.Dense(8, in_units=8, flatten=False)
+
+    def hybrid_forward(self, F, x):
+        parts = F.split(F.reshape(self.project(x), shape=(0, 0, 3, 2, 4)), num_outputs=3, axis=2, squeeze_axis=True)
+        q, k, v = (F.reshape(F.transpose(part, axes=(0, 2, 1, 3)), shape=(-3, -2)) for part in parts)
+        weights = F.softmax(F.batch_dot(q, k, transpose_b=True) * 0.5)
+        mixed = F.reshape(F.batch_dot(weights, v), shape=(-4, -1, 2, 0, 0))
+        return x + self.back(F.reshape(F.transpose(mixed, axes=(0, 2, 1, 3)), shape=(0, 0, -1)))
+
+
+def attending():
+    net = Attending()
+    net.initialize()
+    return net
+
+
+def recurrent():
+    net = rnn.LSTM(5, 2, layout="NTC", input_size=3)
+    net.initialize()
+    return net
+
+
+NETS = {
+    "images": (Mixed, lambda batch: (batch, 2, 6, 5)),
+    "attention": (attending, lambda batch: (batch, 7, 8)),
+    "steps": (recurrent, lambda batch: (batch, 4, 3)),
+}
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_number_notes_what_is_asked_and_gives_formulas():
+    trace = Trace()
+    n = trace.symbol(8)
+    with trace.running():
+        rows = -(-n * 49 // 16)
+        assert isinstance(rows, int) and type(rows) is not int
+        assert not rows < 3 and n != 1 and max(rows, 20) is rows
+        assert f"{rows:,} rows" != "25 rows"
+    assert trace.notes and not any(name == "is" for name, _, _ in trace.notes)
+    now, then = evaluated(trace.steps, [8]), evaluated(trace.steps, [64])
+    assert now[rows.at] == 25 and then[rows.at] == 196
+    notes = [(*note, outcome) for note, outcome in trace.notes.items()]
+    assert hold(notes, then) and not hold(notes, evaluated(trace.steps, [1]))
+    assert filled(f"{'x'} \x00{rows.at},\x00", then) == "x 196"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [str, repr, "{}".format, int, float, hash, range, lambda n: [0][n - 8], lambda n: np.empty(n), lambda n: {n: 1}],
+)
+def test_what_needs_the_value_fixes_it(use):
+    trace = Trace()
+    n = trace.symbol(8)
+    use(n)
+    notes = [(*note, outcome) for note, outcome in trace.notes.items()]
+    assert hold(notes, evaluated(trace.steps, [8])) and not hold(notes, evaluated(trace.steps, [16]))
+
+
+def test_a_number_as_a_key_of_a_cache_is_equal_to_nothing_later():
+    @functools.lru_cache
+    def doubled(n):
+        return n * 2
+
+    trace = Trace()
+    with trace.running():
+        doubled(trace.symbol(8))
+    assert type(doubled(8)) is int
+
+
+def test_zeros_and_types_are_printed_apart():
+    trace = Trace()
+    zero = trace.symbol(0.0)
+    assert str(zero) == "0.0"
+    notes = [(*note, outcome) for note, outcome in trace.notes.items()]
+    assert not hold(notes, evaluated(trace.steps, [-0.0])) and not hold(notes, evaluated(trace.steps, [0]))
+
+
+def test_powers_of_two_are_noted_as_such():
+    trace = Trace()
+    n = trace.symbol(0.125)
+    assert is_power_of_two(n) and not is_power_of_two(0.3) and not is_power_of_two(-2.0)
+    notes = [(*note, outcome) for note, outcome in trace.notes.items()]
+    assert hold(notes, evaluated(trace.steps, [0.5])) and not hold(notes, evaluated(trace.steps, [0.6]))
+
+
+def test_choices_are_noted_apart():
+    @choice
+    def tile(n):
+        return 32 if n > 100 else 16
+
+    trace = Trace()
+    n = trace.symbol(8)
+    with trace.running():
+        assert tile(n) == 16
+    assert not trace.notes and len(trace.preferences) == 1
+
+
+# -- other sizes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_other_batches_have_the_kernels_that_would_be_written(name, exact):
+    make, shape = NETS[name]
+    net = make()
+    for batch in (6, 12, 3, 2, 33, 1, 4, 6):
+        for graph in graphs_of(net, [shape(batch)], train=True).values():
+            check(fused(graph))
+
+
+def test_other_lengths_too(exact):
+    net = attending()
+    for length in (7, 9, 64, 5):
+        for graph in graphs_of(net, [(2, length, 8)], train=True).values():
+            check(fused(graph))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_another_batch_is_neither_fused_nor_written(name, writes):
+    make, shape = NETS[name]
+    net = make()
+    for graph in graphs_of(net, [shape(36)], train=True).values():
+        fused(graph)
+    assert writes
+    known = len(RECIPES._known)
+    # Sums over the batch may have another tile; of layers' states in one array, and of transposed ones, the batch is a
+    # stride in the text.
+    most = {"images": 1, "attention": 2, "steps": 14}[name]
+    for part, graph in graphs_of(net, [shape(48)], train=True).items():
+        given = lowered(graph)
+        writes.clear()
+        recipes.fused(given, "ieee")
+        assert len(writes) <= most, part
+        writes.clear()
+        recipes.fused(given, "ieee")
+        assert not writes, part
+    assert len(RECIPES._known) == known
+
+
+def test_a_group_that_would_be_another_text_is_written_anew_and_kept(writes, exact):
+    def net(n):
+        return graph_of(lambda F, x: F.transpose(x * 2.0, axes=(1, 0)) + 1.0, (n, 5))
+
+    fused(net(6))
+    (first,) = kernels_of(net(6))[2]
+    writes.clear()
+    (second,) = kernels_of(net(8))[2]
+    assert first.code != second.code and len(writes) == 1
+    (again,) = kernels_of(net(8))[2]
+    assert again.code == second.code and len(writes) == 1
+    assert [source.code for source in kernels_of(net(6))[2]] == [first.code] and len(writes) == 1
+
+
+def test_numbers_in_a_graph_are_looked_at():
+    def net(number):
+        return graph_of(lambda F, x: F.exp(x) * number, (6, 5))
+
+    texts = [kernels_of(net(number))[2][0].code for number in (2.5, 3.5, -0.0, 0.0, 2.5)]
+    assert len(set(texts)) == 4 and texts[0] == texts[4] and "* 3.5" in texts[1] and "-0.0" in texts[2]
+
+
+def test_a_count_is_handed_over_anew():
+    def net(n):
+        return graph_of(lambda F, x: F.mean(x, axis=0), (n, 5))
+
+    for n in (7, 14, 35):
+        (source,) = kernels_of(net(n))[2]
+        assert source.sizes["columns"] == n and f"{n:,} elements" in source.text
+
+
+def test_tiles_are_kept_for_sizes_that_are_near(monkeypatch):
+    def net(n):
+        return graph_of(lambda F, x, w: F.dot(x, w), (n, 300), (300, 500))
+
+    def blocks(n):
+        return [(dict(source.blocks), source.grid) for source in kernels_of(net(n))[2]]
+
+    first = blocks(500)
+    assert blocks(1999) == first
+    far = blocks(2001)
+    assert far != first
+    RECIPES.clear()
+    assert blocks(2001) == far
+
+
+def test_what_does_not_fit_any_more_is_refused_anew():
+    def net(n):
+        return graph_of(lambda F, x: F.exp(x) + 1.0, (n, 1 << 20), dtype="float32")
+
+    assert not fused(net(4)).refused
+    assert set(fused(net(1 << 9)).refused.values()) == {"more than 2 GiB"}
+    assert not fused(net(8)).refused
+
+
+def test_settings_are_part_of_the_key(monkeypatch):
+    graph = lowered(graph_of(lambda F, x: F.sum(x, axis=1), (6, 5)))
+    before = key_of(graph, "ieee")
+    monkeypatch.setattr(reduction, "TILE", 64)
+    assert key_of(graph, "ieee") != before != key_of(graph, "tf32")
+
+
+def test_operators_of_others_have_no_recipe():
+    from hybrid_lab.ops.operator import Operator
+
+    class Mine(Operator):
+        triton = "{0} * 2.0"
+
+        def infer_shape(self, x):
+            return x
+
+        def numpy(self, x, out=None):
+            return x * 2
+
+    from hybrid_lab.graph.builder import make_node
+    from hybrid_lab.graph.graph import Graph
+    from hybrid_lab.graph.node import input_node
+
+    Mine.name, x = "mine", input_node("x", shape=(3,), dtype="float32")
+    op = object.__new__(Mine)
+    for key, item in (("attributes", {}), ("inferred", {})):
+        object.__setattr__(op, key, item)
+    assert key_of(Graph([x], make_node(op, [x]).outputs), "ieee") is None
+
+
+# -- in the interpreter ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_results_at_other_batches_are_numpys(name, monkeypatch):
+    use_triton(monkeypatch)
+    make, shape = NETS[name]
+    net = make()
+    random = np.random.RandomState(3)
+    for batch in (4, 6, 9, 1):
+        data = random.uniform(-1, 1, shape(batch)).astype("float32")
+        found = []
+        for engine in ("numpy", "triton"):
+            net.hybridize(engine=engine)
+            mx.random.seed(7)
+            x = mx.nd.array(data)
+            x.attach_grad()
+            with autograd.record():
+                y = net(x)
+                y = y[0] if isinstance(y, (list, tuple)) else y
+                loss = (y * y).mean()
+            loss.backward()
+            found.append([y.asnumpy(), x.grad.asnumpy()])
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+# -- on disk -----------------------------------------------------------------------------------------------------------
+
+
+def both(graph):
+    """Facts of a graph's kernels as they are written first and as they are read from disk."""
+    given = lowered(graph)
+    first = recipes.fused(given, "ieee")
+    RECIPES.clear()
+    second = recipes.fused(given, "ieee")
+    for one, other in zip(first.groups, second.groups, strict=True):
+        yield facts(first.kernels[one]), facts(second.kernels[other])
+    names = [{(node.op.name, why) for node, why in found.refused.items()} for found in (first, second)]
+    assert names[0] == names[1] and len(first.apart) == len(second.apart)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_from_disk_as_written(name, writes, nothing_known):
+    make, shape = NETS[name]
+    for graph in graphs_of(make(), [shape(6)], train=True).values():
+        for one, other in both(graph):
+            assert one == other
+    assert list(nothing_known.glob("*.json"))
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_random_graphs_from_disk_and_at_other_sizes(first, exact):
+    others = 0
+    for seed in range(first, first + 50):
+        case = random_case(seed)
+        shapes, dtypes = [array.shape for array in case.arrays], [array.dtype for array in case.arrays]
+        parts = specialize(case.graph, shapes, dtypes, True, case.wrt)
+        for graph in filter(None, (parts.forward, parts.backward)):
+            for one, other in both(graph):
+                assert one == other, seed
+        roles = [value.node.op.role for value in case.graph.inputs]
+        changed = [
+            (shape[0] * 3, *shape[1:]) if role == "data" and shape else shape
+            for role, shape in zip(roles, shapes, strict=True)
+        ]
+        try:
+            parts = specialize(case.graph, changed, dtypes, True, case.wrt)
+            graphs = [lowered(graph) for graph in (parts.forward, parts.backward) if graph is not None]
+        except HybridLabError:  # some graphs have no batch
+            continue
+        others += 1
+        for graph in graphs:
+            check(recipes.fused(graph, "ieee"))
+    assert others > 5
+
+
+def one_file(folder):
+    (path,) = folder.glob("*.json")
+    return path
+
+
+SMALL = functools.partial(graph_of, lambda F, x: F.sum(F.exp(x), axis=1) + 1.0)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: b"",
+        lambda text: text[:-40],
+        lambda text: text.replace(b"exp", b"log"),
+        lambda text: b"\xff\xfe" + text,
+        lambda text: text[:64] + b"\n[1,",
+    ],
+)
+def test_a_damaged_file_is_written_again(damage, nothing_known, writes):
+    wanted = facts(kernels_of(SMALL((6, 5)))[2])
+    path = one_file(nothing_known)
+    good = path.read_bytes()
+    path.write_bytes(damage(good))
+    RECIPES.clear()
+    writes.clear()
+    assert facts(kernels_of(SMALL((6, 5)))[2]) == wanted
+    assert writes and path.read_bytes() == good
+
+
+def with_digest(data):
+    import hashlib
+
+    text = json.dumps(data).encode()
+    return hashlib.sha256(text).hexdigest().encode() + b"\n" + text
+
+
+@pytest.mark.parametrize(
+    "data", [[0, []], [recipes.FORMAT, []], {"a": 1}, [recipes.FORMAT, [[[0]] * 2, [[[99], [], [], [0]]], [], [], []]]]
+)
+def test_a_file_of_another_kind_is_ignored(data, nothing_known, writes):
+    wanted = facts(kernels_of(SMALL((6, 5)))[2])
+    one_file(nothing_known).write_bytes(with_digest(data))
+    RECIPES.clear()
+    writes.clear()
+    assert facts(kernels_of(SMALL((6, 5)))[2]) == wanted and writes
+
+
+def test_other_code_has_files_of_its_own(nothing_known, monkeypatch):
+    kernels_of(SMALL((6, 5)))
+    RECIPES.clear()
+    monkeypatch.setattr(recipes, "_code", lambda: "another")
+    kernels_of(SMALL((6, 5)))
+    assert len(list(nothing_known.glob("*.json"))) == 2
+
+
+def test_nothing_is_kept_without_a_folder(monkeypatch, nothing_known):
+    monkeypatch.setenv("HYBRID_LAB_CACHE", "")
+    kernels_of(SMALL((6, 5)))
+    assert not nothing_known.exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_none(tmp_path, monkeypatch):
+    (tmp_path / "recipes").write_text("in the way")
+    assert len(kernels_of(SMALL((6, 5)))[2]) == 1
+
+
+def test_files_that_were_not_used_for_long_go(nothing_known, monkeypatch):
+    monkeypatch.setattr(recipes, "MOST_FILES", 4)
+    for number in range(9):
+        kernels_of(graph_of(lambda F, x, number=number: chain(F, x, number), (3, 4)))
+    assert len(list(nothing_known.glob("*.json"))) <= 4
+
+
+def chain(F, x, number):
+    for _ in range(number):
+        x = F.exp(x)
+    return F.tanh(x)
+
+
+def test_two_processes_write_at_once(nothing_known, tmp_path):
+    program = textwrap.dedent(
+        """
+        from tests.engines.test_triton_recipes import Mixed, fused, graphs_of
+        from hybrid_lab.engines.triton.recipes import RECIPES
+        for _ in range(2):
+            RECIPES.clear()
+            for batch in (3, 50):
+                for graph in graphs_of(Mixed(), [(batch, 2, 6, 5)], train=True).values():
+                    fused(graph)
+        """
+    )
+    both = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(2)]
+    assert [process.wait(300) for process in both] == [0, 0]
+    files = list(nothing_known.iterdir())
+    assert files and all(path.suffix == ".json" for path in files)
+    for path in files:
+        recipes._read(path)
