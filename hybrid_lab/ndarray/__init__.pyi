@@ -315,11 +315,11 @@ min_axis = min
 def norm(data: NDArray, ord: int = 2, axis: _Axis | None = None, out_dtype: _DType | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
 def argmax(data: NDArray, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data."""
+    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
 def argmin(data: NDArray, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data."""
+    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
 def argmax_channel(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,)."""
+    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,), in the dtype of data, of bfloat16 in float32."""
 def GroupNorm(data: NDArray, gamma: NDArray | None = ..., beta: NDArray | None = ..., num_groups: int = 1, eps: float = 1e-05, output_mean_var: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
     """Each sample normalized over num_groups groups of channels: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
 def InstanceNorm(data: NDArray, gamma: NDArray | None = ..., beta: NDArray | None = ..., eps: float = 0.001, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -154,11 +154,11 @@ class Overloads:
     def arctanh(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The inverse hyperbolic tangent, for |data| < 1."""
     def argmax(self, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data."""
+        """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
     def argmax_channel(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,)."""
+        """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,), in the dtype of data, of bfloat16 in float32."""
     def argmin(self, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data."""
+        """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
     def argsort(self, axis: int | None = -1, is_ascend: bool = True, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The positions that put data in order along `axis` (None: flattened), in `dtype`. Gradient 0."""
     def batch_dot(self, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

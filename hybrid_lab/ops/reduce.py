@@ -9,6 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import Axis, DType
+from hybrid_lab.ops.dtypes import is_bfloat16
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import kept_shape, reduced_axes
@@ -312,6 +313,9 @@ class _ArgExtreme(Operator):
         dropped = tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
         return chosen(self, data, kept if self.keepdims else dropped)
 
+    def infer_type(self, *dtypes: Any) -> Any:
+        return _position_type(super().infer_type(*dtypes))
+
     def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
         raise NotImplementedError
 
@@ -319,6 +323,8 @@ class _ArgExtreme(Operator):
         shape = self.infer_shape(data.shape)
         if 0 in data.shape:
             raise Unmappable(f"{self.name} of an empty array")
+        if is_bfloat16(data.dtype):
+            data = F.Cast(data, dtype="float32")
         line = F.Reshape(data, shape=(-1,)) if self.axis is None else data
         axis = 0 if self.axis is None else self.axis % len(line.shape)
         best = (F.max if self.name == "argmax" else F.min)(line, axis=axis, keepdims=True)
@@ -353,11 +359,17 @@ class _ArgExtreme(Operator):
         return g.Reshape(result, g.const(list(shape), "int64"))
 
 
+def _position_type(dtype: Any) -> Any:
+    """The dtype of positions in data of this one: of bfloat16, which has whole numbers up to 256, float32."""
+    return np.dtype(np.float32) if is_bfloat16(dtype) else dtype
+
+
 _ARG = [sample((2, 3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=-1, keepdims=True), sample((5,), axis=0)]
 
 
 class ArgMax(_ArgExtreme, name="argmax"):
-    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data.
+    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data; float32
+    for bfloat16.
 
     Gradient 0.
     """
@@ -369,7 +381,8 @@ class ArgMax(_ArgExtreme, name="argmax"):
 
 
 class ArgMin(_ArgExtreme, name="argmin"):
-    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data.
+    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32
+    for bfloat16.
 
     Gradient 0.
     """
@@ -503,7 +516,9 @@ class RestoreAxes(Operator, name="_restore_axes"):
 
 
 class ArgMaxChannel(Operator, name="argmax_channel"):
-    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,)."""
+    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,), in the dtype of data, of
+    bfloat16 in float32.
+    """
 
     samples = [sample((3, 4), gradient=False)]
 
@@ -514,6 +529,9 @@ class ArgMaxChannel(Operator, name="argmax_channel"):
         if len(data) != 2:
             raise ShapeError(f"argmax_channel: data has shape {data}; a matrix is needed, or use F.argmax(x, axis=...)")
         return data[:1]
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return _position_type(super().infer_type(*dtypes))
 
     def numpy(self, data: Any, out: Any = None) -> Any:
         where = np.argmax(data, axis=1)

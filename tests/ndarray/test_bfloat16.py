@@ -172,3 +172,48 @@ def test_one_without_ml_dtypes_is_told_what_to_install(name, monkeypatch):
     ):
         with pytest.raises((DTypeError, mx.diagnostics.AttributeSpecError), match="pip install ml_dtypes"):
             call()
+
+
+@pytest.mark.parametrize("engine", [None, "numpy", "triton"])
+def test_positions_are_whole_numbers(engine, monkeypatch):
+    """bfloat16 has those up to 256: positions of it are float32."""
+    if engine == "triton":
+        use_triton(monkeypatch)
+
+    class Best(mx.gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.argmax(x, axis=1), F.argmin(x, axis=1), F.argmax_channel(x), F.argsort(x, axis=1)
+
+    values = np.zeros((2, 1000), np.float32)
+    values[:, 777], values[:, 601] = 1, -1
+    net = Best()
+    if engine is not None:
+        net.hybridize(engine=engine)
+    largest, least, channel, order = net(nd.array(values, dtype="bfloat16"))
+    assert {each.dtype for each in (largest, least, channel, order)} == {np.float32}
+    assert largest.asnumpy().tolist() == channel.asnumpy().tolist() == [777, 777]
+    assert least.asnumpy().tolist() == [601, 601] == order.asnumpy()[:, 0].tolist()
+
+
+def test_random_numbers_are_the_same_in_graphs(monkeypatch):
+    use_triton(monkeypatch)
+
+    class Draws(mx.gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return (
+                F.random.uniform(shape=(3, 40), dtype="bfloat16"),
+                F.random.normal(shape=(3, 40), dtype="bfloat16"),
+                F.Dropout(x, p=0.5, mode="always"),
+            )
+
+    net, found = Draws(), []
+    for engine in (None, "numpy", "triton"):
+        if engine is not None:
+            net.hybridize(engine=engine)
+        mx.random.seed(7)
+        found.append([each.asnumpy() for each in net(nd.ones((3, 40), dtype="bfloat16"))])
+    for eager, numpy, triton in zip(*found, strict=True):
+        assert eager.dtype == numpy.dtype == triton.dtype == bfloat16()
+        assert np.array_equal(eager, numpy)
+        np.testing.assert_allclose(triton.astype(np.float32), eager.astype(np.float32), rtol=2.0**-7)
+    assert np.array_equal(found[0][2], found[2][2])
