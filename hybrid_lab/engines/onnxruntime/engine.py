@@ -16,7 +16,8 @@ from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal
 from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
-from hybrid_lab.engines.report import RegionReport, Report
+from hybrid_lab.engines.regions import refuse, reported
+from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
@@ -164,7 +165,7 @@ class OnnxRuntimeEngine(Engine):
         found, sessions = self._sessions(graph)
         report = Report(self.name, graph.name)
         for region in found.regions:
-            report.regions.append(_describe(region))
+            report.regions.append(reported(region, "onnxruntime"))
         inside = sum(len(region.nodes) for region in found.regions)
         report.operators = {self.name: inside, "numpy": len(graph.operators) - inside}
         for node, reason in found.refused.items():
@@ -250,29 +251,14 @@ def _signature(node: Node) -> Any:
     return node.op, given
 
 
-def _describe(region: Region) -> RegionReport:
-    return RegionReport(
-        "onnxruntime",
-        [node.op.name for node in region.nodes],
-        len(region.inputs),
-        len(region.outputs),
-        region.bytes_in,
-        region.bytes_out,
-    )
-
-
 def _refuse(found: Partition, total: int) -> None:
     """Raise EngineError where an operator cannot run in a session; work that is merely too small may stay in NumPy."""
-    lines = [
-        f"  {node.op.name}: {reason}" + (f"   # {format_origin(node)}" if format_origin(node) else "")
+    refused = {
+        node: reason
         for node, reason in found.refused.items()
         if reason != cost.TOO_SMALL and not node.op.random
-    ]
-    if lines:
-        raise EngineError(
-            f"{len(lines)} of {total} operators cannot run in ONNX Runtime, and strict=True allows no other engine:\n"
-            + "\n".join(lines)
-        )
+    }
+    refuse(refused, f"{len(refused)} of {total} operators cannot run in ONNX Runtime")
 
 
 ENGINE = OnnxRuntimeEngine()

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Engine, Executable, Training
 from hybrid_lab.engines.numpy import build
-from hybrid_lab.engines.report import RegionReport, Report
+from hybrid_lab.engines.regions import refuse, reported
+from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.torch_kernels.program import TorchProgram
 from hybrid_lab.engines.torch_kernels.rules import WHOLE_RESULTS, refusal
@@ -20,7 +20,7 @@ from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.partition import Partition, Region, contract, partition
+from hybrid_lab.graph.partition import Region, contract, partition
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.operator import Operator
@@ -93,10 +93,11 @@ class TorchEngine(Engine):
         for node, reason in found.refused.items():
             report.fall_back(node.op.name, "numpy", reason, format_origin(node))
         if strict:
-            _refuse(found, len(graph.operators))
+            refused = {node: reason for node, reason in found.refused.items() if not node.op.random}
+            refuse(refused, f"{len(refused)} of {len(graph.operators)} operators cannot run in torch")
         operators = {region: TorchOperator(region, TorchProgram(region, self.tuned)) for region in found.regions}
         for region in found.regions:
-            report.regions.append(describe(region))
+            report.regions.append(reported(region, "torch"))
         contracted = contract(graph, found.regions, operators.__getitem__)
         dump("partition", contracted)
         executable = build(contracted, report, static_alloc)
@@ -113,30 +114,6 @@ class TorchEngine(Engine):
             return plain
         inner = super().compile_training(found.forward, found.backward, found.sources, num_outputs, **options)
         return WorkspaceTraining(plain, inner, found)
-
-
-def describe(region: Region) -> RegionReport:
-    return RegionReport(
-        "torch",
-        [node.op.name for node in region.nodes],
-        len(region.inputs),
-        len(region.outputs),
-        region.bytes_in,
-        region.bytes_out,
-    )
-
-
-def _refuse(found: Partition, total: int) -> None:
-    lines = [
-        f"  {node.op.name}: {reason}" + (f"   # {format_origin(node)}" if format_origin(node) else "")
-        for node, reason in found.refused.items()
-        if not node.op.random
-    ]
-    if lines:
-        raise EngineError(
-            f"{len(lines)} of {total} operators cannot run in torch, and strict=True allows no other engine:\n"
-            + "\n".join(lines)
-        )
 
 
 _threads_set = False
