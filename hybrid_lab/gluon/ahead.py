@@ -17,6 +17,7 @@ from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ops.dtypes import is_narrow
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.hybrid import HybridBlock
@@ -98,7 +99,7 @@ def update_graphs(parameters: Sequence[Parameter]) -> dict[str, Graph]:
         sizes[dtype] = sizes.get(dtype, 0) + prod(item.shape or ())
     graphs = {}
     for dtype, size in sizes.items():
-        half = dtype if optimizer.multi_precision and dtype == np.float16 else None
+        half = dtype if optimizer.multi_precision and is_narrow(dtype) else None
         kind = np.dtype("float32") if half is not None else dtype
         numbers = optimizer.scaled_numbers(optimizer.learning_rate, optimizer.wd, 1, kind)
         names = tuple(name for name, number in numbers.items() if name != "wd" or number)

@@ -1,4 +1,4 @@
-"""Mixed precision: conversions in front of operators, so that products run in float16 and sums in float32.
+"""Mixed precision: conversions in front of operators, so that products run in float16 or bfloat16, and sums in float32.
 
     y = FullyConnected(x, w)      becomes      y = FullyConnected(Cast(x, float16), Cast(w, float16))
     p = softmax(y)                             p = softmax(Cast(y, float32))
