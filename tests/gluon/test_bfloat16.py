@@ -270,3 +270,17 @@ def test_another_dtype_compiles_another_program():
     assert net(x.astype("float32")).dtype is np.float32
     net.cast("bfloat16")
     assert net(x).dtype is BFLOAT16
+
+
+@pytest.mark.parametrize("multi_precision", [True, False])
+def test_updates_ahead_of_time(multi_precision):
+    """With float32 copies the step computes in them, and writes weights besides."""
+    from hybrid_lab.gluon.ahead import update_graphs
+
+    net, _ = made(images)
+    learned = [each for each in net.collect_params().values() if each.grad_req != "null"]
+    options = {"momentum": 0.9, "multi_precision": multi_precision}
+    trainer = gluon.Trainer(net.collect_params(), "sgd", options)
+    graph = update_graphs(learned)["update of bfloat16"]
+    assert trainer._optimizer.multi_precision is multi_precision
+    assert {value.dtype.name for value in graph.inputs} == {"bfloat16", *(["float32"] if multi_precision else [])}
