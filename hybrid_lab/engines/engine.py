@@ -193,6 +193,12 @@ class Engine(ABC):
         Raises EngineError naming the operator, its block and its source line.
         """
 
+    def training_graphs(
+        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int
+    ) -> tuple[Graph, Graph, tuple[tuple[str, int], ...]]:
+        """The graphs of a recorded call as this engine wants them, which may keep other values: see graph.split."""
+        return forward, backward, tuple(sources)
+
     def compile_training(
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
     ) -> Training:

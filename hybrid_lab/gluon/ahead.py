@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.engines.triton.recompute import without_weights
 from hybrid_lab.gluon.structure import flatten
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.graph import Graph
@@ -47,7 +48,11 @@ def graphs_of(net: HybridBlock, inputs: Any, train: bool = False) -> dict[str, G
     special = specialize(
         neutral.graph, shapes, dtypes, train, wrt, len(leaves), bound=neutral.bound, precision=invoking.precision
     )
-    found = {"parameters": special.prologue, "forward": special.forward, "backward": special.backward}
+    forward, backward = special.forward, special.backward
+    if backward is not None:
+        kept = without_weights(forward, backward, special.sources, len(neutral.graph.outputs))
+        forward, backward = (kept.forward, kept.backward) if kept else (forward, backward)
+    found = {"parameters": special.prologue, "forward": forward, "backward": backward}
     graphs = {name: graph for name, graph in found.items() if graph is not None}
     trained = [item for item in parameters if item.grad_req != "null"]
     return graphs | update_graphs(trained) if train else graphs

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +164,10 @@ class Program:
         if flags.get("strict"):
             options["strict"] = True
         options |= {name: True for name in engine.own_options if flags.get(name)}
+        count = len(self.neutral.graph.outputs)
+        if special.backward is not None:
+            graphs = engine.training_graphs(special.forward, special.backward, special.sources, count)
+            special = replace(special, forward=graphs[0], backward=graphs[1], sources=graphs[2])
         self.special = special
         self.engine, self._where = engine.name, engine.where()
         self.together: Training | None = None
@@ -171,7 +176,6 @@ class Program:
         if special.backward is None:
             self.forward = engine.compile(special.forward, **options)
         else:
-            count = len(self.neutral.graph.outputs)
             made = engine.compile_training(special.forward, special.backward, special.sources, count, **options)
             self.forward, self.backward = made.forward, made.backward
             # Small graphs that keep nothing in between are faster apart.

@@ -141,7 +141,7 @@ class Attention(gluon.HybridBlock):
 
 
 def test_training_with_a_mask_and_dropout_equals_eager():
-    """The forward draws a mask and is one kernel, which leaves the weights for the backward."""
+    """The forward draws a mask and is one kernel, which leaves two numbers a query for the backward."""
 
     def run(engine):
         net = Attention()
@@ -159,7 +159,7 @@ def test_training_with_a_mask_and_dropout_equals_eager():
     for a, b in zip(found, run(None)[1:], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
     special = net._graphs.compilations[-1].program.special
-    assert sorted(kinds(special.forward)) == ["pointwise", "whole attention"]
+    assert sorted(kinds(special.forward)) == ["attention", "pointwise"]
 
 
 @pytest.mark.parametrize("axis", [1, 2])

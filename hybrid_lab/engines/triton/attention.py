@@ -2,8 +2,9 @@
 
 A program has some queries. For a tile of keys it computes the scores, what is made of them (a scale, a mask), and their
 exponentials against the largest score so far; where a later tile has a larger one, the sums are scaled down. So neither
-scores nor weights are ever in memory. Where the backward needs the weights and there are not too many keys, a program
-has all keys at once and stores the weights on the way. What stands around it is fused as with any product: what the
+scores nor weights are ever in memory. For the backward it stores the largest score and the sum of each query, of which
+attention_grad.py makes the weights again. Where somebody needs the weights themselves and there are not too many keys,
+a program has all keys at once and stores them on the way. What stands around it is fused as with any product: what the
 queries, keys and values are made of, and what is made of the result.
 """
 
@@ -152,6 +153,8 @@ class AttentionBody(ProductBody):
         self.score, self.score_place = "", ()
 
     def anchored(self, value: Value, place: Place) -> str:
+        if value.node in (self.found.maximum, self.found.total) and self.total:
+            return self.most if value.node is self.found.maximum else self.sum_so_far
         if value.node is self.found.scores and self.score:
             if linear(place, value.shape) != linear(self.score_place, value.shape):
                 raise Refused("scores are read at other places than their own")
@@ -219,6 +222,21 @@ class AttentionBody(ProductBody):
         self.close("for start in range(0, keys, KEYS):")
         self.total = self.named(f"{self.mixed} / {self.sum_so_far}", short(found.mixed.op.name), comment(found.weights))
 
+    def store_statistics(self) -> None:
+        """Store what has one element for each query: the largest score, the sum of the weights."""
+        batch, rows = self.batch.digits(self.first.batch), self.row.digits(self.first.rows)
+        scores = self.first.place(batch, rows, (ZERO,) * len(self.first.columns))
+        count = prod(self.first.columns)
+        for value in [value for value in self.pointers if is_statistic(value, self.found)]:
+            place = scores[: len(value.shape) - 1] + (ZERO,)
+            where = linear(place, value.shape)
+            if where * count != linear(scores, self.found.scores.outputs[0].shape):
+                raise Refused("a softmax of other rows")
+            name = self.value(value, place)
+            address = [self.pointers.pop(value), str(where)]
+            address += ["row"] if self.row not in where.variables else []
+            self.line(f"tl.store({' + '.join(address)}, {name}, mask=row_inside)")
+
     def weight(self, place: Place) -> str:
         """The exponentials of a tile of scores against the largest of their row so far."""
         found, most, total = self.found, self.most, self.sum_so_far
@@ -279,9 +297,18 @@ class WholeBody(AttentionBody):
             self.line(f"tl.store({address}, {self.value(value, where)}, mask=row_inside & key_inside)")
 
 
+def is_statistic(value: Value, found: Attention) -> bool:
+    """Whether it is the largest score or the sum of the weights of each query, or that in another dtype."""
+    node = value.node
+    if node.op.name == "Cast":
+        node = node.values_in[0].node
+    return node in (found.maximum, found.total)
+
+
 def write_attention(group: Region, found: Attention, precision: str = "ieee") -> KernelSource:
     """The kernel of an attention and of the pointwise operators around it. Raises Refused."""
-    stored = any(value.node in found.nodes and value.node is not found.mixed for value in group.outputs)
+    parts = [value for value in group.outputs if value.node in found.nodes and value.node is not found.mixed]
+    stored = any(not is_statistic(value, found) for value in parts)
     body = (WholeBody if stored else AttentionBody)(group, found, precision)
     pointers = list(body.pointers.values())
     first, second = body.first, body.product
@@ -296,6 +323,8 @@ def write_attention(group: Region, found: Attention, precision: str = "ieee") ->
     if stored and sizes["keys"] > MOST_KEYS // (1 + exact):
         raise Refused(f"weights of {sizes['keys']} keys that are stored")
     body.attend()
+    if not stored:
+        body.store_statistics()
     body.finish()
     width = max(sizes["columns"], sizes["inner"])
     chosen = tiles.for_attention(sizes["rows"], sizes["keys"], width, exact, stored)

@@ -75,6 +75,15 @@ class TritonEngine(Engine):
         executable.report.seconds = time.perf_counter() - started
         return executable
 
+    def training_graphs(
+        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int
+    ) -> tuple[Graph, Graph, tuple[tuple[str, int], ...]]:
+        """Attention keeps two numbers for each query instead of its weights."""
+        from hybrid_lab.engines.triton.recompute import without_weights
+
+        found = without_weights(forward, backward, sources, num_outputs)
+        return (found.forward, found.backward, found.sources) if found else (forward, backward, tuple(sources))
+
     def compile_training(
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
     ) -> Training:

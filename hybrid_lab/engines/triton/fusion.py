@@ -11,12 +11,13 @@ merged. Why an operator stayed outside is written down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from hybrid_lab.engines.triton.attention import attention_at
+from hybrid_lab.engines.triton.attention_grad import Chained, chained_products
 from hybrid_lab.engines.triton.body import Refused
 from hybrid_lab.engines.triton.chains import NEVER, ONE_FOR_ONE, Chains, is_cheap
 from hybrid_lab.engines.triton.groups import Group, copied, views_for_each_reader
@@ -131,11 +132,13 @@ class _Sweep(Chains):
         self.result = Fusion(graph, graph, refused=self.refused)
         self.write, self.write_last = write, last
         self.tried: dict[Any, str] = {}
+        self.chained: dict[Node, Chained] = {}
+        self.together: set[Node] = set()
         self.attentions = self.whole_attentions()
         for node in reversed(self.nodes):
             if node in self.refused:
                 self.place((node,), self.new_group(False))
-            elif node not in self.of:
+            elif node not in self.of and node not in self.together:
                 self.visit(node)
         self.merge_siblings()
         self.finish()
@@ -143,21 +146,40 @@ class _Sweep(Chains):
     # -- joining a reader ----------------------------------------------------------------------------------------------
 
     def whole_attentions(self) -> dict[Node, tuple[Node, ...]]:
-        """The operators of every attention of which no other operator reads a part, last first, by the last."""
+        """The operators of every attention, and of its gradients, of which no other operator reads a part: last first,
+        by the last. What is read of an attention are the largest score and the sum of a query, and numbers made of it.
+        """
         found = {}
         for node in self.nodes:
             attention = attention_at(node)
             if attention is None or not attention.nodes.isdisjoint(self.refused):
                 continue
+            statistics = {*attention.maximum.outputs, *attention.total.outputs}
+            casts = {reader for value in statistics for reader in self.users.get(value, ())
+                     if reader.op.name == "Cast" and self.roots.issuperset(reader.outputs)}  # fmt: skip
             inner = [value for part in attention.nodes - {node} for value in part.outputs]
-            if attention.nodes.issuperset(reader for value in inner for reader in self.users.get(value, ())):
-                members = tuple(sorted(attention.nodes, key=self.position.__getitem__, reverse=True))
+            if {*attention.nodes, *casts}.issuperset(reader for value in inner for reader in self.users.get(value, ())):
+                members = (node, *self.last_first({*attention.nodes, *casts} - {node}))
                 if not self.refuses(self.region((), members, True)):
                     found[node] = members
+                    self.together |= casts
+        for chained in chained_products(self.nodes, self.users, self.roots):
+            last, *_ = members = self.last_first(chained.nodes)
+            ends = [value for end in chained.ends for value in end.outputs]
+            region = self.region((), members, True)
+            if chained.nodes.isdisjoint(self.refused) and not self.refuses(replace(region, outputs=tuple(ends))):
+                found[last] = members
+                self.chained[last] = chained
         return found
+
+    def last_first(self, nodes: Collection[Node]) -> tuple[Node, ...]:
+        return tuple(sorted(nodes, key=self.position.__getitem__, reverse=True))
 
     def visit(self, node: Node) -> None:
         members = self.attentions.get(node, (node,))
+        if node in self.chained:
+            self.place(members, self.new_group())
+            return
         readers = self.readers(node)
         must = not self.roots.isdisjoint(node.outputs) or not all(group.kernel for group in readers)
         kernels = [group for group in readers if group.kernel]

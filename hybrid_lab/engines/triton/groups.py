@@ -90,6 +90,10 @@ class Groups:
                     group.product = node
                 self.of.setdefault(node, []).append(group)
         self.runs_before(home, [reader for node in nodes for reader in self.readers(node)])
+        for node in nodes:  # what was placed together with later operators, before its readers
+            for maker in {value.node for value in node.values_in if value.node in self.of}:
+                if home not in self.of[maker]:
+                    self.runs_before(self.of[maker][0], [home])
 
     def runs_before(self, group: Group, readers: Sequence[Group]) -> None:
         """Note that these run after the group, and so after all that it runs after."""

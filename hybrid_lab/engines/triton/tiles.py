@@ -71,6 +71,16 @@ def for_attention(rows: int, keys: int, width: int, exact: bool, whole: bool = F
     return Configuration(blocks, warps if blocks["ROWS"] > LEAST else 4, 1)
 
 
+def for_attention_gradient(rows: int, keys: int, width: int, exact: bool) -> Configuration:
+    """As for_attention, for its gradients, which have up to two sums and two inner products at hand."""
+    if exact:
+        high, wide, warps = (32, 16, 8) if width <= 64 else (16, 16, 8)
+    else:
+        high, wide, warps = (64, 32, 4) if width <= 64 else (32, 32, 4)
+    blocks = {"ROWS": power_of_two(rows, LEAST, high), "KEYS": power_of_two(keys, LEAST, wide)}
+    return Configuration(blocks, warps if rows > LEAST else 4, 1)
+
+
 def family(architecture: str) -> str:
     """"nvidia" (sm80 ...), "cdna" (gfx90a, gfx942), "gfx950" or "rdna" (gfx10 and later): a column of the table."""
     if not architecture.startswith("gfx"):

@@ -6,6 +6,7 @@ from math import prod
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.attention import attention_in, write_attention
+from hybrid_lab.engines.triton.attention_grad import chained_in, write_chained
 from hybrid_lab.engines.triton.body import Refused
 from hybrid_lab.engines.triton.collect import write_collect
 from hybrid_lab.engines.triton.columns import down_columns, write_with_columns
@@ -31,6 +32,8 @@ def write_kernels(group: Region, precision: str = "ieee") -> tuple[KernelSource,
     if len(products) > 1:
         attention = attention_in(group.nodes)
         if attention is None or len(products) > 2:
+            if (chained := chained_in(group.nodes)) is not None:
+                return (write_chained(group, chained, precision),)
             raise Refused("several products")
         return (write_attention(group, attention, precision),)
     if products:
