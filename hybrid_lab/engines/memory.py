@@ -13,7 +13,6 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.report import format_bytes
-from hybrid_lab.ops.dtypes import dtype_of
 
 givers: list[Callable[[], None]] = []
 """Called where memory has run out: whoever holds free memory of a device gives it back."""
@@ -29,7 +28,11 @@ def torch_dtype(dtype: Any) -> Any:
 def numpy_dtype(dtype: Any) -> np.dtype:
     """NumPy's dtype of the same name."""
     name = str(dtype).removeprefix("torch.")
-    return dtype_of(name)
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
 
 
 def shared(array: np.ndarray) -> Any:

@@ -207,6 +207,8 @@ class _Process:
         self.end()
         code = self.pipe.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        if code == -signal.SIGKILL:
+            how += ", as systems do where memory runs out: close other programs, then call again"
         said = self.said().strip()[-1500:]
         return f"{how}" + (f":\n{said}" if said else "")
 
