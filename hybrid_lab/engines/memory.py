@@ -13,6 +13,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.report import format_bytes
+from hybrid_lab.ops.dtypes import dtype_of
 
 givers: list[Callable[[], None]] = []
 """Called where memory has run out: whoever holds free memory of a device gives it back."""
@@ -28,11 +29,7 @@ def torch_dtype(dtype: Any) -> Any:
 def numpy_dtype(dtype: Any) -> np.dtype:
     """NumPy's dtype of the same name."""
     name = str(dtype).removeprefix("torch.")
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+    return dtype_of(name)
 
 
 def shared(array: np.ndarray) -> Any:
@@ -107,6 +104,6 @@ def exhausted(error: BaseException, device: Any, wanted: int = 0) -> BaseExcepti
         free = f"; {format_bytes(left)} of {format_bytes(total)} are free, this process holds {format_bytes(ours)}"
     asked = f" ({format_bytes(wanted)} more were asked for)" if wanted else ""
     return EngineError(
-        f"the GPU's memory does not suffice{asked}{free}. Take smaller batches, or let go of arrays and models that are "
-        "no longer used; mx.gpu(0).empty_cache() gives other programs what this process holds and does not use"
+        f"the GPU's memory does not suffice{asked}{free}. Take smaller batches, or let go of arrays and models that "
+        "are no longer used; mx.gpu(0).empty_cache() gives other programs what this process holds and does not use"
     )
