@@ -344,3 +344,18 @@ def test_numbers_of_the_last_smaller_batch(engine):
             np.testing.assert_allclose(two, one, rtol=0, atol=1e-4 * max(1.0, float(np.abs(one).max())))
     programs = net._graphs.programs.values()
     assert len(programs) == 4 and len({program.special.forward.form for program in programs}) <= 2
+
+
+@pytest.mark.parametrize("name", ["LeNet", "encoder"])
+def test_what_the_triton_engine_lowers_is_what_it_would_lower_anew(name):
+    pytest.importorskip("triton")
+    from hybrid_lab.engines.triton.engine import _lowered
+
+    net, shapes = NETS[name]()
+    net.initialize()
+    call = call_of(net, shapes(8), "train")
+    for batch in (8, 5, 1):
+        found = call.check([*shapes(batch), *call.shapes[call.num_data :]])
+        for graph in (found.forward, found.backward):
+            assert equal(derived(graph, "lowered", _lowered), _lowered(graph)), batch
+            assert graph.form._derived["lowered"] is not None
