@@ -17,7 +17,7 @@ from typing import Any
 
 from hybrid_lab.engines.triton import tiles
 from hybrid_lab.engines.triton.body import TYPES, Elements, Place, Refused, Scope, comment, plain, short, wide
-from hybrid_lab.engines.triton.factors import Factors
+from hybrid_lab.engines.triton.factors import Factors, multiplied
 from hybrid_lab.engines.triton.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.kinds import has_element, is_product, product_of
 from hybrid_lab.engines.triton.product import MOST_PROGRAMS, ProductBody, is_exact
@@ -189,8 +189,8 @@ class AttentionBody(ProductBody):
             Factors(self, scores, self.key, self.down, "[INNER, KEYS]"), batches, self.down.digits(first.inner), indices
         )
         self.score = self.fresh(short(scores.op.name))
-        text = f'{self.score} = tl.dot({query}, {keys}, input_precision="{self.precision}")'
-        self.line(text, comment(scores))
+        text = multiplied(query, keys, self.precision, scores.outputs[0].dtype)
+        self.line(f"{self.score} = {text}", comment(scores))
         if first.scale != 1:
             self.line(f"{self.score} *= {first.scale!r}")
         self.score_place = first.place(batches, self.row.digits(first.rows), indices)
@@ -217,8 +217,8 @@ class AttentionBody(ProductBody):
         self.line(f"{self.mixed} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(found.mixed.outputs[0].dtype)]})")
         self.open()
         weights, values = self.weights(self.keys(query, "start + ")), self.values()
-        text = f'{self.mixed} = tl.dot({weights}, {values}, {self.mixed}, input_precision="{self.precision}")'
-        self.line(text, comment(found.mixed))
+        text = multiplied(weights, values, self.precision, found.mixed.outputs[0].dtype, self.mixed)
+        self.line(f"{self.mixed} = {text}", comment(found.mixed))
         self.close("for start in range(0, keys, KEYS):")
         self.total = self.named(f"{self.mixed} / {self.sum_so_far}", short(found.mixed.op.name), comment(found.weights))
 
@@ -282,8 +282,9 @@ class WholeBody(AttentionBody):
         weights = self.weights(self.keys(self.query(), ""))
         self.store_parts()
         values = self.values()
-        text = f'tl.dot({weights}, {values}, input_precision="{self.precision}")'
-        self.total = self.named(text, short(self.found.mixed.op.name), comment(self.found.mixed))
+        mixed = self.found.mixed
+        text = multiplied(weights, values, self.precision, mixed.outputs[0].dtype)
+        self.total = self.named(text, short(mixed.op.name), comment(mixed))
 
     def store_parts(self) -> None:
         """Store what has an element for each query and key."""

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hybrid_lab.engines.triton.body import TYPES, Body, Elements, Place, moved_place, tensor
 from hybrid_lab.engines.triton.index import Variable, linear
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.dtypes import NARROW
+
+
+def multiplied(left: str, right: str, precision: str, dtype: np.dtype[Any], total: str = "") -> str:
+    """The product of two tiles, onto `total`, as an expression. dtype : of the factors"""
+    arguments = [left, right, *([total] if total else []), f'input_precision="{precision}"']
+    if dtype == np.float64:  # up to Triton 3.6 it is not what comes of float64 by itself
+        arguments.append("out_dtype=tl.float64")
+    return f"tl.dot({', '.join(arguments)})"
 
 
 class Factors(Elements):

@@ -14,7 +14,7 @@ from math import prod
 
 from hybrid_lab.engines.triton import tiles
 from hybrid_lab.engines.triton.body import TYPES, Body, Elements, Place, Refused, comment, short, wide
-from hybrid_lab.engines.triton.factors import Factors
+from hybrid_lab.engines.triton.factors import Factors, multiplied
 from hybrid_lab.engines.triton.index import ZERO, Variable, formula, linear, unravel
 from hybrid_lab.engines.triton.kinds import product_of
 from hybrid_lab.engines.triton.prologue import before
@@ -91,7 +91,7 @@ class ProductBody(Body):
         right = Factors(self, node, self.column, down, "[INNER, COLUMNS]")
         a = product.left(left, batch, rows, across.digits(product.inner))
         b = product.right(right, batch, down.digits(product.inner), columns)
-        self.line(f'{total} = tl.dot({a}, {b}, {total}, input_precision="{self.precision}")')
+        self.line(f"{total} = {multiplied(a, b, self.precision, node.outputs[0].dtype, total)}")
         self.close(f"for start in range({first}, {end}, INNER):")
         self.total = total
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from hybrid_lab.engines.triton.body import TYPES, Body, Refused, comment, label, wide
+from hybrid_lab.engines.triton.factors import multiplied
 from hybrid_lab.engines.triton.index import Variable
 from hybrid_lab.engines.triton.product import is_exact
 from hybrid_lab.engines.triton.source import KernelSource, block_for, function, output_pointers, power_of_two
@@ -160,7 +161,8 @@ class _Steps:
                 right = f"tl.broadcast_to({right}, [INNER, COLUMNS])"
             if inner == 1:
                 right = f"tl.where(down_inside, {right}, 0.0)"
-            body.line(f'{total} = tl.dot({factor}, {right}, {total}, input_precision="{self.precision}")')
+            dtype = self.given["weight"].dtype
+            body.line(f"{total} = {multiplied(factor, right, self.precision, dtype, total)}")
         body.close(f"for first in range(0, {length}, INNER):")
         return totals
 
