@@ -23,6 +23,7 @@ from hybrid_lab.ops.operator import get
 from tests.engines.graph_cases import RNG, Case, gradients_eagerly, run_eagerly, shrink
 from tests.engines.kernel_counts import count_kernels
 from tests.engines.random_graphs import random_case
+from tests.engines.small_tiles import use_small_tiles
 from tests.engines.steadiness import members, sorted_out
 from tests.triton_device import use_triton
 
@@ -197,7 +198,10 @@ def test_every_engine_follows_eager(name, first, monkeypatch):
         case = random_case(seed)
         for mode in modes_of(name, seed):
             try:
-                found = problems(case, engine, *MODES[mode])
+                with monkeypatch.context() as patch:
+                    if name == "triton" and seed % 16 == 0:  # so that kernels have several tiles, loops and parts
+                        use_small_tiles(patch, loops=seed % 32 == 0, split=seed % 64 < 32)
+                    found = problems(case, engine, *MODES[mode])
             except Exception as error:
                 error.add_note(complain(seed, name, mode, [], case))
                 raise

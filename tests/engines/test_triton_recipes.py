@@ -258,6 +258,16 @@ def test_a_group_that_would_be_another_text_is_written_anew_and_kept(writes, exa
     assert [source.code for source in kernels_of(net(6))[2]] == [first.code] and len(writes) == 1
 
 
+def test_nan_in_a_graph_is_a_number_like_others(writes):
+    def net(n):
+        return graph_of(lambda F, x: F.where(F.broadcast_greater(x, 0.5), x * 2.0, np.nan), (n, 5))
+
+    (first,) = kernels_of(net(6))[2]
+    (second,) = kernels_of(net(12))[2]
+    assert first.code == second.code and 'float("nan")' in first.code.replace("'", '"')
+    assert len(writes) == 1
+
+
 def test_numbers_in_a_graph_are_looked_at():
     def net(number):
         return graph_of(lambda F, x: F.exp(x) * number, (6, 5))

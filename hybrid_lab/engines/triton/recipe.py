@@ -150,7 +150,8 @@ class Written:
             return None
         given: dict[int, Any] = {}
         for symbol, number in zip(self.symbols, numbers, strict=True):
-            if given.setdefault(symbol, number) != number:
+            known = given.setdefault(symbol, number)
+            if known != number and (known == known or number == number):  # NaN is NaN here
                 return None
         try:
             found = evaluated(self.steps, [given[symbol] for symbol in range(len(given))])

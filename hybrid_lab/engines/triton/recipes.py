@@ -180,17 +180,17 @@ class _Recorder:
     def write(self, region: Region) -> tuple[KernelSource, ...]:
         """The kernels of a region; for equal ones the writer runs once. Raises Refused."""
         form = _form(region)
+        sources = None
         try:
             way = self._known[form] = self._known.get(form) or Written.of(region, self._write)
+            sources = way.at(region)
         except Refused:
             raise
         except Exception:  # something asks sizes for what they cannot note
+            sources = None
+        if sources is None:
             sources = self._write(region)
             way = Written.exactly(region, sources)
-        else:
-            found = way.at(region)
-            assert found is not None
-            sources = found
         self._ways[id(sources)] = sources, way
         return sources
 
