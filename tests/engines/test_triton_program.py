@@ -598,5 +598,6 @@ def test_handles_are_launched_with_addresses_and_numbers(compiled):
     close(executable.run([unaligned], (0, 0)), expected)
     exp = compiled["k_exp"]
     assert exp.calls == [(1, 1, 1, 77, 15, exp.source.blocks["BLOCK"])] * 2
-    line = "launch(1, 1, 1, stream, k_exp, metadata, None, None, None, p_x_x0, p_t0, 15, 16)"
+    block = exp.source.blocks["BLOCK"]
+    line = f"launch(1, 1, 1, stream, k_exp, metadata, None, None, None, p_x_x0, p_t0, 15, {block})"
     assert line in executable.report.program

@@ -14,7 +14,7 @@ import torch
 
 import hybrid_lab as mx
 from hybrid_lab import engines, nd
-from hybrid_lab.diagnostics.errors import EngineUnavailable
+from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable
 from hybrid_lab.engines.triton import availability, choices, compiling, tiles, tuning
 from hybrid_lab.engines.triton.choices import TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.engine import kernels_of
@@ -23,7 +23,9 @@ from hybrid_lab.engines.triton.vendor import VendorKernel, VendorSource, flags, 
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
 from tests.ops.cases import close
-from tests.triton_device import use_triton
+from tests.triton_device import ON_GPU, use_triton
+
+in_the_interpreter = pytest.mark.skipif(ON_GPU, reason="the interpreter takes candidates of any chip")
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +87,7 @@ def half():
     return dense(dtype="float16")
 
 
+@in_the_interpreter
 @pytest.mark.parametrize(
     ("make", "target"),
     [(dense, "sm90"), (dense, "gfx942"), (dense, "gfx950"), (dense, "gfx1100"), (attention, "sm90")]
@@ -98,11 +101,13 @@ def test_every_candidate_gives_the_numbers_of_the_rule(make, target):
     assert make is attention or "vendor" in found.choice.seconds
 
 
+@in_the_interpreter
 def test_rows_are_tried_with_other_numbers_of_warps():
     (found,) = tune(graph_of(lambda F, x: F.softmax(x), (6, 50)))
     assert found.kind == "rows" and len(found.choice.seconds) == 4
 
 
+@in_the_interpreter
 def test_the_fastest_is_kept_and_used_from_then_on(monkeypatch):
     # The rule, then the candidates of the table, then torch.
     (found,) = tune(dense(), times=[1.0, 0.5, 0.9])
@@ -126,6 +131,7 @@ def the_group(graph):
     return group, tuple(fusion.kernels[group])
 
 
+@in_the_interpreter
 def test_sizes_of_about_as_much_share_a_choice():
     target = "sm90"
     keys = [choices.key_of(the_group(dense(rows))[1], target) for rows in (520, 600, 1000, 1040, 512)]
@@ -137,6 +143,7 @@ def test_sizes_of_about_as_much_share_a_choice():
     assert source.blocks == {"ROWS": 32, "COLUMNS": 32, "INNER": 64} and source.stages == 3
 
 
+@in_the_interpreter
 def test_torch_is_taken_where_it_was_faster_and_gives_what_the_kernel_gives(monkeypatch):
     graphs = [dense(), convolution(), graph_of(lambda F, x, w: F.dot(F.transpose(x), w), (4, 5), (4, 6))]
     random = np.random.RandomState(0)
@@ -154,12 +161,14 @@ def test_torch_is_taken_where_it_was_faster_and_gives_what_the_kernel_gives(monk
     assert [[type(source) is VendorSource for source in form] for form in forms] == [[True, False]] * 2 + [[True]]
 
 
+@in_the_interpreter
 def test_where_factors_are_computed_on_the_way_torch_is_no_candidate():
     graph = graph_of(lambda F, x, w: F.dot(F.relu(x), w), (20, 40), (40, 70))
     assert vendor_form(*the_group(graph)) is None
     assert "vendor" not in tune(graph)[0].choice.seconds
 
 
+@in_the_interpreter
 def test_a_candidate_that_does_not_compile_or_fails_is_left_out(monkeypatch):
     bench = Bench(broken={1: "the kernel could not be compiled:\nmore"})
     (found,) = tune(dense(), bench)
@@ -174,6 +183,19 @@ def test_a_candidate_that_does_not_compile_or_fails_is_left_out(monkeypatch):
     assert "left out vendor" in str(found)
 
 
+@in_the_interpreter
+def test_a_kernel_whose_arrays_do_not_fit_stays_as_it_is(monkeypatch):
+    def exhausted(*arguments, **named):
+        raise EngineError("the GPU's memory does not suffice")
+
+    monkeypatch.setattr(tuning, "_arrays", exhausted)
+    (found,) = tune(dense())
+    assert found.choice.left_out == {"all": "the GPU's memory does not suffice"} and found.gain == 1.0
+    monkeypatch.undo()
+    assert choices.recall(choices.key_of(the_group(dense())[1], "sm90")) is None
+
+
+@in_the_interpreter
 def test_a_candidate_with_other_numbers_is_left_out(monkeypatch):
     right = VendorKernel.__call__
 
@@ -194,6 +216,7 @@ def test_a_candidate_with_other_numbers_is_left_out(monkeypatch):
     assert found.choice.left_out == {"vendor": "gives other numbers from run to run"}
 
 
+@in_the_interpreter
 def test_an_interrupt_keeps_what_was_found():
     graph = graph_of(lambda F, x, w, v: F.dot(F.tanh(F.dot(x, w)), v), (20, 40), (40, 70), (70, 30))
 
@@ -210,6 +233,7 @@ def test_an_interrupt_keeps_what_was_found():
     assert [each.measured for each in found].count(False) == 1
 
 
+@in_the_interpreter
 @pytest.mark.parametrize(
     "damage",
     [
@@ -230,11 +254,13 @@ def test_a_damaged_file_is_ignored(damage):
     assert tune(dense())[0].measured
 
 
+@in_the_interpreter
 def test_where_nothing_is_kept_on_disk_this_process_knows(monkeypatch):
     monkeypatch.setenv("HYBRID_LAB_CACHE", "")
     assert tune(dense())[0].measured and not tune(dense())[0].measured
 
 
+@in_the_interpreter
 def test_torchs_flags_are_what_they_were():
     anchors = [graph.operators[0] for graph in (dense(), convolution())]
     for anchor, tf32 in ((anchors[0], True), (anchors[0], False), (anchors[1], True)):
@@ -246,6 +272,7 @@ def test_torchs_flags_are_what_they_were():
         assert [getattr(place, name) for place, name, _ in wanted] == before
 
 
+@in_the_interpreter
 def test_the_interpreter_is_not_timed():
     net = nn.Dense(3, in_units=4)
     net.initialize()
@@ -253,6 +280,7 @@ def test_the_interpreter_is_not_timed():
         mx.tune(net, nd.ones((2, 4)))
 
 
+@in_the_interpreter
 def test_a_net_is_tuned_and_recompiled(monkeypatch):
     monkeypatch.setattr(tuning, "GpuBench", lambda: Bench([1.0, 2.0, 2.0, 2.0, 2.0, 0.1], availability.device().name))
     net = nn.HybridSequential()
@@ -267,6 +295,7 @@ def test_a_net_is_tuned_and_recompiled(monkeypatch):
     assert str(found).startswith("hybridsequential") and found.data()["kernels"][0]["seconds"]
 
 
+@in_the_interpreter
 def test_candidates_compile_ahead_of_time():
     group, kernels = the_group(dense(64, 64, 64))
     forms = tuning._candidates(group, kernels, "gfx90a")
@@ -277,7 +306,22 @@ def test_candidates_compile_ahead_of_time():
     assert not failed and len({tuple(source.blocks.items()) for source in sources}) > 2
 
 
+@in_the_interpreter
 def test_the_table_has_six_configurations_at_most_and_no_two_alike():
     for kind, families in tiles._table().items():
         for items in families.values():
             assert len(items) <= 6 and len({tuple(item.items()) for item in items}) == len(items), kind
+
+
+@pytest.mark.skipif(not ON_GPU, reason="times need a GPU")
+def test_a_net_is_tuned_on_this_gpu():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(256, in_units=512, activation="relu"), nn.Dense(64, in_units=256))
+    net.initialize(ctx=mx.gpu(0))
+    net.hybridize()
+    x = nd.array(np.random.RandomState(0).randn(300, 512), ctx=mx.gpu(0))
+    before = net(x).asnumpy()
+    found = mx.tune(net, x)
+    assert found.kernels and all(each.measured and len(each.choice.seconds) > 1 for each in found.kernels)
+    np.testing.assert_allclose(net(x).asnumpy(), before, rtol=1e-4, atol=1e-5)
+    assert not any(each.measured for each in mx.tune(net, x).kernels)
