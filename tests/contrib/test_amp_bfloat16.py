@@ -18,12 +18,6 @@ from tests.triton_device import use_triton
 BFLOAT16 = bfloat16().type
 
 
-@pytest.fixture(autouse=True)
-def off_again():
-    yield
-    amp.disable()
-
-
 def small_net() -> nn.HybridSequential:
     net = nn.HybridSequential()
     net.add(nn.Conv2D(4, 3, in_channels=2), nn.BatchNorm(in_channels=4), nn.Activation("relu"), nn.Dense(3))
