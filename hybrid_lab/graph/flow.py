@@ -6,6 +6,8 @@ from collections import deque
 
 #: A capacity that no cut can afford.
 INFINITE = 1 << 60
+#: The vertices of a part with source and sink, the edges that the source has in it, and those of the sink.
+_Part = tuple[list[int], list[int], list[int]]
 
 
 class FlowNetwork:
@@ -14,17 +16,25 @@ class FlowNetwork:
     def __init__(self, vertices: int = 0):
         self._edges: list[list[int]] = [[] for _ in range(vertices)]
         self._head: list[int] = []
+        self._capacity: list[int] = []
         self._residual: list[int] = []
+        self._known: dict[tuple[int, int, int], list[_Part]] = {}
 
     def add_vertex(self) -> int:
         self._edges.append([])
         return len(self._edges) - 1
 
-    def add_edge(self, tail: int, head: int, capacity: int) -> None:
-        for start, end, residual in ((tail, head, capacity), (head, tail, 0)):
-            self._edges[start].append(len(self._head))
-            self._head.append(end)
-            self._residual.append(residual)
+    def add_edge(self, tail: int, head: int, capacity: int) -> int:
+        """Returns the edge's number, for `set_capacity`."""
+        number = len(self._head)
+        self._edges[tail].append(number)
+        self._edges[head].append(number + 1)
+        self._head += (head, tail)
+        self._capacity += (capacity, 0)
+        return number
+
+    def set_capacity(self, edge: int, capacity: int) -> None:
+        self._capacity[edge] = capacity
 
     def minimum_cut(self, source: int, sink: int) -> set[int]:
         """The vertices on the sink's side of the minimum cut that lies nearest to the sink.
@@ -33,11 +43,11 @@ class FlowNetwork:
         Raises ValueError where source and sink are joined by edges of infinite capacity.
         """
         behind = {sink}
+        self._residual = list(self._capacity)
         level, progress = [-1] * len(self._edges), [0] * len(self._edges)
         ends = self._edges[source], self._edges[sink]
         for vertices, *edges in self._parts(source, sink):
             self._edges[source], self._edges[sink] = edges
-            vertices += (source, sink)
             while self._levels(source, sink, level, vertices):
                 for vertex in vertices:
                     progress[vertex] = 0
@@ -47,10 +57,16 @@ class FlowNetwork:
         self._edges[source], self._edges[sink] = ends
         return behind
 
-    def _parts(self, source: int, sink: int) -> list[tuple[list[int], list[int], list[int]]]:
-        """(vertices, edges of the source, edges of the sink) of each part that only these two join to others."""
+    def _parts(self, source: int, sink: int) -> list[_Part]:
+        """The parts of the network that only source and sink join."""
+        key = source, sink, len(self._head)
+        if key not in self._known:
+            self._known[key] = self._found_parts(source, sink)
+        return self._known[key]
+
+    def _found_parts(self, source: int, sink: int) -> list[_Part]:
         number = [-1] * len(self._edges)
-        parts: list[tuple[list[int], list[int], list[int]]] = []
+        parts: list[_Part] = []
         number[source] = number[sink] = -2
         for start in range(len(self._edges)):
             if number[start] != -1:
@@ -69,7 +85,9 @@ class FlowNetwork:
                 owner = number[self._head[edge]]
                 for part in parts if owner < 0 else parts[owner : owner + 1]:
                     part[place].append(edge)  # type: ignore[union-attr]
-        return parts or [([], self._edges[source], self._edges[sink])]
+        for vertices, _, _ in parts:
+            vertices += (source, sink)
+        return parts or [([source, sink], self._edges[source], self._edges[sink])]
 
     def _levels(self, source: int, sink: int, level: list[int], vertices: list[int]) -> bool:
         """Write distances from the source along edges with room left; False where the sink is out of reach."""

@@ -82,6 +82,11 @@ class Cutter:
         self._needed = {
             value for node in joint.nodes if any(out in late for out in node.outputs) for value in node.values_in
         } | set(self.gradients)
+        self._network = FlowNetwork(2)
+        self._vertex: dict[Node | Value, int] = {}
+        self._priced: list[tuple[int, Node]] = []
+        self._sized: list[tuple[int, Value]] = []
+        self._build()
 
     def parts(self, kept: Sequence[Value]) -> Split:
         """Both graphs, where the backward receives these Values."""
@@ -107,42 +112,45 @@ class Cutter:
         side: the backward does not have it). Cutting node -> value keeps the value, cutting source -> node computes it
         again. What runs in the forward and never again is one with the source.
         """
-        network = FlowNetwork(2)
-        source, sink = 0, 1
-        node_vertex: dict[Node, int] = {}
-        value_vertex: dict[Value, int] = {}
-        origins, needed, forward = self._origins, self._needed, self._forward
-        for node in self._early:
-            sizes = [nbytes(value) for value in node.outputs]
-            price = recompute_price(node, sum(sizes)) if node in forward else 0
-            if isinstance(node.op, Input) or price is None:
-                vertex = source
-            else:
-                vertex = network.add_vertex()
-                if node in forward:
-                    network.add_edge(source, vertex, price)
-                else:
-                    # Only gradients need it: it runs once either way, and rather later than earlier.
-                    network.add_edge(vertex, sink, 1)
-                for value in node.values_in:
-                    if value in value_vertex:
-                        network.add_edge(value_vertex[value], vertex, INFINITE)
-            node_vertex[node] = vertex
-            for value, size in zip(node.outputs, sizes, strict=True):
-                value_vertex[value] = network.add_vertex()
-                if value not in origins:
-                    network.add_edge(vertex, value_vertex[value], (size + _HANDOVER) * _BYTE)
-                if value in needed:
-                    network.add_edge(value_vertex[value], sink, INFINITE)
-        behind = network.minimum_cut(source, sink)
+        for edge, node in self._priced:
+            self._network.set_capacity(edge, recompute_price(node, sum(map(nbytes, node.outputs))) or 0)
+        for edge, value in self._sized:
+            self._network.set_capacity(edge, (nbytes(value) + _HANDOVER) * _BYTE)
+        behind = self._network.minimum_cut(_SOURCE, _SINK)
         return [
             value
             for node in self._early
             for value in node.outputs
-            if node_vertex[node] not in behind and value_vertex[value] in behind
+            if self._vertex[node] not in behind and self._vertex[value] in behind
         ]
 
+    def _build(self) -> None:
+        """The network of `kept`, without what depends on bytes."""
+        network, vertices = self._network, self._vertex
+        for node in self._early:
+            again = node in self._forward
+            if isinstance(node.op, Input) or (again and recompute_price(node, 0) is None):
+                vertex = _SOURCE
+            else:
+                vertex = network.add_vertex()
+                if again:
+                    self._priced.append((network.add_edge(_SOURCE, vertex, 0), node))
+                else:
+                    # Only gradients need it: it runs once either way, and rather later than earlier.
+                    network.add_edge(vertex, _SINK, 1)
+                for value in node.values_in:
+                    if value in vertices:
+                        network.add_edge(vertices[value], vertex, INFINITE)
+            vertices[node] = vertex
+            for value in node.outputs:
+                vertices[value] = network.add_vertex()
+                if value not in self._origins:
+                    self._sized.append((network.add_edge(vertex, vertices[value], 0), value))
+                if value in self._needed:
+                    network.add_edge(vertices[value], _SINK, INFINITE)
 
+
+_SOURCE, _SINK = 0, 1
 _ORDER = {"input": 0, "output": 1 << 24, "saved": 2 << 24, "head": 3 << 24}
 
 

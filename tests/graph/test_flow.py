@@ -46,3 +46,21 @@ def test_no_other_cut_is_cheaper(seed):
         itertools.combinations(range(2, vertices), size) for size in range(vertices - 1)
     )
     assert price(edges, found) == min(price(edges, {1, *other}) for other in others)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_network_is_cut_again_with_other_capacities(seed):
+    random = np.random.RandomState(seed)
+    pairs = [pair for pair in itertools.permutations(range(8), 2) if random.rand() < 0.3]
+    network = FlowNetwork(8)
+    numbers = [network.add_edge(tail, head, 0) for tail, head in pairs]
+    for _ in range(4):
+        edges = [(*pair, int(random.randint(0, 9))) for pair in pairs]
+        for number, (_, _, capacity) in zip(numbers, edges, strict=True):
+            network.set_capacity(number, capacity)
+        assert network.minimum_cut(0, 1) == cut(edges, 8)
+
+
+def test_parts_that_only_the_ends_join_are_cut_apart():
+    edges = [(0, 2, 3), (2, 1, 1), (0, 3, 1), (3, 1, 3), (0, 4, 2), (4, 5, 1), (5, 1, 2)]
+    assert cut(edges, 6) == {1, 3, 5}
