@@ -104,6 +104,12 @@ def recall(key: str) -> Choice | None:
     return _known.get(key)
 
 
+def is_empty() -> bool:
+    """Whether nothing was ever tuned here: then nobody need make a key."""
+    place = folder()
+    return not _known and (place is None or not _names(place))
+
+
 def _names(place: Path) -> frozenset[str]:
     """The keys of the files that are there: most kernels have none, and a look at the folder tells so for all."""
     try:

@@ -133,7 +133,7 @@ class GpuBench:
 
 def chosen(group: Region, kernels: Sequence[KernelSource]) -> Form:
     """The kernels of a group as tuning has found them best, else as they are."""
-    if not kernels or not _is_tunable(kernels):
+    if not kernels or choices.is_empty() or not _is_tunable(kernels):
         return tuple(kernels)
     choice = choices.recall(choices.key_of(kernels, availability.device().name))
     return tuple(kernels) if choice is None else _form(choice, group, kernels)
