@@ -19,6 +19,7 @@ TILES: dict[str, dict[str, int]] = {
     "product of parts": {"ROWS": 4, "COLUMNS": 8},
     "attention": {"ROWS": 16, "KEYS": 16},
     "whole attention": {"ROWS": 16},
+    "gradient of attention": {"ROWS": 16, "KEYS": 16, "QUERIES": 16},
     "collect": {"ROWS": 4, "COLUMNS": 4, "ENTRIES": 8},
     "recurrence": {"ROWS": 16, "COLUMNS": 16, "INNER": 16},
 }
@@ -56,7 +57,7 @@ def use_small_tiles(monkeypatch: Any, loops: bool = False, split: bool = False) 
 def small(source: Any) -> dict[str, int]:
     """The blocks of a kernel, none larger than those here."""
     blocks = dict(source.blocks)
-    return blocks | {name: min(blocks[name], size) for name, size in TILES[source.kind].items()}
+    return blocks | {name: min(blocks[name], size) for name, size in TILES[source.kind].items() if name in blocks}
 
 
 def not_ragged(source: Any) -> list[str]:
