@@ -11,6 +11,7 @@ from pathlib import Path
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.engines.triton.recompute import without_weights
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.gluon import nn, rnn
 
@@ -70,6 +71,13 @@ class Attention(gluon.HybridBlock):
         return F.reshape(F.transpose(mixed, axes=(0, 2, 1, 3)), shape=(0, 0, -3))
 
 
+class Gradient(gluon.HybridBlock):
+    """Attention of one head."""
+
+    def hybrid_forward(self, F, q, k, v):
+        return F.batch_dot(F.softmax(F.batch_dot(q, k, transpose_b=True) * 0.125), v)
+
+
 def sources(net: gluon.HybridBlock, *shapes: tuple[int, ...], train: bool = False) -> list[list[KernelSource]]:
     """The kernels of forward and, in training, backward."""
     net.initialize(mx.init.Xavier())
@@ -80,8 +88,11 @@ def sources(net: gluon.HybridBlock, *shapes: tuple[int, ...], train: bool = Fals
     with autograd.record() if train else autograd.predict_mode():
         net(*inputs)
     special = net._graphs.compilations[-1].program.special
-    graphs = [special.forward] + ([special.backward] if train else [])
-    return [kernels_of(graph)[2] for graph in graphs]
+    if not train:
+        return [kernels_of(special.forward)[2]]
+    outputs = len(special.forward.outputs) - sum(kind == "saved" for kind, _ in special.sources)
+    kept = without_weights(special.forward, special.backward, special.sources, outputs)
+    return [kernels_of(graph)[2] for graph in ((kept or special).forward, (kept or special).backward)]
 
 
 def convolution() -> gluon.HybridBlock:
@@ -104,6 +115,9 @@ def examples() -> list[tuple[str, str, list[KernelSource]]]:
     norm, words = sources(nn.LayerNorm(prefix="norm_"), (64, 512))[0], sources(Words(prefix="words_"), (512, 50000))[0]
     scores = sources(Scores(prefix="scores_"), (8, 128, 192))[0]
     attention = sources(Attention(prefix="attention_"), (8, 128, 768), (1, 128, 128))[0]
+    gradient = sources(Gradient(prefix="attention_"), (8, 128, 64), (8, 128, 64), (8, 128, 64), train=True)[1]
+    gradient = [source for source in gradient if source.kind == "gradient of attention"]
+    columns = sources(nn.LayerNorm(prefix="norm_"), (1024, 512), train=True)[1]
     windows = sources(depthwise(), (8, 32, 56, 56))[0]
     residual = sources(Residual(prefix="residual_"), (64, 512), (64, 512), train=True)[0]
     table = sources(nn.Embedding(33000, 200, prefix="words_"), (35, 32), train=True)[1]
@@ -114,11 +128,13 @@ def examples() -> list[tuple[str, str, list[KernelSource]]]:
         ("Rows in one tile", "LayerNorm: both reductions and what is made of them.", norm),
         ("Rows in a loop", "A softmax over 50,000 words.", words),
         ("Split rows", "The gradient of a convolution's bias: few long rows, so that many programs share one.", bias),
+        ("Rows and columns", "LayerNorm's gradients: sums along the rows, and down them.", columns),
         ("Products", "Attention's scores, out of one array for queries, keys and values.", scores),
         ("Convolutions", "A convolution of stride 2 with its ReLU, without a copy of the patches.", forward),
         ("Long sums", "The gradient of its weight: a small output, and many programs for each tile of it.", weight),
         ("Depthwise convolutions", "One channel at a time there is nothing to multiply tile by tile.", windows),
         ("Attention", "Four heads with a mask, in prediction: no scores and no weights in memory.", attention),
+        ("Gradients of attention", "The weights are computed again, tile by tile: they are never in memory.", gradient),
         ("Rows by number", "An embedding's gradient: 33,000 words, 35 x 32 of which were read.", table),
         ("Recurrent layers", "All steps of an LSTM in one launch, behind the product of all inputs.", steps),
     ]

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton import traffic
-from hybrid_lab.engines.triton.aot import compile_for
+from hybrid_lab.engines.triton.compiling import compile_all
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.gluon import ahead
 from tests.engines.test_triton import interpreter  # noqa: F401
@@ -161,5 +161,5 @@ def test_training_moves_no_weights():
 def test_gradients_fit_into_gpus_that_are_not_here(target, dtype):
     sources = [item for _, _, found in encoder_attention(dtype=dtype) for item in found if "attention" in item.name]
     assert [item.kind for item in sources] == ["attention", "gradient of attention", "gradient of attention"]
-    for source, binary in zip(sources, compile_for(sources, target), strict=True):
+    for source, binary in zip(sources, compile_all(sources, target), strict=True):
         assert binary.resources.spills <= 8, (source.name, binary.resources)

@@ -15,7 +15,7 @@ from typing import Any
 
 from hybrid_lab.engines.triton import tiles
 from hybrid_lab.engines.triton.attention import MOST_WIDTH
-from hybrid_lab.engines.triton.body import TYPES, Body, Place, Refused, comment, short, wide
+from hybrid_lab.engines.triton.body import TYPES, Body, Place, Refused, comment, wide
 from hybrid_lab.engines.triton.factors import Factors
 from hybrid_lab.engines.triton.index import ZERO, Variable, linear
 from hybrid_lab.engines.triton.kinds import has_element, is_product, product_of
@@ -23,8 +23,11 @@ from hybrid_lab.engines.triton.product import MOST_PROGRAMS, is_exact
 from hybrid_lab.engines.triton.source import KernelSource, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import NARROW
 from hybrid_lab.ops.product import Product
 
+#: Queries and values of float32 have at most so many numbers: without tensor cores more do not fit into registers.
+MOST_EXACT = 64
 #: A tile is made of at most so many products, by at most so many operators.
 MOST_INNER, MOST_CHAIN = 2, 48
 
@@ -142,7 +145,10 @@ def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
         if found.bias is not None or prod((*found.batch, *found.rows, *found.columns)) != size:
             return None
         widths.append(prod(found.inner))
-    return (inner, chain) if max(widths) <= MOST_WIDTH else None
+    dtype = end.outputs[0].dtype.name
+    if dtype == "float64" or max(widths) > (MOST_WIDTH if dtype in NARROW else MOST_EXACT):
+        return None
+    return inner, chain
 
 
 class _Probe:
@@ -247,7 +253,7 @@ class ChainedBody(Body):
         totals = []
         for node, product in self.ends:
             column = self.width("column", prod(product.columns))
-            total, dtype = self.fresh(short(node.op.name)), TYPES[wide(node.outputs[0].dtype)]
+            total, dtype = self.fresh(self.gradient_name(node)), TYPES[wide(node.outputs[0].dtype)]
             block = "COLUMNS" + column.name.removeprefix("column")
             self.line(f"{total} = tl.zeros([ROWS, {block}], {dtype})", comment(node))
             totals.append((total, column, block))
@@ -255,6 +261,23 @@ class ChainedBody(Body):
         for (node, product), (total, column, _) in zip(self.ends, totals, strict=True):
             if node.outputs[0] in self.pointers:  # while groups are put together, nobody may read it yet
                 self.store(node, product, total, column)
+
+    def scores(self) -> set[Node]:
+        """The inner products that exponentials are made of."""
+        found = {node for node in self.found.chain if node.op.name == "exp"}
+        waiting = list(found)
+        while waiting:
+            before = [value.node for value in waiting.pop().values_in if value.node in self.found.nodes]
+            waiting += [node for node in before if node not in found]
+            found.update(before)
+        return found.intersection(self.found.inner)
+
+    def gradient_name(self, node: Node) -> str:
+        """What an end is the gradient of: that of the values needs the weights alone."""
+        tile = _tile_of(node)
+        if not self.found.turned:
+            return "query_grad"
+        return "key_grad" if tile is not None and len(tile[0]) > 1 else "value_grad"
 
     def loop(self, fixed: Sequence[str], totals: Sequence[tuple[str, Variable, str]]) -> None:
         name, block = ("query" if self.found.turned else "key"), self.along.upper()
@@ -301,7 +324,7 @@ class ChainedBody(Body):
         else:
             rows, columns = self.row.digits(product.rows), step.digits(product.columns)
             other = product.right(factors, batch, down.digits(product.inner), columns)
-        name = self.fresh(short(node.op.name))
+        name = self.fresh("scores" if node in self.scores() else "weight_grad")
         self.line(f'{name} = tl.dot({factor}, {other}, input_precision="{self.precision}")', comment(node))
         if product.scale != 1:
             self.line(f"{name} *= {product.scale!r}")

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines.triton.attention import MOST_WIDTH, Attention, attention_at
-from hybrid_lab.engines.triton.attention_grad import chained_products
+from hybrid_lab.engines.triton.attention_grad import MOST_EXACT, chained_products
 from hybrid_lab.engines.triton.kinds import product_of
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.graph.builder import make_node
@@ -34,8 +34,6 @@ from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.dtypes import NARROW
 from hybrid_lab.ops.operator import get
 
-#: Queries and values of float32 have at most so many numbers: without tensor cores more do not fit into registers.
-MOST_EXACT = 64
 #: In the order in which a backward takes its inputs.
 _ORDER = ("input", "output", "saved", "head")
 #: What the names of an attention's products have in them.
@@ -164,8 +162,8 @@ class _Rewriting:
         if isinstance(node.op, Input) or not self.is_at_hand(value):
             return self.hand_over(value)
         inputs = [self.again(item) if isinstance(item, Value) else item for item in node.inputs]
-        self.inputs[value] = made = make_like(node, inputs).outputs[value.index]
-        return made
+        self.inputs[value] = new = make_like(node, inputs).outputs[value.index]
+        return new
 
     def is_at_hand(self, value: Value) -> bool:
         """Whether the backward can see or compute it for nothing: a view, or element by element, of what it has."""

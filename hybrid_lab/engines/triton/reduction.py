@@ -197,7 +197,11 @@ class RowBody(Body):
         if space.counts != self.space.counts:
             raise Refused("reductions of other rows")
         data = node.values_in[0]
-        element = self.value(data, space.place(self.row, self.column))
+        place = space.place(self.row, self.column)
+        element = self.value(data, place)
+        loaded = data.node not in self.nodes and self.column in linear(place, data.shape).variables
+        if loaded and node.op.combine == "sum" and is_floating(data.dtype):  # it is 0 there already
+            return element
         return f"tl.where(column_inside, {element}, {neutral(node)})"
 
     def whole_row(self, node: Node) -> str:
@@ -231,7 +235,7 @@ class RowBody(Body):
             place = unravel(where, value.shape)
             if place is None:
                 raise Refused("an output whose elements lie in another order")
-            number = formula(where, self.lengths)
+            number = self.named_if_long(formula(where, self.lengths), "at")
             address, mask = (number, "row_inside & column_inside") if full else ("row", "row_inside")
             self.line(f"tl.store({self.pointers[value]} + {address}, {self.value(value, place)}, mask={mask})")
 
@@ -494,7 +498,9 @@ def put_together(
             named_total(body, pair, f"tl.sum(tl.where(column_inside, {text}, 0.0), axis=1, keep_dims=True)")
             continue
         body.results[node] = body.fresh(short(node.op.name))
-        element = body.named(f"tl.where(column_inside, {part}, {neutral(node)})", "element")
+        element = part  # of a sum: 0 where there is none
+        if node.op.combine != "sum":
+            element = body.named(f"tl.where(column_inside, {part}, {neutral(node)})", "element")
         body.line(f"{body.results[node]} = {_combined(node, element)}", comment(node))
     for value in group.outputs:
         name = body.value(value, body.row.digits(value.shape))
