@@ -21,7 +21,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
-from hybrid_lab.ops.size import Answers, At, answers_of
+from hybrid_lab.ops.size import Answers, At, Size, answers_of
 
 
 class Form:
@@ -32,12 +32,13 @@ class Form:
     kept : what engines keep for the graphs of this form, by keys of theirs; goes with the form
     """
 
-    __slots__ = ("__weakref__", "_derived", "answers", "graph", "kept")
+    __slots__ = ("__weakref__", "_derived", "_sizes", "answers", "graph", "kept")
 
     def __init__(self, graph: Graph, answers: Answers):
         self.graph, self.answers = graph, answers
         self.kept: dict[Any, Any] = {}
         self._derived: dict[Any, tuple[Form, tuple[int, int]] | None] = {}
+        self._sizes: list[Size] | None = None
 
     def at(self, at: At) -> Graph:
         """The graph at these sizes. Its answers must be the same there (see `At.agrees`)."""
@@ -72,6 +73,13 @@ class Form:
         )
         graph.form, graph.at = self, at
         return graph
+
+    def ones(self, at: At) -> tuple[bool, ...]:
+        """Of each Size in the shapes of the graph, whether it is 1 there: which axes may broadcast."""
+        if self._sizes is None:
+            shapes = [shape for node in self.graph.nodes for shape in node.shapes or ()]
+            self._sizes = list({size.form: size for shape in shapes for size in shape if type(size) is Size}.values())
+        return tuple([at.size(size) == 1 for size in self._sizes])
 
     def derive(self, key: Any, make: Callable[[Graph], Graph]) -> tuple[Form, tuple[int, int]] | None:
         """The form of what `make` makes of the graph, and the answers that it depends on; None where it cannot."""

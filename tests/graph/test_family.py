@@ -359,3 +359,22 @@ def test_what_the_triton_engine_lowers_is_what_it_would_lower_anew(name):
         for graph in (found.forward, found.backward):
             assert equal(derived(graph, "lowered", _lowered), _lowered(graph)), batch
             assert graph.form._derived["lowered"] is not None
+
+
+def test_recipes_are_found_by_the_key_of_the_graph_itself():
+    pytest.importorskip("triton")
+    from hybrid_lab.engines.triton.engine import _lowered
+    from hybrid_lab.engines.triton.recipes import _kept_key, key_of
+
+    net, shapes = lenet()
+    net.initialize()
+    call = call_of(net, shapes(8), "train")
+    keys = []
+    for batch in (8, 5, 1, 3, 1):
+        found = call.check([*shapes(batch), *call.shapes[call.num_data :]])
+        for graph in (found.forward, found.backward):
+            lowered = derived(graph, "lowered", _lowered)
+            keys.append(_kept_key(lowered, "ieee"))
+            assert keys[-1] == key_of(lowered, "ieee") is not None
+            assert _kept_key(lowered, "tf32") == key_of(lowered, "tf32") != keys[-1]
+    assert len(set(keys)) == 4, "forward and backward, of many images and of one"

@@ -226,7 +226,7 @@ def _checked(region: Region, precision: str) -> tuple[KernelSource, ...]:
 def fused(graph: Graph, precision: str) -> Fusion:
     """The groups and kernels of a lowered graph, by a recipe if there is one."""
     write_kernels = functools.partial(write.write_kernels, precision=precision)
-    key = key_of(graph, precision)
+    key = _kept_key(graph, precision)
     if key is None:
         return fuse(graph, refusal, write_kernels)
     recorder = _Recorder(precision)
@@ -266,6 +266,18 @@ def in_order(graph: Graph) -> list[Node]:
                 if node.inputs or not isinstance(node.op, (Input, Constant)):
                     waiting.append((node, True))
                     waiting += [(value.node, False) for value in reversed(node.values_in) if value.node not in seen]
+    return found
+
+
+def _kept_key(graph: Graph, precision: str) -> str | None:
+    """`key_of`, made once for all batches of one form: of sizes it knows which ones are 1, and nothing else."""
+    form, at = graph.form, graph.at
+    if form is None or at is None:
+        return key_of(graph, precision)
+    place = ("recipe", precision, repr(_settings()), form.ones(at))
+    if place not in form.kept:
+        form.kept[place] = key_of(graph, precision)
+    found: str | None = form.kept[place]
     return found
 
 
