@@ -364,7 +364,7 @@ class UpSampling(_Repeating, name="UpSampling"):
             return get("Deconvolution").bind(**self.transposed).infer_shape(*data)
         channels = [shape[1] for shape in data]
         if any(shape[0] != data[0][0] for shape in data) or (
-            self.multi_input_mode == "sum" and len(set(channels)) != 1
+            self.multi_input_mode == "sum" and any(each != channels[0] for each in channels)
         ):
             raise ShapeError(f"UpSampling: {' and '.join(map(str, data))} do not fit together")
         depth = channels[0] if self.multi_input_mode == "sum" else sum(channels)
