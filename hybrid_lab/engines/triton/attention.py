@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from hybrid_lab.engines.triton import tiles
-from hybrid_lab.engines.triton.body import TYPES, Elements, Place, Refused, Scope, comment, plain, short, wide
+from hybrid_lab.engines.triton.body import TYPES, Elements, Place, Refused, Remark, Scope, comment, plain, short, wide
 from hybrid_lab.engines.triton.factors import Factors, multiplied
 from hybrid_lab.engines.triton.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.kinds import has_element, is_product, product_of
@@ -254,7 +254,7 @@ class AttentionBody(ProductBody):
         self.line(f"{most} = {higher}")
         return weight
 
-    def named(self, expression: str, wanted: str, comment: str = "") -> str:
+    def named(self, expression: str, wanted: str, comment: Remark = "") -> str:
         """A line of the innermost scope."""
         return self.write(expression, wanted, self.scopes[-1], comment)
 
