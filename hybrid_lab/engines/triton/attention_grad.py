@@ -134,7 +134,7 @@ def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
     follow(value.node)
     inner = [node for node, leading in leads.items() if leading and is_product(node)]
     chain = {node for node, leading in leads.items() if leading and not is_product(node)}
-    if not 0 < len(inner) <= MOST_INNER or not any(node.op.name == "exp" for node in chain):
+    if not 0 < len(inner) <= MOST_INNER or not any(_is_weight(node, size) for node in chain):
         return None
     if any(node.op.combine is not None or node.op.random or len(node.outputs) != 1 for node in chain):
         return None
@@ -149,6 +149,14 @@ def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
     if dtype == "float64" or max(widths) > (MOST_WIDTH if dtype in NARROW else MOST_EXACT):
         return None
     return inner, chain
+
+
+def _is_weight(node: Node, size: int) -> bool:
+    """Whether an operator is the exponential of scores less a number of their row."""
+    difference = node.values_in[0].node if node.op.name == "exp" else None
+    if difference is None or difference.op.name != "broadcast_sub" or len(difference.values_in) != 2:
+        return False
+    return prod(difference.values_in[1].shape) < size
 
 
 class _Probe:
