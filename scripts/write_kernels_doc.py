@@ -97,7 +97,7 @@ def sources(net: gluon.HybridBlock, *shapes: tuple[int, ...], train: bool = Fals
 
 def convolution() -> gluon.HybridBlock:
     net = nn.HybridSequential(prefix="layers_")
-    net.add(nn.Conv2D(64, 3, strides=2, padding=1, in_channels=32, activation="relu"))
+    net.add(nn.Conv2D(64, 3, strides=2, padding=1, in_channels=32, activation="relu", prefix="conv_"))
     return net
 
 
