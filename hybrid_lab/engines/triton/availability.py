@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -137,6 +138,13 @@ def triton_distributions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
+
+
+@functools.cache
+def multiplies_float64() -> bool:
+    """Whether `tl.dot` takes float64, as Triton does since 3.5. True where there is no Triton to ask."""
+    versions = [re.match(r"(\d+)\.(\d+)", version) for version in triton_distributions().values()]
+    return all(found is None or tuple(map(int, found.groups())) >= (3, 5) for found in versions)
 
 
 def two_tritons(distributions: Mapping[str, str]) -> str:

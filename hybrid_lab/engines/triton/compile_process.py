@@ -81,7 +81,7 @@ def _compiled(
             function, request["signature"], request["constants"], request["divisible"],
             tuple(request["target"]), {**request["options"], "num_warps": warps},
         )  # fmt: skip
-    files = {Path(path).suffix[1:]: str(path) for path in made.metadata_group.values()}
+    files = internals.files_of(made, into)
     text = made.asm.get("amdgcn") or made.asm["ptx"]
     return resources.resources_of(text, printed.getvalue(), {}, 0).spills, files, printed.getvalue()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -111,6 +112,14 @@ def compile_source(
 
     source = _ast_source(function, signature, constants, divisible, target)
     return triton.compile(source, target=GPUTarget(*target), options=dict(options or {}))
+
+
+def files_of(compiled: Any, folder: str) -> dict[str, str]:
+    """Suffix -> path of what a compile made. folder : Triton's own cache, in which nothing else was kept"""
+    group = getattr(compiled, "metadata_group", None)
+    if group is None:  # Triton 3.4 does not say
+        group = {path.name: path for path in Path(folder).rglob("*") if path.is_file() and path.name[:2] != "__"}
+    return {Path(path).suffix[1:]: str(path) for path in group.values()}
 
 
 def load_binary(

@@ -6,6 +6,9 @@ import functools
 import re
 from typing import Any
 
+import numpy as np
+
+from hybrid_lab.engines.triton import availability
 from hybrid_lab.engines.triton.body import TYPES, Refused
 from hybrid_lab.engines.triton.kinds import collects, has_element, is_product, is_recurrence
 from hybrid_lab.engines.triton.write import write_kernels
@@ -69,4 +72,6 @@ def unfit(node: Node) -> str | None:
         return "a reduction of bools"
     if is_product(node) and not is_floating(node.outputs[0].dtype):
         return "a product of whole numbers"
+    if is_product(node) and node.outputs[0].dtype == np.float64 and not availability.multiplies_float64():
+        return "a product of float64, which needs Triton 3.5"
     return None
