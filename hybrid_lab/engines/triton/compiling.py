@@ -306,6 +306,8 @@ def _kept(request: dict[str, Any], answer: dict[str, Any], target: str, printed:
         answer["error"] = "\n".join([answer["error"], *printed])
         if "No space left" in answer["error"]:
             answer["error"] += "\nmake room in the folder for temporary files, or set TMPDIR to another one"
+        if "TRITON_HIP_LLD_PATH" in answer["error"]:
+            answer["error"] += "\nor install Triton 3.5 or newer, which brings what AMD's binaries need"
         return _failure(request, target, answer["error"])
     files = {kind: Path(answer["files"][kind]).read_bytes() for kind in KINDS if kind in answer["files"]}
     made = Binary(request["key"], request["name"], target, files, answer["log"], answer["seconds"], Path())
