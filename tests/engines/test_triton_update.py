@@ -1,5 +1,7 @@
 """Updates on the device: one launch for all weights of one dtype, with the numbers of the host's update."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -204,6 +206,22 @@ def test_a_launch_on_a_gpu_takes_three_tables(monkeypatch):
     assert (x, y, z, stream, function, metadata, block) == (4, 1, 1, 77, "function", "metadata", 1024)
     assert all(type(address) is int for address in (weights, blocks, numbers))
     assert step._weights[:, :3].tolist() == [[0, 0, 1024], [1, 0, 2049]]
+
+
+@pytest.mark.skipif(ON_GPU, reason="stands in for a GPU")
+def test_a_bound_launch_keeps_the_memory_of_its_tensors(monkeypatch):
+    """It knows addresses only, and torch would give the memory behind them to others."""
+    device = availability.Device("sm90", "cpu", False)
+    monkeypatch.setattr(kernel, "device", lambda: device)
+    monkeypatch.setattr(compiling, "load", lambda source: Handle())
+    update = DeviceUpdate(graphs(("lr",)))
+    tables = [torch.zeros(8) for _ in range(3)]
+    held = [weakref.ref(tensor) for tensor in tables]
+    launch = kernel.Kernel(update.for_elements(8)).bound(tables)
+    del tables
+    assert all(tensor() is not None for tensor in held)
+    del launch
+    assert not any(tensor() is not None for tensor in held)
 
 
 @pytest.mark.parametrize("target", ["gfx942", "sm90"])

@@ -217,12 +217,18 @@ def launch(compiled: Any, grid: Sequence[int], arguments: Sequence[Any]) -> None
     run(x, y, z, current_stream(), function, metadata, None, None, None, *arguments)
 
 
-def bound_launch(compiled: Any, grid: Sequence[int], arguments: Sequence[Any]) -> Callable[[int], None]:
-    """The same as a function of the stream."""
+def bound_launch(
+    compiled: Any, grid: Sequence[int], arguments: Sequence[Any], held: Sequence[Any] = ()
+) -> Callable[[int], None]:
+    """The same as a function of the stream. held : what lives as long as it does; addresses keep no memory"""
     run, function, metadata = handles(compiled)
     x, y, z = [*grid, 1, 1][:3]
     given = tuple(arguments)
-    return lambda stream: run(x, y, z, stream, function, metadata, None, None, None, *given)
+
+    def launch_on(stream: int, held: Sequence[Any] = held) -> None:
+        run(x, y, z, stream, function, metadata, None, None, None, *given)
+
+    return launch_on
 
 
 def current_stream() -> int:

@@ -69,14 +69,15 @@ class Kernel:
         launch(self.handle, self.grid(sizes), [*addresses, *numbers, *self.blocks.values()])
 
     def bound(self, tensors: Sequence[Any], rng: tuple[int, int] = (0, 0)) -> Callable[[int], None]:
-        """A launch on these tensors, to be called with a stream as often as wanted."""
+        """A launch on these tensors, to be called with a stream as often as wanted. It keeps their memory."""
         numbers = self.numbers(rng)
         if self.interpreted:
             return lambda stream: self(tensors, numbers)
         from hybrid_lab.engines.triton.internals import bound_launch
 
         addresses = [tensor.data_ptr() for tensor in tensors]
-        return bound_launch(self.handle, self.grid(), [*addresses, *numbers, *self.blocks.values()])
+        arguments = [*addresses, *numbers, *self.blocks.values()]
+        return bound_launch(self.handle, self.grid(), arguments, tuple(tensors))
 
     def __repr__(self) -> str:
         return self.source.text
