@@ -497,6 +497,58 @@ def test_a_prediction_is_captured_and_parameters_may_change(stand_in):
             net[0].weight.set_data(nd.ones((5, 6)))
 
 
+def test_gradients_that_always_lie_elsewhere_are_not_captured_each_time(stand_in, monkeypatch):
+    captures, plain, kept = [], StandIn.capture, []
+    monkeypatch.setattr(StandIn, "capture", lambda self, run: captures.append(run) or plain(self, run))
+    net = plain_net()
+    net.initialize(ctx=GPU)
+    net.hybridize(static_shape=True)
+    for number in range(12):
+        x = nd.array(np.random.RandomState(number).randn(4, 6), ctx=GPU)
+        x.attach_grad()
+        kept.append(x)
+        with autograd.record():
+            y = net(x)
+        y.backward()
+    assert len(captures) == 1 + 1 + capture.CAPTURES + 2 < 12
+    net.hybridize()
+    found = x.grad.asnumpy()
+    with autograd.record():
+        y = net(x)
+    y.backward()
+    np.testing.assert_array_equal(x.grad.asnumpy(), found)
+
+
+def test_a_capture_that_fails_leaves_the_stream_as_it_was(monkeypatch):
+    """As torch does it: what ends the capture fails, too, and the stream of the capture stays the current one."""
+    import torch
+
+    streams = ["first"]
+
+    class Graph:
+        def __init__(self, graph, capture_error_mode):
+            assert capture_error_mode == "thread_local"
+
+        def __enter__(self):
+            streams.append("capture")
+
+        def __exit__(self, *error):
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "graph", Graph)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: streams[-1])
+    monkeypatch.setattr(torch.cuda, "set_stream", streams.append)
+
+    def failing():
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing\nCompile with ...")
+
+    with pytest.raises(RuntimeError) as caught:
+        capture.TorchRecorder().capture(failing)
+    assert streams == ["first", "capture", "first"]
+    assert capture._failure(caught.value) == "it failed: CUDA error: operation not permitted when stream is capturing"
+
+
 def test_a_forward_that_waits_for_its_backward_keeps_its_memory(stand_in):
     net = plain_net()
     net.initialize(ctx=GPU)

@@ -48,9 +48,12 @@ class TorchRecorder:
     def capture(self, function: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
         import torch
 
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            made = function()
+        graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                made = function()
+        finally:
+            torch.cuda.set_stream(before)  # where a capture fails, torch stays on the stream of its own
         return graph.replay, made
 
 
@@ -158,7 +161,7 @@ class CapturedRun:
             self._replay, self._outputs = self._recorder.capture(lambda: alone(self._steady.inputs, rng))
             self._replay()
         except RuntimeError as error:
-            self._give_up(f"it failed: {str(error).splitlines()[0]}")
+            self._give_up(_failure(error))
             return
         if not all(map(same_bits, expected, self._outputs)):
             self._give_up("the first replay gave other numbers than a plain run")
@@ -193,7 +196,7 @@ class CapturedTraining(Training):
         if self.reason:
             self.forward.report.notes.append(f"launches are not captured: {self.reason}")
         self._busy = False  # a forward's memory waits for its backward
-        self._calls = self._captures = 0
+        self._calls = self._captures = self._moves = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -253,7 +256,7 @@ class CapturedTraining(Training):
             self._forward, made = self._recorder.capture(forward)
             self._forward()
         except RuntimeError as error:
-            self._give_up(f"it failed: {str(error).splitlines()[0]}")
+            self._give_up(_failure(error))
             return
         count = len(made) - len(first[0].saved)
         self._results, self._kept = made[:count], first[0]
@@ -279,9 +282,12 @@ class CapturedTraining(Training):
             self._busy = False
 
     def _replay_backward(self, operands: Sequence[Any], rng: tuple[int, int], out: Sequence[Any] | None) -> list[Any]:
-        places = [None] * len(self.backward.graph.outputs) if out is None else list(out)
+        # Gradients that lie elsewhere in every step are not written in place: each place would be a capture.
+        apart = out is None or self._moves > CAPTURES
+        places = [None] * len(self.backward.graph.outputs) if apart else list(out or ())
         addresses = [0 if place is None else place.data_ptr() for place in places]
         if self._backward is None or addresses != self._places:
+            self._moves += self._backward is not None
             return self._capture_backward(operands, rng, places, addresses)
         for (kind, _), place, tensor in zip(self._sources, self._operands, operands, strict=True):
             if kind == "head":
@@ -311,7 +317,7 @@ class CapturedTraining(Training):
             )
             self._backward()
         except RuntimeError as error:
-            self._give_up(f"it failed: {str(error).splitlines()[0]}")
+            self._give_up(_failure(error))
             return expected
         self._places = addresses
         if not all(map(same_bits, expected, self._gradients)):
@@ -329,6 +335,12 @@ def _replayed(made: Sequence[Any]) -> list[Any]:
     launches.replays += 1
     launches.others += len(made)
     return [tensor.clone() for tensor in made]
+
+
+def _failure(error: RuntimeError) -> str:
+    """What went wrong in a capture: torch then ends it with an error that only says that something did."""
+    first = error.__context__ if isinstance(error.__context__, RuntimeError) else error
+    return f"it failed: {(str(first).splitlines() or [type(first).__name__])[0]}"
 
 
 def _free(training: CapturedTraining) -> None:
