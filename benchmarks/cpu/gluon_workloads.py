@@ -42,7 +42,7 @@ def build(mx, name, batch=None, ctx=None):
         net, shape, classes = nn.HybridSequential(), (batch, 128, 256), None
         net.add(*(layers["EncoderBlock"](256, 4, 1024) for _ in range(6 if "6" in name else 1)))
     else:
-        net, shape, classes = nn.HybridSequential(), (1024, 4096), None
+        net, shape, classes = nn.HybridSequential(), (batch, 4096), None
         net.add(nn.GELU(), nn.LayerNorm(), layers["Softmax"]())
     net.initialize(mx.init.Xavier(), ctx=ctx)
     x = mx.nd.array(random.uniform(-1, 1, shape).astype("float32"), ctx=ctx)

@@ -1,7 +1,8 @@
 """`make bench-gpu`: workloads on the GPU beside torch eager and torch.compile -> results/gpu-*-<GPU>.md.
 
 Each runtime has a process of its own per workload. They take turns, several rounds; medians of rounds are compared.
-ARGS="--only lenet" measures workloads whose name contains a text, ARGS="--runtimes hybrid,'torch eager'" a part.
+ARGS="--only lenet" measures workloads whose name contains a text, ARGS="--runtimes hybrid,'torch eager'" a part. All of
+it takes more than an hour, most of which are max-autotune's; ARGS="--minutes 9" stops after so many.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,8 @@ WORKLOADS = {
     "encoder 6 layers": 32,
     "gelu, layernorm, softmax": 4096,
 }
+#: Seconds that an answer may take; max-autotune compiles a large network for minutes.
+LIMIT = 900.0
 RUNTIMES = ("eager", "hybrid", "hybrid captured", "torch eager", "torch.compile", "torch.compile max-autotune")
 
 
@@ -45,12 +51,29 @@ def start(runtime: str, workload: str, cache: str) -> Worker:
     return Worker([sys.executable, str(HERE / "worker.py"), runtime, workload, str(WORKLOADS[workload])], environment)
 
 
+def ask(worker: Worker, deadline: float, **request: Any) -> Any:
+    """The worker's answer; None where it died, or was ended because it took longer than LIMIT or until the deadline."""
+    timer = threading.Timer(max(min(LIMIT, deadline - time.perf_counter()), 0), worker.process.kill)
+    timer.start()
+    try:
+        return worker.ask(**request)
+    finally:
+        timer.cancel()
+
+
+def ended(worker: Worker) -> str:
+    """Why a worker is no longer there, or ""."""
+    why = worker.end()
+    return "it took too long" if worker.process.returncode == -signal.SIGKILL else why
+
+
 def measure(
-    workload: str, mode: str, runtimes: list[str], seconds: float, rounds: int
+    workload: str, mode: str, runtimes: list[str], seconds: float, rounds: int, deadline: float
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """(runtime -> {ms, first, warm, kernels, memory}, runtime -> why it has no figure) for one workload.
 
     first : seconds of the first call in a fresh process; warm : in a second one, with the disk caches filled
+    deadline : when whoever is still at it is ended, on time.perf_counter()'s clock
     """
     found: dict[str, dict[str, Any]] = {}
     failed: dict[str, str] = {}
@@ -60,26 +83,26 @@ def measure(
         for runtime in runtimes:
             cache = f"{folder}/{re.sub('[^a-z]', '-', runtime)}"
             cold = start(runtime, workload, cache)
-            first = cold.ask(do="first", mode=mode)
+            first = ask(cold, deadline, do="first", mode=mode)
             if first is None:
-                failed[runtime] = cold.end()
+                failed[runtime] = ended(cold)
                 continue
             cold.end()
             workers[runtime] = start(runtime, workload, cache)
-            found[runtime] = {"first": first, "warm": workers[runtime].ask(do="first", mode=mode)}
+            found[runtime] = {"first": first, "warm": ask(workers[runtime], deadline, do="first", mode=mode)}
         times: dict[str, list[float]] = {runtime: [] for runtime in workers}
         for _ in range(rounds):
             for runtime, worker in workers.items():
-                answer = worker.ask(do="time", mode=mode, seconds=seconds)
+                answer = ask(worker, deadline, do="time", mode=mode, seconds=seconds)
                 if answer is not None:
                     times[runtime].append(answer[0])
         for runtime, worker in workers.items():
             found[runtime]["ms"] = statistics.median(times[runtime]) if times[runtime] else None
-            found[runtime]["kernels"] = worker.ask(do="kernels") if mode == "train" else None
-            found[runtime]["memory"] = worker.ask(do="device memory")
+            found[runtime]["memory"] = ask(worker, deadline, do="device memory")
+            found[runtime]["kernels"] = ask(worker, deadline, do="kernels") if mode == "train" else None
     finally:
         for runtime, worker in workers.items():
-            if why := worker.end():
+            if why := ended(worker):
                 failed[runtime] = why
         shutil.rmtree(folder, ignore_errors=True)
     return found, failed
@@ -131,17 +154,20 @@ def main() -> None:
     parser.add_argument("--runtimes", default=",".join(RUNTIMES), help="comma-separated")
     parser.add_argument("--seconds", type=float, default=0.3, help="per runtime and round")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, with what there is")
     options = parser.parse_args()
+    deadline = time.perf_counter() + 60 * options.minutes
     runtimes = options.runtimes.split(",")
     name = gpu()
     label = re.sub(r"\W+", "-", name).strip("-").lower()
-    part = "-part" if options.only or runtimes != list(RUNTIMES) else ""
+    whole = not options.only and runtimes == list(RUNTIMES) and deadline == float("inf")
+    part = "" if whole else "-part"
     for mode in (options.mode,) if options.mode else ("infer", "train"):
         rows, firsts, notes = [], [], []
         for workload in WORKLOADS:
-            if options.only not in workload:
+            if options.only not in workload or time.perf_counter() > deadline:
                 continue
-            found, failed = measure(workload, mode, runtimes, options.seconds, options.rounds)
+            found, failed = measure(workload, mode, runtimes, options.seconds, options.rounds, deadline)
             notes += [f"{workload}, {runtime}: {why}" for runtime, why in failed.items()]
             rows.append(row(workload, found, runtimes))
             firsts.append(details(workload, found, runtimes))
@@ -149,7 +175,7 @@ def main() -> None:
             head = ["workload", *runtimes, "max-autotune / ours", "torch eager / ours"]
             means = ["geometric mean", *[""] * len(runtimes), mean(rows, -2), mean(rows, -1)]
             what = "Prediction" if mode == "infer" else "Training step (SGD with momentum)"
-            told = f"{name}. Medians of {options.rounds} interleaved rounds; above 1 ours is faster."
+            told = f"{name}. Medians of {options.rounds} interleaved rounds; above 1 ours is faster. No tf32."
             told += "".join(f"\nNo figure: {note}" for note in notes)
             write_table(f"gpu-{mode}-{label}{part}", f"{what} on {name}, ms", head, [*rows, means], told)
             write_table(

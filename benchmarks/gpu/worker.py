@@ -50,6 +50,8 @@ def torch_calls(runtime, workload, batch):
     from torch_workloads import build
 
     torch.manual_seed(0)
+    # torch's convolutions round float32 to 10 bits by themselves; ours do with tf32=True only.
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     net, x, target, loss = build(workload, batch, "cuda")
     parameters = list(net.parameters())
     optimizer = torch.optim.SGD(parameters, lr=1e-4, momentum=0.9) if parameters else None
