@@ -137,7 +137,7 @@ test-graphs: install
 
 # The kernels on a real GPU instead of Triton's interpreter; PY=python takes an environment that is there already.
 test-gpu:
-	HYBRID_LAB_TEST_GPU=1 $(PY) -m pytest tests/engines tests/gluon/rnn tests/gluon/test_control_flow.py tests/test_tutorial.py \
+	HYBRID_LAB_TEST_GPU=1 HYBRID_LAB_CPU=numpy $(PY) -m pytest tests/engines tests/gluon/rnn tests/gluon/test_control_flow.py tests/test_tutorial.py \
 	  -k "triton or device" --timeout 600 $(ARGS)
 
 test-browser: install $(STAMPS)/chromium

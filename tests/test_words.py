@@ -88,7 +88,7 @@ def test_the_panel_counts_operators(scaled):
 
 
 def test_explain_counts_reads():
-    text = str(Explanation("net", [], {"to_device": 0, "to_host": 0, "reads": 1}))
+    text = str(Explanation("net", [], {"to_device": 0, "to_host": 0, "reads": 1}, launches={}))
     assert text.endswith("copies so far: 0 to a device, 0 to the host, 1 read")
 
 

@@ -15,11 +15,11 @@ from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.onnx_emit import OnnxNode
 from hybrid_lab.ops.operator import get as operator
-from tests.engines.test_onnxruntime import LENET, close, lenet
 from tests.graph.building import evaluate, graph_of, uniform
 
 pytest.importorskip("onnxruntime")
 from hybrid_lab.engines.onnxruntime import OnnxRuntimeEngine, bounds, cost, engine, messages, session  # noqa: E402
+from tests.engines.test_onnxruntime import LENET, close, lenet  # noqa: E402
 
 ALWAYS = OnnxRuntimeEngine(worth=lambda region: None)
 

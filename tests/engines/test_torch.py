@@ -16,7 +16,6 @@ from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.operator import get as operator
 from hybrid_lab.ops.run import run_kernel
 from tests.engines.random_graphs import random_case
-from tests.engines.test_onnxruntime import LENET, close, lenet
 from tests.engines.test_random_graphs import problems
 from tests.engines.test_samples import graph_of as graph_of_case
 from tests.graph.building import evaluate, graph_of, uniform
@@ -26,6 +25,9 @@ pytest.importorskip("torch")
 from hybrid_lab.engines.torch_kernels import TorchEngine, tuning  # noqa: E402
 from hybrid_lab.engines.torch_kernels.rules import OUT, SHARED, TABLE, refusal  # noqa: E402
 from hybrid_lab.engines.torch_kernels.variants import VARIANTS  # noqa: E402
+
+pytest.importorskip("onnxruntime")  # for the networks of its tests
+from tests.engines.test_onnxruntime import LENET, close, lenet  # noqa: E402
 
 
 def test_a_whole_network_is_one_region_forward_and_backward():

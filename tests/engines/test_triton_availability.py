@@ -2,6 +2,7 @@
 
 import logging
 import re
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,8 @@ pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
 
 from hybrid_lab.cli import environment  # noqa: E402
-from hybrid_lab.engines.triton import availability  # noqa: E402
+from hybrid_lab.diagnostics.errors import EngineError  # noqa: E402
+from hybrid_lab.engines.triton import availability, internals  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -136,3 +138,13 @@ def test_the_report_tells_whether_kernels_can_be_compiled_for_gpus_elsewhere(mon
     monkeypatch.setattr(environment, "has_module", lambda name: False)
     item = environment._compiling()
     assert item.found is None and item.get.startswith("pip install triton (Linux only") and "compile_for" in item.needed
+
+
+def test_a_launcher_that_cannot_be_built_names_the_header_files():
+    class Compiled:
+        @property
+        def run(self):
+            raise subprocess.CalledProcessError(1, ["/usr/bin/gcc", "main.c"])
+
+    with pytest.raises(EngineError, match="gcc ended with status 1, .* apt-get install python3-dev"):
+        internals.handles(Compiled())

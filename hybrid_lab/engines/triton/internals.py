@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -188,13 +190,33 @@ def target_here() -> tuple[str, Any, int]:
     """(backend, architecture, threads per warp) of this machine's first GPU."""
     from triton.runtime.driver import driver
 
-    found = driver.active.get_current_target()
+    with _built():
+        found = driver.active.get_current_target()
     return found.backend, found.arch, found.warp_size
+
+
+@contextlib.contextmanager
+def _built() -> Iterator[None]:
+    """Triton builds what talks to the driver and, in older releases, what launches each kind of kernel with a C
+    compiler at first use: where that fails, raise EngineError with the next step.
+    """
+    try:
+        yield
+    except subprocess.CalledProcessError as error:
+        from hybrid_lab.diagnostics.errors import EngineError
+
+        tool = os.path.basename(error.cmd[0]) if isinstance(error.cmd, list) else "a compiler"
+        raise EngineError(
+            f"Triton could not build the helper that launches kernels: {tool} ended with status {error.returncode}, "
+            "and what it printed is above. It needs Python's header files (Debian: apt-get install python3-dev "
+            "libc6-dev; Fedora: dnf install python3-devel); `hybrid-lab env` looks for them"
+        ) from error
 
 
 def handles(compiled: Any) -> tuple[Any, Any, Any]:
     """What a launch of Triton's CompiledKernel takes: its launcher, the function on the device and its metadata."""
-    run = compiled.run  # loads the binary
+    with _built():
+        run = compiled.run  # loads the binary
     return run, compiled.function, compiled.packed_metadata
 
 
