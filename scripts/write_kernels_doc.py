@@ -11,8 +11,8 @@ from pathlib import Path
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton.engine import kernels_of
-from hybrid_lab.engines.triton.recompute import without_weights
 from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.engines.triton.training import training_pair
 from hybrid_lab.gluon import nn, rnn
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "kernels.md"
@@ -91,8 +91,8 @@ def sources(net: gluon.HybridBlock, *shapes: tuple[int, ...], train: bool = Fals
     if not train:
         return [kernels_of(special.forward)[2]]
     outputs = len(special.forward.outputs) - sum(kind == "saved" for kind, _ in special.sources)
-    kept = without_weights(special.forward, special.backward, special.sources, outputs)
-    return [kernels_of(graph)[2] for graph in ((kept or special).forward, (kept or special).backward)]
+    pair = training_pair(special.forward, special.backward, special.sources, outputs)
+    return [kernels_of(graph)[2] for graph in (pair.forward, pair.backward)]
 
 
 def convolution() -> gluon.HybridBlock:

@@ -10,9 +10,10 @@ import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.engines.triton.recompute import without_weights
+from hybrid_lab.engines.triton.training import training_pair
 from hybrid_lab.gluon.structure import flatten
 from hybrid_lab.gluon.trainer import trainers
+from hybrid_lab.graph.family import Family
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ndarray import invoke as invoking
@@ -45,13 +46,15 @@ def graphs_of(net: HybridBlock, inputs: Any, train: bool = False) -> dict[str, G
         wrt += [len(leaves) + index for index, item in enumerate(parameters) if item.grad_req != "null"]
     shapes = [*(leaf.shape for leaf in leaves), *(item.shape for item in parameters)]
     dtypes = [np.dtype(item.dtype) for item in (*leaves, *parameters)]
-    special = specialize(
-        neutral.graph, shapes, dtypes, train, wrt, len(leaves), bound=neutral.bound, precision=invoking.precision
-    )
+    call = neutral.graph, shapes, dtypes, train, wrt, len(leaves)
+    if neutral.bound:
+        special = specialize(*call, bound=True, precision=invoking.precision)
+    else:  # as a call does, so that kernels have the same text
+        special = Family().specialize(*call, invoking.precision)
     forward, backward = special.forward, special.backward
     if backward is not None:
-        kept = without_weights(forward, backward, special.sources, len(neutral.graph.outputs))
-        forward, backward = (kept.forward, kept.backward) if kept else (forward, backward)
+        pair = training_pair(forward, backward, special.sources, len(neutral.graph.outputs))
+        forward, backward = pair.forward, pair.backward
     found = {"parameters": special.prologue, "forward": forward, "backward": backward}
     graphs = {name: graph for name, graph in found.items() if graph is not None}
     trained = [item for item in parameters if item.grad_req != "null"]

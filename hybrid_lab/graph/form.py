@@ -44,11 +44,12 @@ class Form:
         """The graph at these sizes. Its answers must be the same there (see `At.agrees`)."""
         old = self.graph
         new: dict[Value, Value] = {}
+        nodes: list[Node] = []
         shape, size = at.shape, at.size
         for node in old.nodes:
             op: Operator = node.op
             if type(op) is Sized:
-                made = constant_node(op.at(at), scope=node.scope, location=node.location).node
+                made = constant_node(op.at(at), True, scope=node.scope, location=node.location).node
             else:
                 made = Node(
                     op,
@@ -62,6 +63,7 @@ class Form:
                     dtypes=node.dtypes,
                     composite=node.composite,
                 )
+            nodes.append(made)
             for value, other in zip(node.outputs, made.outputs, strict=True):
                 new[value] = other
         graph = Graph(
@@ -71,7 +73,7 @@ class Form:
             old.draws,
             old.name,
         )
-        graph.form, graph.at = self, at
+        graph.form, graph.at, graph._nodes = self, at, tuple(nodes)
         return graph
 
     def ones(self, at: At) -> tuple[bool, ...]:
@@ -136,6 +138,7 @@ class Sized(Constant):
     def __init__(self, answers: Answers, shape: tuple[Any, ...], dtype: Any, compute: Callable[[At], np.ndarray]):
         for name, value in (("answers", answers), ("shape", shape), ("dtype", dtype), ("compute", compute)):
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "sized", True)
         object.__setattr__(self, "attributes", {})
         object.__setattr__(self, "inferred", {})
 

@@ -167,13 +167,15 @@ class Input(Operator, name="null"):
 
 
 class Constant(Operator):
-    """An array inside the graph, held by reference."""
+    """An array inside the graph, held by reference. sized : whether sizes of the data decide its numbers"""
 
     name: ClassVar[str] = "constant"
     array: np.ndarray
+    sized: bool
 
-    def __init__(self, array: np.ndarray):
+    def __init__(self, array: np.ndarray, sized: bool = False):
         object.__setattr__(self, "array", array)
+        object.__setattr__(self, "sized", sized)
         object.__setattr__(self, "attributes", {})
         object.__setattr__(self, "inferred", {})
 
@@ -203,6 +205,6 @@ def input_node(
     return Node(Input.bind(role=role), name=name, attrs=attrs, shapes=shapes, dtypes=dtypes).outputs[0]
 
 
-def constant_node(array: np.ndarray, **fields: Any) -> Value:
+def constant_node(array: np.ndarray, sized: bool = False, **fields: Any) -> Value:
     """A constant as a Value; the array must not change afterwards."""
-    return Node(Constant(array), shapes=(array.shape,), dtypes=(array.dtype,), **fields).outputs[0]
+    return Node(Constant(array, sized), shapes=(array.shape,), dtypes=(array.dtype,), **fields).outputs[0]

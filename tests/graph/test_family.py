@@ -349,7 +349,7 @@ def test_numbers_of_the_last_smaller_batch(engine):
 @pytest.mark.parametrize("name", ["LeNet", "encoder"])
 def test_what_the_triton_engine_lowers_is_what_it_would_lower_anew(name):
     pytest.importorskip("triton")
-    from hybrid_lab.engines.triton.engine import _lowered
+    from hybrid_lab.engines.triton.support import lowered
 
     net, shapes = NETS[name]()
     net.initialize()
@@ -357,14 +357,14 @@ def test_what_the_triton_engine_lowers_is_what_it_would_lower_anew(name):
     for batch in (8, 5, 1):
         found = call.check([*shapes(batch), *call.shapes[call.num_data :]])
         for graph in (found.forward, found.backward):
-            assert equal(derived(graph, "lowered", _lowered), _lowered(graph)), batch
+            assert equal(derived(graph, "lowered", lowered), lowered(graph)), batch
             assert graph.form._derived["lowered"] is not None
 
 
 def test_recipes_are_found_by_the_key_of_the_graph_itself():
     pytest.importorskip("triton")
-    from hybrid_lab.engines.triton.engine import _lowered
     from hybrid_lab.engines.triton.recipes import _kept_key, key_of
+    from hybrid_lab.engines.triton.support import lowered
 
     net, shapes = lenet()
     net.initialize()
@@ -373,8 +373,8 @@ def test_recipes_are_found_by_the_key_of_the_graph_itself():
     for batch in (8, 5, 1, 3, 1):
         found = call.check([*shapes(batch), *call.shapes[call.num_data :]])
         for graph in (found.forward, found.backward):
-            lowered = derived(graph, "lowered", _lowered)
-            keys.append(_kept_key(lowered, "ieee"))
-            assert keys[-1] == key_of(lowered, "ieee") is not None
-            assert _kept_key(lowered, "tf32") == key_of(lowered, "tf32") != keys[-1]
+            ready = derived(graph, "lowered", lowered)
+            keys.append(_kept_key(ready, "ieee"))
+            assert keys[-1] == key_of(ready, "ieee") is not None
+            assert _kept_key(ready, "tf32") == key_of(ready, "tf32") != keys[-1]
     assert len(set(keys)) == 4, "forward and backward, of many images and of one"

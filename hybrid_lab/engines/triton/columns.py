@@ -22,7 +22,8 @@ from hybrid_lab.engines.triton.reduction import (
     reductions,
     step,
 )
-from hybrid_lab.engines.triton.source import KernelSource, counted, function, kernel_name, power_of_two
+from hybrid_lab.engines.triton.source import KernelSource, counted, covering, function, kernel_name
+from hybrid_lab.engines.triton.symbolic import choice
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 
@@ -83,7 +84,7 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     first = [value for value in group.outputs if value not in results]
     late = made_for([value.node for value in results], group, down)
     early = made_for([*(value.node for value in first), *down], group, ())
-    blocks = space.tile(power_of_two(columns, 2))
+    blocks = space.tile(covering(columns, 2))
     per_part = _per_part(rows, blocks["ROWS"])
     parts = -(-rows // per_part)
     if parts < 2:
@@ -104,6 +105,7 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     return rows_kernel, put_together(second, late, Rows.of(down[0]), spaces, per_part, PROGRAMS)
 
 
+@choice
 def _per_part(rows: int, tile: int) -> int:
     """How many rows a program goes over: a number of whole tiles."""
     return -(-max(-(-rows // PROGRAMS), TILES * tile) // tile) * tile

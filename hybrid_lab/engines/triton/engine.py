@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +18,12 @@ from hybrid_lab.engines.triton import availability, recipes, tiles, tuning
 from hybrid_lab.engines.triton.fusion import Fusion
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.engines.triton.steps import KernelOperator, on_torch
-from hybrid_lab.engines.triton.support import refusal, unfit
-from hybrid_lab.graph.decompose import decompose
+from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.graph.dump import dump
-from hybrid_lab.graph.form import derived, present
+from hybrid_lab.graph.form import derived
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.lower import lower_random
-from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.partition import contract
 from hybrid_lab.graph.printer import format_origin
-from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.log import logger
 
 if TYPE_CHECKING:
@@ -78,11 +75,11 @@ class TritonEngine(Engine):
     def training_graphs(
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int
     ) -> tuple[Graph, Graph, tuple[tuple[str, int], ...]]:
-        """Attention keeps two numbers for each query instead of its weights."""
-        from hybrid_lab.engines.triton.recompute import without_weights
+        """With less to keep: see training.py."""
+        from hybrid_lab.engines.triton.training import training_pair
 
-        found = without_weights(forward, backward, sources, num_outputs)
-        return (found.forward, found.backward, found.sources) if found else (forward, backward, tuple(sources))
+        found = training_pair(forward, backward, sources, num_outputs)
+        return found.forward, found.backward, found.sources
 
     def compile_training(
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
@@ -182,15 +179,13 @@ def _prepare(sources: Sequence[KernelSource]) -> None:
         compiling.prepare(sources)
 
 
-def _lowered(graph: Graph) -> Graph:
-    """In operators that kernels can hold. On a form (graph.form) what a writer refuses is asked for its first sizes
-    only: groups are looked at again, for the sizes that they are written for.
-    """
-
-    def supported(node: Node) -> bool:
-        return unfit(node) is None and refusal(present(node)) is None
-
-    return simplify(decompose(lower_random(graph), supported))
+def _fused_again(graph: Graph, precision: str) -> Fusion | None:
+    """The groups and kernels of a graph that was seen at other sizes, without lowering it."""
+    form, at = graph.form, graph.at
+    if form is None or at is None or os.environ.get("HYBRID_LAB_DUMP"):
+        return None
+    made = form.derive("triton", lowered)
+    return None if made is None or not at.agrees(made[1]) else recipes.fused_at(made[0], at, precision)
 
 
 @without_collecting()
@@ -199,8 +194,9 @@ def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, li
 
     precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
     """
-    graph = dump("decompose", derived(graph, "triton", _lowered))
-    fusion = recipes.fused(graph, precision)
+    fusion = _fused_again(graph, precision)
+    if fusion is None:
+        fusion = recipes.fused(dump("decompose", derived(graph, "triton", lowered)), precision)
     return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -54,18 +55,31 @@ class Fusion:
 
     kernels : of each group
     refused : operator -> why it is in no kernel; apart : operator -> why it does not share the kernel of a reader
-    given : the graph before operators were copied; copied : operator of `graph` -> that of `given`
+    before : gives the graph before operators were copied, and operator of `graph` -> the one there that it copies
     plan : which operators are in which groups, before they were copied
     """
 
     graph: Graph
-    given: Graph
+    before: Callable[[], tuple[Graph, Mapping[Node, Node]]]
     groups: list[Region] = field(default_factory=list)
     kernels: dict[Region, tuple[KernelSource, ...]] = field(default_factory=dict)
     refused: dict[Node, str] = field(default_factory=dict)
     apart: dict[Node, str] = field(default_factory=dict)
-    copied: dict[Node, Node] = field(default_factory=dict)
     plan: Plan | None = None
+
+    @property
+    def given(self) -> Graph:
+        """The graph before operators were copied."""
+        return self._before[0]
+
+    @property
+    def copied(self) -> Mapping[Node, Node]:
+        """Operator of `graph` -> that of `given`."""
+        return self._before[1]
+
+    @cached_property
+    def _before(self) -> tuple[Graph, Mapping[Node, Node]]:
+        return self.before()
 
 
 @dataclass
@@ -96,7 +110,8 @@ class Plan:
             apart = {made.node(node): why for node, why in apart.items()}
         apart = {node: why for node, why in apart.items() if not node.op.view}
         found = {regions[group]: kernels[group] for group in regions}
-        return Fusion(graph, self.graph, list(found), found, refused, apart, originals, self)
+        before = self.graph, originals
+        return Fusion(graph, lambda: before, list(found), found, refused, apart, self)
 
 
 @dataclass(frozen=True)
@@ -129,7 +144,7 @@ def fuse(
 class _Sweep(Chains):
     def __init__(self, graph: Graph, refusal: Callable[[Node], str | None], write: Write, last: Write):
         super().__init__(graph, refusal)
-        self.result = Fusion(graph, graph, refused=self.refused)
+        self.result = Fusion(graph, lambda: (graph, {}), refused=self.refused)
         self.write, self.write_last = write, last
         self.tried: dict[Any, str] = {}
         self.chained: dict[Node, Chained] = {}

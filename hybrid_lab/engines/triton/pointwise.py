@@ -7,6 +7,8 @@ from math import prod
 from hybrid_lab.engines.triton.body import Body, typed
 from hybrid_lab.engines.triton.index import Variable
 from hybrid_lab.engines.triton.source import KernelSource, counted, function, kernel_name, output_pointers
+from hybrid_lab.engines.triton.symbolic import whole
+from hybrid_lab.graph.node import Constant
 from hybrid_lab.graph.partition import Region
 
 #: Elements per program on a GPU, however few there are, so that small arrays share the kernel of large ones; where an
@@ -20,7 +22,7 @@ def write_pointwise(group: Region) -> KernelSource:
     body = Body(group.nodes)
     for name in ("n", "BLOCK"):
         body.fresh(name)
-    body.counts = [(count, "") for count in _counts(group, elements)]
+    body.counts = [(count, "") for count in (*_counts(group, elements), *_counts_of_sizes(group))]
     offsets = body.declare(Variable("offsets", elements), "inside")
     names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
     pointers = output_pointers(body, len(names))
@@ -43,3 +45,15 @@ def _counts(group: Region, elements: int) -> list[int]:
     """How many elements there are for one of an input that is broadcast: what means for its elements divide by."""
     found = [prod(value.shape) for value in group.inputs]
     return [elements // size for size in found if 1 < size < elements and elements % size == 0]
+
+
+def _counts_of_sizes(group: Region) -> list[int]:
+    """The whole numbers that sizes of the data decide, of means whose elements are counted elsewhere."""
+    read = dict.fromkeys(value for node in group.nodes for value in node.values_in)
+    numbers = [
+        value.node.op.array.item()
+        for value in read
+        if isinstance(value.node.op, Constant) and value.node.op.sized and value.node.op.array.size == 1
+    ]
+    found = [whole(1 / number if 0 < number < 1 else number) for number in numbers]
+    return [count for count in found if count is not None]

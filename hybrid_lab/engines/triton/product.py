@@ -134,7 +134,7 @@ def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple
     parts = count_parts(sizes, chosen)
     if sizes.batches * parts > MOST_PROGRAMS:
         raise Refused(f"more than {MOST_PROGRAMS} products")
-    if parts == 1:
+    if parts <= 1:
         return (_whole(group, anchor, sizes, chosen, precision),)
     shape = (parts, sizes.batches, sizes.rows, sizes.columns)
     left = input_node(f"{short(anchor.op.name)}_parts", shape=shape, dtype=wide(anchor.outputs[0].dtype))
@@ -147,6 +147,7 @@ def is_exact(node: Node, precision: str) -> bool:
     return dtype == "float64" or (dtype == "float32" and precision == "ieee")
 
 
+@choice
 def count_parts(sizes: Sizes, chosen: tiles.Configuration) -> int:
     """How many programs share a tile."""
     count = -(-sizes.rows // chosen.blocks["ROWS"]) * -(-sizes.columns // chosen.blocks["COLUMNS"]) * sizes.batches

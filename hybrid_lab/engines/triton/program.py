@@ -114,8 +114,8 @@ class DeviceWriter(Writer):
                 self._launch(kernel, places, node)
             return
         if op.view and len(node.outputs) == 1:
-            made = f"{self._bind('view', ViewStep(node))}({self._name(node.values_in[0])})"
-            self._into(node, targets, made if targets[0] is not None else f"{made}.clone()")
+            made = self._bind("view", ViewStep(node)) + ("" if targets[0] is not None else ".copied")
+            self._into(node, targets, f"{made}({self._name(node.values_in[0])})")
             return
         step: Any = TorchStep(node) if on_torch(node) else HostStep(node, self.plan.needs[node])
         where = "on_torch" if isinstance(step, TorchStep) else "on_host"

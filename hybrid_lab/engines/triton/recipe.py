@@ -140,12 +140,10 @@ class Written:
             back = {value: number for number, value in enumerate(values)}
             return _kept(trace, region, back, list(range(len(numbers))), numbers, sources)
 
-    def at(self, region: Region, near: bool = True) -> tuple[KernelSource, ...] | None:
-        """The kernels for a region of the same form; None where a writer would write other ones.
-
-        near : whether preferences may be let be
+    def evaluated(self, numbers: Sequence[Any]) -> tuple[list[Any], bool] | None:
+        """The value of every step for the numbers of a region of the same form, and whether a writer would choose the
+        same tiles; None where it would write other kernels, or for sizes too far from those that these are for.
         """
-        numbers: list[Any] = numbers_of(region.nodes)
         if len(numbers) != len(self.symbols):
             return None
         given: dict[int, Any] = {}
@@ -157,21 +155,26 @@ class Written:
             found = evaluated(self.steps, [given[symbol] for symbol in range(len(given))])
             if not hold(self.notes, found):
                 return None
-            if not hold(self.preferences, found) and not (near and self._is_near(numbers)):
-                return None
+            chosen = hold(self.preferences, found)
         except (ZeroDivisionError, OverflowError):
             return None
+        return (found, chosen) if chosen or self._is_near(numbers) else None
+
+    def made(self, region: Region, found: Sequence[Any]) -> tuple[KernelSource, ...]:
+        """The kernels for a region. found : what `evaluated` gave for its numbers"""
         values = values_of(region.nodes)
         for name, sizes, dtype in self.parts:
             values.append(input_node(name, shape=[found[step] for step in sizes], dtype=dtype_of(dtype)))
         return tuple([kernel.at(region.nodes, values, found) for kernel in self.kernels])
 
+    def at(self, region: Region) -> tuple[KernelSource, ...] | None:
+        """The kernels for a region of the same form; None where a writer would write other ones."""
+        fit = self.evaluated(numbers_of(region.nodes))
+        return None if fit is None else self.made(region, fit[0])
+
     def _is_near(self, numbers: Sequence[Any]) -> bool:
         pairs = zip(self.given, numbers, strict=True)
-        return all(
-            old == new or (type(old) is int and type(new) is int and new <= old * NEAR and old <= new * NEAR)
-            for old, new in pairs
-        )
+        return all(type(old) is not int or new <= old * NEAR and old <= new * NEAR for old, new in pairs)
 
     # -- as data -------------------------------------------------------------------------------------------------------
 
@@ -288,7 +291,7 @@ def _shadow(region: Region, values: Sequence[Value], numbers: Sequence[Number]) 
         if value.node not in inside:
             node, op = value.node, value.node.op
             if isinstance(op, Constant):
-                op = Constant(_Number(op.array, items.get(value)))  # type: ignore[arg-type]
+                op = Constant(_Number(op.array, items.get(value)), op.sized)  # type: ignore[arg-type]
             elif not value.is_input:
                 op = _Outside(op.name, 1)
             made = Node(op, (), name=node.name, shapes=(shapes[value],), dtypes=(value.dtype,))

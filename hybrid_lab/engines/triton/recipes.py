@@ -27,7 +27,7 @@ import sys
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -39,12 +39,15 @@ from hybrid_lab.engines.triton import fusion, support, write
 from hybrid_lab.engines.triton.body import Refused, label
 from hybrid_lab.engines.triton.fusion import Fusion, Plan, fuse
 from hybrid_lab.engines.triton.groups import views_for_each_reader
+from hybrid_lab.engines.triton.layout import Layout
 from hybrid_lab.engines.triton.recipe import Write, Written, numbers_of, values_of
 from hybrid_lab.engines.triton.source import KernelSource
 from hybrid_lab.engines.triton.support import refusal
+from hybrid_lab.graph.form import Form
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.size import At
 
 #: Of the files; one that says another number is ignored.
 FORMAT = 1
@@ -71,14 +74,21 @@ class GroupRecipe:
             tuple([nodes[number].outputs[place] for number, place in self.outputs]),
         )
 
-    def kernels(self, region: Region) -> tuple[KernelSource, ...] | None:
-        """What is known to be right for these sizes; tiles chosen for just them, if there are some."""
-        for near in (False, True):
-            for way in self.ways:
-                found = way.at(region, near)
-                if found is not None:
-                    return found
-        return None
+    def kernels(self, region: Region, seen: dict[Any, Any]) -> tuple[KernelSource, ...] | None:
+        """What is known to be right for these sizes; tiles chosen for just them, if there are some.
+
+        seen : what ways gave for numbers of other groups of the graph
+        """
+        numbers = numbers_of(region.nodes)
+        second = None
+        for way in self.ways:
+            key = id(way), tuple(numbers)
+            fit = seen[key] if key in seen else seen.setdefault(key, way.evaluated(numbers))
+            if fit is not None and fit[1]:
+                return way.made(region, fit[0])
+            if fit is not None and second is None:
+                second = way, fit[0]
+        return None if second is None else second[0].made(region, second[1])
 
 
 @dataclass
@@ -121,19 +131,25 @@ class Recipe:
             [(place[node], why) for node, why in plan.apart.items() if node in place],
         )
 
-    def applied(self, graph: Graph, recorder: _Recorder) -> tuple[Fusion | None, bool]:
-        """The graph fused by this recipe, and whether the recipe has grown; None where it does not fit."""
+    def laid_out(self, graph: Graph) -> Fusion | None:
+        """The lowered graph as this recipe divides it, without kernels; None where it does not fit."""
         views = views_for_each_reader(graph)
         nodes = in_order(views)
         if len(nodes) != len(self.of):
-            return None, False
+            return None
+        regions = {number: group.region(nodes) for number, group in enumerate(self.groups)}
+        of = dict(zip(nodes, self.of, strict=True))
         refused = {nodes[number]: why for number, why in self.refused}
-        if any(refusal(node) != why for node, why in refused.items()):
+        apart = {nodes[number]: why for number, why in self.apart}
+        return Plan(views, nodes, of, regions, dict.fromkeys(regions, ()), refused, apart).fusion()
+
+    def applied(self, laid: Fusion, recorder: _Recorder) -> tuple[Fusion | None, bool]:
+        """What was laid out, with kernels, and whether the recipe has grown; None where it does not fit."""
+        if any(refusal(node) != why for node, why in laid.refused.items()):
             return None, False
-        regions, kernels, grown = {}, {}, False
-        for number, group in enumerate(self.groups):
-            region = regions[number] = group.region(nodes)
-            found = group.kernels(region)
+        kernels, grown, seen = {}, False, dict[Any, Any]()
+        for region, group in zip(laid.groups, self.groups, strict=True):
+            found = group.kernels(region, seen)
             if found is None:
                 try:
                     found = recorder.write(region)
@@ -142,10 +158,9 @@ class Recipe:
                 with self.lock:
                     group.ways = [recorder.way(found), *group.ways][:MOST_WAYS]
                 grown = True
-            kernels[number] = found
-        of = dict(zip(nodes, self.of, strict=True))
-        apart = {nodes[number]: why for number, why in self.apart}
-        return Plan(views, nodes, of, regions, kernels, refused, apart).fusion(), grown
+            kernels[region] = found
+        laid.kernels = kernels
+        return laid, grown
 
     def data(self) -> list[Any]:
         """As lists, strings and numbers."""
@@ -202,7 +217,7 @@ def _form(region: Region) -> Any:
     """What tells regions apart for which kernels are written."""
     numbers = {value: number for number, value in enumerate(values_of(region.nodes))}
     given = tuple([
-        (label(value), value.is_input, value.shape, value.dtype, isinstance(value.node.op, Constant))
+        (label(value), value.is_input, value.shape, value.dtype, isinstance(value.node.op, Constant), _kind(value))
         if value.node not in inside else None
         for inside in [set(region.nodes)] for value in numbers
     ])  # fmt: skip
@@ -215,6 +230,14 @@ def _form(region: Region) -> Any:
     return given, nodes, repr(numbers_of(region.nodes)), tuple([numbers[value] for value in region.outputs])
 
 
+def _kind(value: Value) -> str:
+    """What a constant of one element is: a number's type, and whether sizes decide it; "" for anything else."""
+    op = value.node.op
+    if not isinstance(op, Constant) or op.array.size != 1:
+        return ""
+    return f"{type(op.array.item()).__name__}{' of sizes' * op.sized}"
+
+
 def _checked(region: Region, precision: str) -> tuple[KernelSource, ...]:
     """As write_kernels, with what `refusal` asks of sizes."""
     for node in region.nodes:
@@ -225,24 +248,58 @@ def _checked(region: Region, precision: str) -> tuple[KernelSource, ...]:
 
 def fused(graph: Graph, precision: str) -> Fusion:
     """The groups and kernels of a lowered graph, by a recipe if there is one."""
-    write_kernels = functools.partial(write.write_kernels, precision=precision)
     key = _kept_key(graph, precision)
     if key is None:
-        return fuse(graph, refusal, write_kernels)
-    recorder = _Recorder(precision)
+        return fuse(graph, refusal, functools.partial(write.write_kernels, precision=precision))
     recipe = RECIPES.find(key)
     if recipe is not None:
-        try:
-            found, grown = recipe.applied(graph, recorder)
-        except (IndexError, KeyError, TypeError, ValueError, AttributeError):  # a file that was made to be wrong
-            found, grown = None, False
+        found = _applied(key, recipe, functools.partial(recipe.laid_out, graph), precision)
         if found is not None:
-            if grown:
-                RECIPES.keep(key, recipe)
             return found
-    found = fuse(graph, refusal, write_kernels, recorder.write)
+    recorder = _Recorder(precision)
+    found = fuse(graph, refusal, functools.partial(write.write_kernels, precision=precision), recorder.write)
     assert found.plan is not None
     RECIPES.keep(key, Recipe.of_plan(found.plan, recorder))
+    return found
+
+
+def fused_at(form: Form, at: At, precision: str) -> Fusion | None:
+    """The same for a lowered graph at other sizes, which is not made; None where `fused` has not seen it yet, or where
+    something differs.
+    """
+    place = _place(form, at, precision)
+    key = form.kept.get(place)
+    recipe = None if key is None else RECIPES.find(key)
+    if key is None or recipe is None:
+        return None
+    known = form.kept.get(("layout", *place))
+    if known is None or known[0] is not recipe:
+        known = form.kept["layout", *place] = recipe, _layout(recipe, form)
+    layout = known[1]
+    return None if layout is None else _applied(key, recipe, functools.partial(layout.at, at), precision)
+
+
+def _layout(recipe: Recipe, form: Form) -> Layout | None:
+    try:
+        laid = recipe.laid_out(form.graph)
+        return None if laid is None else Layout(laid, form.answers)
+    except (*_WRONG, NotImplementedError):  # or something does not know Sizes
+        return None
+
+
+#: What a file that was made to be wrong leads to.
+_WRONG = (LookupError, TypeError, ValueError, AttributeError)
+
+
+def _applied(key: str, recipe: Recipe, lay: Callable[[], Fusion | None], precision: str) -> Fusion | None:
+    """What the recipe makes of what `lay` lays out; kept where it has grown."""
+    try:
+        laid = lay()
+        found, grown = (None, False) if laid is None else recipe.applied(laid, _Recorder(precision))
+    except _WRONG:
+        return None
+    if grown:
+        RECIPES.keep(key, recipe)
     return found
 
 
@@ -274,11 +331,16 @@ def _kept_key(graph: Graph, precision: str) -> str | None:
     form, at = graph.form, graph.at
     if form is None or at is None:
         return key_of(graph, precision)
-    place = ("recipe", precision, repr(_settings()), form.ones(at))
+    place = _place(form, at, precision)
     if place not in form.kept:
         form.kept[place] = key_of(graph, precision)
     found: str | None = form.kept[place]
     return found
+
+
+def _place(form: Form, at: At, precision: str) -> tuple[Any, ...]:
+    """Where a form keeps the key for these sizes."""
+    return "recipe", precision, repr(_settings()), form.ones(at)
 
 
 def key_of(graph: Graph, precision: str) -> str | None:
@@ -315,7 +377,7 @@ def _given(item: Any, numbers: dict[Value, str]) -> str:
             return known
         op = item.node.op  # a constant, or a variable that is no input
         number = isinstance(op, Constant) and op.array.size == 1
-        what = f"constant {type(op.array.item()).__name__}" if number else label(item)  # type: ignore[attr-defined]
+        what = f"constant {_kind(item)}" if number else label(item)
         known = numbers[item] = f"({len(numbers)} {what} {_type(item)})"
         return known
     return type(item).__name__ if type(item) in (int, float) else f"{type(item).__name__} {item!r}"

@@ -24,32 +24,18 @@ import numpy as np
 from hybrid_lab.engines.triton.attention import MOST_WIDTH, Attention, attention_at
 from hybrid_lab.engines.triton.attention_grad import MOST_EXACT, chained_products
 from hybrid_lab.engines.triton.kinds import product_of
-from hybrid_lab.engines.triton.support import refusal
+from hybrid_lab.engines.triton.pair import Pair, Source
+from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.decompose import decompose
+from hybrid_lab.graph.form import stand_in
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
-from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.dtypes import NARROW
 from hybrid_lab.ops.operator import get
 
-#: In the order in which a backward takes its inputs.
-_ORDER = ("input", "output", "saved", "head")
 #: What the names of an attention's products have in them.
 _PRODUCTS = ("dot", "matmul", "gemm")
 _LINEAR = ("_masked_scale", "Cast", "identity")
-
-Source = tuple[str, int]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """forward, backward, sources : as in graph.split.Split"""
-
-    forward: Graph
-    backward: Graph
-    sources: tuple[Source, ...]
 
 
 def without_weights(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Pair | None:
@@ -57,16 +43,12 @@ def without_weights(forward: Graph, backward: Graph, sources: Sequence[Source], 
     names = [node.op.name for node in forward.operators]
     if "softmax" not in names or sum(part in name for name in names for part in _PRODUCTS) < 2:
         return None
-    first, second = _lowered(forward), _lowered(backward)
+    first, second = lowered(forward), lowered(backward)
     given = pair = Pair(first, second, tuple(sources))
     for node in first.operators:
         if (found := attention_at(node)) is not None:
             pair = _Rewriting(pair, num_outputs, found).made() or pair
     return None if pair is given else pair
-
-
-def _lowered(graph: Graph) -> Graph:
-    return simplify(decompose(lower_random(graph), lambda node: refusal(node) is None))
 
 
 class _Impossible(Exception):
@@ -277,9 +259,8 @@ class _Rewriting:
                     axes = [int(axis) for axis in np.argsort(view.op.axes or range(len(before.shape))[::-1])]  # type: ignore[attr-defined]
                     here = make_node(get("transpose").bind(axes=tuple(axes)), [here]).outputs[0]
                 elif here.shape != before.shape:
-                    stub = Constant(np.broadcast_to(np.zeros((), before.dtype), tuple(map(int, before.shape))))
-                    shape = Node(stub, shapes=(before.shape,), dtypes=(before.dtype,)).outputs[0]
-                    here = make_node(get("reshape_like").bind(), [here, shape]).outputs[0]
+                    stub = stand_in(before.shape, before.dtype)
+                    here = make_node(get("reshape_like").bind(), [here, stub]).outputs[0]
             return here
         return self.hand_over(result)
 
@@ -306,10 +287,8 @@ class _Rewriting:
             else:
                 places[new] = ("saved", len(outputs) - first)
                 outputs.append(value)
-        inputs = sorted(places, key=lambda value: (_ORDER.index(places[value][0]), places[value][1]))
         made = Graph(forward.inputs, outputs, forward.effects, forward.draws, forward.name)
-        turned = Graph(inputs, backward.outputs, backward.effects, backward.draws, backward.name)
-        return Pair(made, turned, tuple(places[value] for value in inputs))
+        return Pair.of(made, backward, places)
 
     def checked(self, pair: Pair, again: dict[Value, Value]) -> Pair:
         """The pair, if kernels can hold all that is computed again."""

@@ -32,6 +32,7 @@ from hybrid_lab.engines.triton.source import (
     KernelSource,
     block_for,
     counted,
+    covering,
     function,
     kernel_name,
     output_pointers,
@@ -111,6 +112,7 @@ class Rows:
         return {"ROWS": power_of_two(rows, 1, most), "COLUMNS": width}
 
     @property
+    @choice
     def longest(self) -> int:
         """How many columns one tile may have: fewer where it needs several rows, and is to fit into registers."""
         return min(ONE_TILE, 4 * TILE // power_of_two(self.counts[0], 1, NEIGHBOURS)) if self.across else ONE_TILE
@@ -121,6 +123,7 @@ class Rows:
         return tuple(next(columns) if axis in self.axes else next(rows) for axis in range(len(self.shape)))
 
 
+@choice
 def is_split(rows: Rows) -> bool:
     """Whether rows are so few and so long that their columns are divided among programs."""
     count, columns = rows.counts
@@ -250,12 +253,18 @@ class RowBody(Body):
 
 def write_rows(group: Region) -> KernelSource:
     """The kernel of a group with reductions, or only with outputs of both sizes; its rows in one tile or in a loop."""
-    columns = rows_of(group).counts[1]
-    source = _rows(group, columns > rows_of(group).longest)
-    if source.kind == "rows" and loads(source.code) > MANY and columns > TILE // 4:
+    space = rows_of(group)
+    source = _rows(group, _is_long(space))
+    if source.kind == "rows" and loads(source.code) > MANY and _is_long(space, TILE // 4):
         with contextlib.suppress(Refused):
             return _rows(group, True)
     return source
+
+
+@choice
+def _is_long(space: Rows, most: int | None = None) -> bool:
+    """Whether a row has more columns than one tile should have."""
+    return space.counts[1] > (space.longest if most is None else most)
 
 
 def loads(text: str) -> int:
@@ -288,7 +297,7 @@ def _rows(group: Region, looped: bool) -> KernelSource:
     summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
     outputs = list(body.pointers.values())
     text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
-    blocks, warps = fitted(space, space.tile(0 if looped else power_of_two(columns, 2), loads(text) > MANY), text)
+    blocks, warps = fitted(space, space.tile(0 if looped else covering(columns, 2), loads(text) > MANY), text)
     return KernelSource(
         name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
         {"rows": rows, "columns": columns},
@@ -438,6 +447,7 @@ def made_for(last: Sequence[Node], group: Region, first: Sequence[Node]) -> list
     return [node for node in group.nodes if node in found]
 
 
+@choice
 def _per_part(space: Rows, tile: dict[str, int]) -> int:
     """How many columns of a row one program sums up: a number of whole tiles."""
     (rows, columns), step = space.counts, tile["COLUMNS"]
@@ -512,6 +522,8 @@ def put_together(
     sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
     # However many there are: more columns have more parts, in the same kernel.
     width = power_of_two(most or MOST_PARTS, 2)
+    if parts > width:
+        raise Refused("more parts than one tile has")
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
     return KernelSource(
         name, text, "rows of parts", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hybrid_lab.engines.triton.body import ORIGIN, Body, Remark, short
+from hybrid_lab.engines.triton.body import ORIGIN, Body, Refused, Remark, short
 from hybrid_lab.engines.triton.functions import FUNCTIONS, PHILOX
 from hybrid_lab.engines.triton.symbolic import choice
 from hybrid_lab.graph.node import Node, Value
@@ -207,3 +207,11 @@ def power_of_two(number: int, least: int = 1, most: int = 1 << 30) -> int:
 def block_for(number: int, least: int = 1, most: int = 1 << 30) -> int:
     """The same for an axis that programs or a loop divide among blocks of any size."""
     return power_of_two(number, least, most)
+
+
+def covering(number: int, least: int = 1) -> int:
+    """The same for an axis that one block has whole. A larger block than is needed does as well."""
+    block = block_for(number, least)
+    if number > block:
+        raise Refused("an axis that is longer than its block")
+    return block

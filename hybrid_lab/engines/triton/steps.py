@@ -134,7 +134,9 @@ class HostStep:
 
 
 class ViewStep:
-    """A view of contiguous memory, as a tensor that shares it where its elements follow one another."""
+    """A view of contiguous memory, as a tensor that shares it wherever torch has one: with strides of its own where its
+    elements do not follow one another.
+    """
 
     def __init__(self, node: Node):
         source = node.values_in[0]
@@ -143,12 +145,16 @@ class ViewStep:
                   for item in node.inputs]  # fmt: skip
         found = run_kernel(node.op, inputs)[0]
         self.shape = node.outputs[0].shape
-        self.start, self.order, self.whole = 0, None, False
-        if found.flags.c_contiguous and np.may_share_memory(found, base):
+        self.start, self.strides, self.order, self.whole = 0, None, None, False
+        shares = np.may_share_memory(found, base) and min(found.strides, default=0) >= 0
+        if found.size and shares:
             start = found.__array_interface__["data"][0] - base.__array_interface__["data"][0]
-            self.start = start // base.itemsize if found.size else 0
+            self.start = start // base.itemsize
+        if found.flags.c_contiguous and (shares or not found.size):
             self.whole = found.size == base.size
-        else:
+        elif shares:
+            self.strides = tuple([stride // base.itemsize for stride in found.strides])
+        else:  # backwards, or a copy
             import torch
 
             numbers = np.arange(base.size).reshape(base.shape)
@@ -156,10 +162,19 @@ class ViewStep:
             self.order = torch.from_numpy(np.array(found, np.int64, order="C")).to(availability.torch_device())
 
     def __call__(self, tensor: Any) -> Any:
-        """The view; a copy where it is in another order."""
+        """The view; a copy where torch has none."""
+        tensor = tensor.contiguous()
         if self.order is not None:
             return tensor.reshape(-1)[self.order]
+        if self.strides is not None:
+            return tensor.as_strided(self.shape, self.strides, tensor.storage_offset() + self.start)
         if self.whole:
             return tensor.view(self.shape)
         flat = tensor.view(-1)
         return flat[self.start : self.start + int(np.prod(self.shape))].view(self.shape)
+
+    def copied(self, tensor: Any) -> Any:
+        """Its elements one after the other, in memory of their own."""
+        import torch
+
+        return self(tensor).clone(memory_format=torch.contiguous_format)

@@ -12,14 +12,32 @@ from hybrid_lab.engines.triton import availability
 from hybrid_lab.engines.triton.body import TYPES, Refused
 from hybrid_lab.engines.triton.kinds import collects, has_element, is_product, is_recurrence
 from hybrid_lab.engines.triton.write import write_kernels
+from hybrid_lab.graph.decompose import decompose
+from hybrid_lab.graph.form import present
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.dtypes import is_floating
 
 #: Places along the axes of an array are formulas in the text of a kernel.
 MOST_AXES = 32
 #: Functions of Triton that take floating numbers only.
 _FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float|Propagate)")
+
+
+def lowered(graph: Graph) -> Graph:
+    """The graph in operators that kernels can hold.
+
+    On a form (graph.form) what a writer refuses is asked for its first sizes only: groups are looked at again, for the
+    sizes that they are written for.
+    """
+
+    def supported(node: Node) -> bool:
+        return unfit(node) is None and refusal(present(node)) is None
+
+    return simplify(decompose(lower_random(graph), supported))
 
 
 def refusal(node: Node) -> str | None:

@@ -41,6 +41,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "%": operator.mod,
     "/": operator.truediv,
     "abs": lambda a, _: abs(a),
+    "int": lambda a, _: int(a),
 }
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -62,6 +63,13 @@ def is_power_of_two(number: Any) -> bool:
     if type(number) is Number:
         return bool(number.trace.note("power of two", number, 0))
     return number > 0 and frexp(number)[0] == 0.5
+
+
+def whole(number: Any) -> Any:
+    """The number as an int that fits into 32 bits, 2 or more; None where it is another one."""
+    if not 1 < number < 1 << 31 or number % 1:
+        return None
+    return number.trace.made("int", number, 0) if type(number) is Number else int(number)
 
 
 _now = threading.local()

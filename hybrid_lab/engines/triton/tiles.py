@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hybrid_lab.engines.triton.source import KernelSource, block_for, power_of_two
+from hybrid_lab.engines.triton.source import KernelSource, block_for, covering, power_of_two
 from hybrid_lab.engines.triton.symbolic import choice
 from hybrid_lab.ops.dtypes import NARROW
 
@@ -60,7 +60,7 @@ def for_attention(rows: int, keys: int, width: int, exact: bool, whole: bool = F
     whole : all keys at once
     """
     if whole:
-        wide = power_of_two(keys, LEAST)
+        wide = covering(keys, LEAST)
         most = max(LEAST, (2048 if exact else 8192) // wide)
         return Configuration({"ROWS": block_for(rows, LEAST, min(most, 64)), "KEYS": wide}, 8 if exact else 4, 1)
     if exact:
@@ -71,6 +71,7 @@ def for_attention(rows: int, keys: int, width: int, exact: bool, whole: bool = F
     return Configuration(blocks, warps if blocks["ROWS"] > LEAST else 4, 1)
 
 
+@choice
 def for_attention_gradient(rows: int, keys: int, width: int, exact: bool) -> Configuration:
     """As for_attention, for its gradients, which have up to two sums and two inner products at hand."""
     if exact:
