@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.report import RegionReport
@@ -11,9 +11,10 @@ from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.printer import format_origin
 
 
-def reported(region: Region, runs_on: str, nodes: Sequence[Node] | None = None) -> RegionReport:
-    """A region in a report. nodes : those of its operators that count, all by default"""
-    names = [node.op.name for node in (region.nodes if nodes is None else nodes)]
+def reported(region: Region, runs_on: str, names: list[str] | None = None) -> RegionReport:
+    """A region in a report. names : of those of its operators that count, all by default"""
+    if names is None:
+        names = [node.op.name for node in region.nodes]
     return RegionReport(
         runs_on, names, len(region.inputs), len(region.outputs), region.bytes_in, region.bytes_out
     )

@@ -16,6 +16,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.frames import hide_own_frames
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location, capture
+from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.code import Reads, code_of
 from hybrid_lab.gluon.device_program import program_for
 from hybrid_lab.gluon.frozen import Watch
@@ -385,6 +386,7 @@ class GraphCache:
             if not above and block is not self._block:
                 block._graphs._tell_of_hooks(self._block)
 
+    @without_collecting()
     def _compile(self, short: tuple[Any, ...], leaves: Sequence[NDArray]) -> Program:
         place = capture()
         with self._lock:

@@ -70,8 +70,8 @@ class CompiledEntry(tape.Entry):
         read = {id(buffer) for buffer in self.buffers}
         heads = [dout for dout in douts if dout is not None]
         places: list[np.ndarray | None] = []
-        assert self.program.special.backward is not None
-        for index, value in zip(self.program.special.wrt, self.program.special.backward.outputs, strict=True):
+        assert self.program.backward is not None
+        for index, value in zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True):
             leaf, place = leaves[index], None
             if leaf is not None:
                 view, buffer = leaf.grad._view, leaf.grad._buffer

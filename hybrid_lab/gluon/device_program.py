@@ -195,8 +195,8 @@ class DeviceCompiledEntry(CompiledEntry):
         read = {id(buffer) for buffer in self.buffers}
         heads = [dout for dout in douts if dout is not None]
         places: list[Any] = []
-        assert self.program.special.backward is not None
-        for index, value in zip(self.program.special.wrt, self.program.special.backward.outputs, strict=True):
+        assert self.program.backward is not None
+        for index, value in zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True):
             leaf, place = leaves[index], None
             if leaf is not None:
                 view, buffer = leaf.grad._view, leaf.grad._buffer

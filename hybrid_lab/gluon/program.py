@@ -179,12 +179,12 @@ class Program:
             made = engine.compile_training(special.forward, special.backward, special.sources, count, **options)
             self.forward, self.backward = made.forward, made.backward
             # Small graphs that keep nothing in between are faster apart.
-            self.large_gradients = sum(value.nbytes for value in special.backward.outputs) >= LARGE
+            self.large_gradients = sum(value.nbytes for value in self.backward.graph.outputs) >= LARGE
             if self.large_gradients or any(kind == "saved" for kind, _ in special.sources):
                 self.together = made
         self.prologue: Prologue | None = None
         if special.prologue is not None:
-            first = len(special.inputs) - len(self._arrays)
+            first = len(self.neutral.graph.inputs) - len(self._arrays)
             arrays = [self._arrays[index - first] for index in special.prologue_sources]
             self.prologue = self._shared.prologue(special.prologue, arrays, engine, options)
 
@@ -196,8 +196,9 @@ class Program:
         self._plain = self.neutral.out_spec == LEAF
         self._run = self.forward.run
         self._begin = None if self.together is None else self.together.begin
-        places = {value: index for index, value in enumerate(special.forward.inputs)}
-        self._effects = [special.forward_sources[places[target]][1] for target, _ in special.forward.effects]
+        pattern = special.forward.pattern
+        places = {value: index for index, value in enumerate(pattern.inputs)}
+        self._effects = [special.forward_sources[places[target]][1] for target, _ in pattern.effects]
 
         sources = special.forward_sources
         assert sources[:num_data] == tuple(("input", index) for index in range(num_data))
@@ -501,7 +502,7 @@ class Program:
     @property
     def output_types(self) -> tuple[tuple[Any, Any], ...]:
         """(shape, dtype) of each output."""
-        return tuple((value.shape, value.dtype) for value in self.special.forward.outputs[: self._num_outputs])
+        return tuple((value.shape, value.dtype) for value in self.forward.graph.outputs[: self._num_outputs])
 
     @property
     def num_operators(self) -> int:

@@ -111,6 +111,7 @@ class Kin:
             made = specialize(graph, given, dtypes, train, (), num_data, precision=precision)
             self._whole = made
             self._forward = Form(made.forward, self.answers)
+            self._given = Form(made.given, self.answers)
             self._prologue = None if made.prologue is None else Form(made.prologue, self.answers)
         self._count = self.answers.count
 
@@ -131,14 +132,13 @@ class Kin:
             self._parts[kept] = Form(parts.forward, self.answers), Form(parts.backward, self.answers), made
         first, second, made = self._parts[kept]
         forward = first.at(at)
-        return replace(made, forward=forward, backward=second.at(at), inputs=forward.inputs)
+        return replace(made, forward=forward, backward=second.at(at), given=forward)
 
     def _unrecorded(self, at: At) -> Specialized:
         made = self._whole
-        inputs = Graph(made.inputs, ())
         return replace(
             made,
             forward=self._forward.at(at),
             prologue=None if self._prologue is None else self._prologue.at(at),
-            inputs=Form(inputs, self.answers).at(at).inputs,
+            given=self._given.at(at),
         )

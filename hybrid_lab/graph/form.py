@@ -12,6 +12,7 @@ one of them and use it for the next (`derived` for its own passes).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,7 +42,13 @@ class Form:
         self._sizes: list[Size] | None = None
 
     def at(self, at: At) -> Graph:
-        """The graph at these sizes. Its answers must be the same there (see `At.agrees`)."""
+        """The graph at these sizes, made when somebody looks into it. Its answers must be the same there (see
+        `At.agrees`).
+        """
+        return _Later(self, at)
+
+    def made(self, at: At, make: Callable[[Node, list[Any]], Node | None] = lambda node, inputs: None) -> Graph:
+        """The same, made now. make : gives other nodes in the place of some, with as many outputs or more"""
         old = self.graph
         new: dict[Value, Value] = {}
         nodes: list[Node] = []
@@ -50,10 +57,17 @@ class Form:
             op: Operator = node.op
             if type(op) is Sized:
                 made = constant_node(op.at(at), True, scope=node.scope, location=node.location).node
+                nodes.append(made)
+                new[node.outputs[0]] = made.outputs[0]
+                continue
+            inputs = [new[item] if type(item) is Value else size(item) for item in node.inputs]
+            replaced = make(node, inputs)
+            if replaced is not None:
+                made = replaced
             else:
                 made = Node(
                     op,
-                    [new[item] if type(item) is Value else size(item) for item in node.inputs],
+                    inputs,
                     name=node.name,
                     scope=node.scope,
                     location=node.location,
@@ -64,7 +78,7 @@ class Form:
                     composite=node.composite,
                 )
             nodes.append(made)
-            for value, other in zip(node.outputs, made.outputs, strict=True):
+            for value, other in zip(node.outputs, made.outputs, strict=replaced is None):
                 new[value] = other
         graph = Graph(
             [new[value] for value in old.inputs],
@@ -93,6 +107,33 @@ class Form:
             else:
                 self._derived[key] = Form(made, self.answers), self.answers.count
         return self._derived[key]
+
+
+_making = threading.RLock()
+
+
+class _Later(Graph):
+    """A graph of a form, made when somebody looks into it."""
+
+    __slots__ = ()
+
+    def __init__(self, form: Form, at: At):
+        self.form, self.at = form, at
+        self.draws, self.name = form.graph.draws, form.graph.name
+
+    def __getattr__(self, name: str) -> Any:
+        # Asked for what is not there yet.
+        if name not in ("inputs", "outputs", "effects", "_nodes"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with _making:
+            try:
+                return object.__getattribute__(self, name)
+            except AttributeError:  # no other thread was faster
+                assert self.form is not None and self.at is not None
+                made = self.form.made(self.at)
+            self.inputs, self.outputs, self.effects = made.inputs, made.outputs, made.effects
+            self._nodes = made._nodes
+            return object.__getattribute__(self, name)
 
 
 def derived(graph: Graph, key: Any, make: Callable[[Graph], Graph]) -> Graph:

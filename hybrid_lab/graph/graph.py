@@ -45,6 +45,11 @@ class Graph:
         self.form, self.at = None, None
 
     @property
+    def pattern(self) -> Graph:
+        """The graph, or its form where that is at hand: for those who ask how it is wired and not how large it is."""
+        return self if self.form is None else self.form.graph
+
+    @property
     def roots(self) -> tuple[Value, ...]:
         """Everything a run must compute: outputs, then the new values of effects."""
         return self.outputs + tuple(new for _, new in self.effects)

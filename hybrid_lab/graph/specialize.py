@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hybrid_lab.graph.bind_mode import bind_mode
@@ -34,7 +34,7 @@ class Specialized:
         numbered in `prologue_sources` has changed, and hand its outputs to `forward`
     forward_sources : where each input of `forward` comes from: ("input", k) for input k of the neutral graph,
         ("hoisted", j) for output j of the prologue
-    inputs : the neutral graph's inputs with their shapes and dtypes, in order
+    given : a graph with the neutral graph's inputs
     stages : the passes that ran, with the graphs before and after each; empty unless `keep` was asked for
     """
 
@@ -45,8 +45,13 @@ class Specialized:
     prologue: Graph | None = None
     forward_sources: tuple[tuple[str, int], ...] = ()
     prologue_sources: tuple[int, ...] = ()
-    inputs: tuple[Value, ...] = ()
+    given: Graph = field(default_factory=lambda: Graph((), ()))
     stages: tuple[Stage, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The neutral graph's inputs with their shapes and dtypes, in order."""
+        return self.given.inputs
 
 
 def specialize(
@@ -80,14 +85,14 @@ def specialize(
             parts.sources,
             tuple(wrt),
             forward_sources=_straight(start),
-            inputs=start.inputs,
+            given=Graph(start.inputs, ()),
             stages=tuple(stages.done),
         )
     start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
     straight = _straight(start)
     simple = _simplified(stages, start)
     if train:
-        return Specialized(simple, None, (), (), None, straight, (), start.inputs, tuple(stages.done))
+        return Specialized(simple, None, (), (), None, straight, (), Graph(start.inputs, ()), tuple(stages.done))
     folded = stages.run("fold_norm", fold_norm, simple)
     if folded.nodes != simple.nodes:
         simple = stages.run("simplify", simplify, folded)
@@ -100,7 +105,7 @@ def specialize(
         found.prologue,
         found.forward_sources,
         found.prologue_sources,
-        start.inputs,
+        Graph(start.inputs, ()),
         tuple(stages.done),
     )
 

@@ -19,7 +19,7 @@ from hybrid_lab.engines.triton import recipe, recipes, reduction
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.recipes import RECIPES, key_of
 from hybrid_lab.engines.triton.support import refusal
-from hybrid_lab.engines.triton.symbolic import Trace, choice, evaluated, filled, hold, is_power_of_two
+from hybrid_lab.engines.triton.symbolic import Conditions, Formulas, Trace, choice, filled, is_power_of_two
 from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.gluon.ahead import graphs_of
@@ -137,6 +137,12 @@ NETS = {
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
+def holds(trace, notes, number):
+    """Whether the notes hold for another number of the first symbol."""
+    return Conditions(notes).hold(Formulas(trace.steps).values([number]))
+
+
+
 def test_a_number_notes_what_is_asked_and_gives_formulas():
     trace = Trace()
     n = trace.symbol(8)
@@ -146,10 +152,10 @@ def test_a_number_notes_what_is_asked_and_gives_formulas():
         assert not rows < 3 and n != 1 and max(rows, 20) is rows
         assert f"{rows:,} rows" != "25 rows"
     assert trace.notes and not any(name == "is" for name, _, _ in trace.notes)
-    now, then = evaluated(trace.steps, [8]), evaluated(trace.steps, [64])
+    now, then = Formulas(trace.steps).values([8]), Formulas(trace.steps).values([64])
     assert now[rows.at] == 25 and then[rows.at] == 196
     notes = [(*note, outcome) for note, outcome in trace.notes.items()]
-    assert hold(notes, then) and not hold(notes, evaluated(trace.steps, [1]))
+    assert Conditions(notes).hold(then) and not holds(trace, notes, 1)
     assert filled(f"{'x'} \x00{rows.at},\x00", then) == "x 196"
 
 
@@ -162,7 +168,7 @@ def test_what_needs_the_value_fixes_it(use):
     n = trace.symbol(8)
     use(n)
     notes = [(*note, outcome) for note, outcome in trace.notes.items()]
-    assert hold(notes, evaluated(trace.steps, [8])) and not hold(notes, evaluated(trace.steps, [16]))
+    assert [holds(trace, notes, number) for number in (8, 16)] == [True, False]
 
 
 def test_a_number_as_a_key_of_a_cache_is_equal_to_nothing_later():
@@ -181,7 +187,7 @@ def test_zeros_and_types_are_printed_apart():
     zero = trace.symbol(0.0)
     assert str(zero) == "0.0"
     notes = [(*note, outcome) for note, outcome in trace.notes.items()]
-    assert not hold(notes, evaluated(trace.steps, [-0.0])) and not hold(notes, evaluated(trace.steps, [0]))
+    assert not holds(trace, notes, -0.0) and not holds(trace, notes, 0)
 
 
 def test_powers_of_two_are_noted_as_such():
@@ -189,7 +195,7 @@ def test_powers_of_two_are_noted_as_such():
     n = trace.symbol(0.125)
     assert is_power_of_two(n) and not is_power_of_two(0.3) and not is_power_of_two(-2.0)
     notes = [(*note, outcome) for note, outcome in trace.notes.items()]
-    assert hold(notes, evaluated(trace.steps, [0.5])) and not hold(notes, evaluated(trace.steps, [0.6]))
+    assert holds(trace, notes, 0.5) and not holds(trace, notes, 0.6)
 
 
 def test_choices_are_noted_apart():

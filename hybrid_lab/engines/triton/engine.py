@@ -14,17 +14,18 @@ from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
-from hybrid_lab.engines.triton import availability, recipes, tiles, tuning
+from hybrid_lab.engines.triton import availability, choices, recipes, tiles, tuning
+from hybrid_lab.engines.triton.contraction import Steps
 from hybrid_lab.engines.triton.fusion import Fusion
 from hybrid_lab.engines.triton.source import KernelSource
-from hybrid_lab.engines.triton.steps import KernelOperator, on_torch
+from hybrid_lab.engines.triton.steps import on_torch
 from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.graph.dump import dump
-from hybrid_lab.graph.form import derived
+from hybrid_lab.graph.form import Form, derived
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.partition import contract
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.log import logger
+from hybrid_lab.ops.size import At
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.program import DeviceExecutable
@@ -117,30 +118,27 @@ class TritonEngine(Engine):
 
     @without_collecting()
     def _write(self, graph: Graph, strict: bool, tf32: bool) -> _Written:
-        graph, fusion, _ = kernels_of(graph, _precision(tf32))
-        forms = {group: tuning.chosen(group, fusion.kernels[group]) for group in fusion.groups}
+        steps = _steps(graph, _precision(tf32))
         report = Report(self.name, graph.name)
-        for group in fusion.groups:
-            title = " and ".join(source.name for source in forms[group])
-            real = [node for node in group.nodes if not node.op.view]
-            report.regions.append(reported(group, f"kernel {title}", real or group.nodes))
+        for group, names, kernels in steps.groups:
+            title = " and ".join(source.name for source in kernels)
+            report.regions.append(reported(group, f"kernel {title}", names))
         # A view moves no data, and what makes no elements computes nothing.
         refused = {
             node: reason
-            for node, reason in fusion.refused.items()
+            for node, reason in steps.refused.items()
             if not node.op.view and any(value.nbytes for value in node.outputs)
         }
         if strict:
             refuse(refused, f"{count(len(refused), 'operator')} without a Triton kernel")
-        report.operators = {self.name: len(graph.operators) - len(refused), "torch": 0, "numpy": 0}
+        report.operators = {self.name: steps.operators - len(refused), "torch": 0, "numpy": 0}
         for node, reason in refused.items():
             where = "torch" if on_torch(node) else "numpy"
             report.operators[where] += 1
             report.fall_back(node.op.name, where, reason, format_origin(node))
-        contracted = contract(graph, fusion.groups, lambda group: KernelOperator(group, forms[group]))
-        dump("fuse", contracted)
-        sources = [each for form in forms.values() for each in form if isinstance(each, KernelSource)]
-        return _Written(contracted, report, sources)
+        dump("fuse", steps.graph)
+        sources = [each for _, _, kernels in steps.groups for each in kernels if isinstance(each, KernelSource)]
+        return _Written(steps.graph, report, sources)
 
 
 @dataclass
@@ -179,13 +177,24 @@ def _prepare(sources: Sequence[KernelSource]) -> None:
         compiling.prepare(sources)
 
 
-def _fused_again(graph: Graph, precision: str) -> Fusion | None:
-    """The groups and kernels of a graph that was seen at other sizes, without lowering it."""
+def _steps(graph: Graph, precision: str) -> Steps:
+    """The steps of a graph's device program."""
+    known = _lowered_form(graph)
+    if known is not None and choices.is_empty():
+        steps = recipes.steps_at(*known, precision)
+        if steps is not None:
+            return steps
+    _, fusion, _ = kernels_of(graph, precision)
+    return Steps.of(fusion, {group: tuning.chosen(group, fusion.kernels[group]) for group in fusion.groups})
+
+
+def _lowered_form(graph: Graph) -> tuple[Form, At] | None:
+    """What a graph and others of its form are lowered to, and the sizes; None where they must be made."""
     form, at = graph.form, graph.at
     if form is None or at is None or os.environ.get("HYBRID_LAB_DUMP"):
         return None
     made = form.derive("triton", lowered)
-    return None if made is None or not at.agrees(made[1]) else recipes.fused_at(made[0], at, precision)
+    return None if made is None or not at.agrees(made[1]) else (made[0], at)
 
 
 @without_collecting()
@@ -194,7 +203,8 @@ def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, li
 
     precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
     """
-    fusion = _fused_again(graph, precision)
+    known = _lowered_form(graph)
+    fusion = None if known is None else recipes.fused_at(*known, precision)
     if fusion is None:
         fusion = recipes.fused(dump("decompose", derived(graph, "triton", lowered)), precision)
     return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]

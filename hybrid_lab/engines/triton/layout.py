@@ -47,7 +47,7 @@ class Layout:
         """The graph and its groups at these sizes; None where some answer differs."""
         if not at.agrees(self._count):
             return None
-        graph = self._fused.at(at)
+        graph = self._fused.made(at)
         nodes = graph.nodes
         groups = [
             Region(

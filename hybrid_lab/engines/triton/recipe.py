@@ -29,7 +29,7 @@ from typing import Any
 
 from hybrid_lab.engines.triton.body import Remark, Said
 from hybrid_lab.engines.triton.source import KernelSource, Text
-from hybrid_lab.engines.triton.symbolic import Number, Step, Trace, evaluated, filled, hold, marks, renumbered
+from hybrid_lab.engines.triton.symbolic import Conditions, Formulas, Number, Step, Trace, filled, marks, renumbered
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import dtype_of
@@ -140,6 +140,18 @@ class Written:
             back = {value: number for number, value in enumerate(values)}
             return _kept(trace, region, back, list(range(len(numbers))), numbers, sources)
 
+    @cached_property
+    def _formulas(self) -> Formulas:
+        return Formulas(self.steps)
+
+    @cached_property
+    def _conditions(self) -> Conditions:
+        return Conditions(self.notes)
+
+    @cached_property
+    def _choices(self) -> Conditions:
+        return Conditions(self.preferences)
+
     def evaluated(self, numbers: Sequence[Any]) -> tuple[list[Any], bool] | None:
         """The value of every step for the numbers of a region of the same form, and whether a writer would choose the
         same tiles; None where it would write other kernels, or for sizes too far from those that these are for.
@@ -152,25 +164,27 @@ class Written:
             if known != number and (known == known or number == number):  # NaN is NaN here
                 return None
         try:
-            found = evaluated(self.steps, [given[symbol] for symbol in range(len(given))])
-            if not hold(self.notes, found):
+            found = self._formulas.values([given[symbol] for symbol in range(len(given))])
+            if not self._conditions.hold(found):
                 return None
-            chosen = hold(self.preferences, found)
+            chosen = self._choices.hold(found)
         except (ZeroDivisionError, OverflowError):
             return None
         return (found, chosen) if chosen or self._is_near(numbers) else None
 
-    def made(self, region: Region, found: Sequence[Any]) -> tuple[KernelSource, ...]:
-        """The kernels for a region. found : what `evaluated` gave for its numbers"""
-        values = values_of(region.nodes)
+    def made(self, nodes: Sequence[Node], values: list[Value], found: Sequence[Any]) -> tuple[KernelSource, ...]:
+        """The kernels for the operators of a region and their values, to which parts are added.
+
+        found : what `evaluated` gave for its numbers
+        """
         for name, sizes, dtype in self.parts:
             values.append(input_node(name, shape=[found[step] for step in sizes], dtype=dtype_of(dtype)))
-        return tuple([kernel.at(region.nodes, values, found) for kernel in self.kernels])
+        return tuple([kernel.at(nodes, values, found) for kernel in self.kernels])
 
     def at(self, region: Region) -> tuple[KernelSource, ...] | None:
         """The kernels for a region of the same form; None where a writer would write other ones."""
         fit = self.evaluated(numbers_of(region.nodes))
-        return None if fit is None else self.made(region, fit[0])
+        return None if fit is None else self.made(region.nodes, values_of(region.nodes), fit[0])
 
     def _is_near(self, numbers: Sequence[Any]) -> bool:
         pairs = zip(self.given, numbers, strict=True)

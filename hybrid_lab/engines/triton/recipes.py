@@ -37,6 +37,7 @@ from hybrid_lab._version import __version__
 from hybrid_lab.engines.cache import cache_folder
 from hybrid_lab.engines.triton import fusion, support, write
 from hybrid_lab.engines.triton.body import Refused, label
+from hybrid_lab.engines.triton.contraction import Contraction, Steps
 from hybrid_lab.engines.triton.fusion import Fusion, Plan, fuse
 from hybrid_lab.engines.triton.groups import views_for_each_reader
 from hybrid_lab.engines.triton.layout import Layout
@@ -79,16 +80,22 @@ class GroupRecipe:
 
         seen : what ways gave for numbers of other groups of the graph
         """
-        numbers = numbers_of(region.nodes)
+        fit = self.fit(numbers_of(region.nodes), seen)
+        return None if fit is None else fit[0].made(region.nodes, values_of(region.nodes), fit[1])
+
+    def fit(self, numbers: Sequence[Any], seen: dict[Any, Any]) -> tuple[Written, list[Any]] | None:
+        """The way that is right for the numbers of a region, and the values of its steps."""
         second = None
         for way in self.ways:
             key = id(way), tuple(numbers)
             fit = seen[key] if key in seen else seen.setdefault(key, way.evaluated(numbers))
             if fit is not None and fit[1]:
-                return way.made(region, fit[0])
+                if way is not self.ways[0]:  # the next call is more likely to be like this one
+                    self.ways = [way, *(other for other in self.ways if other is not way)]
+                return way, fit[0]
             if fit is not None and second is None:
                 second = way, fit[0]
-        return None if second is None else second[0].made(region, second[1])
+        return second
 
 
 @dataclass
@@ -267,24 +274,56 @@ def fused_at(form: Form, at: At, precision: str) -> Fusion | None:
     """The same for a lowered graph at other sizes, which is not made; None where `fused` has not seen it yet, or where
     something differs.
     """
+    known = _known(form, at, precision)
+    if known is None or known.layout is None:
+        return None
+    return _applied(known.key, known.recipe, functools.partial(known.layout.at, at), precision)
+
+
+def steps_at(form: Form, at: At, precision: str) -> Steps | None:
+    """Its steps; None also where some group is to be written, or an operator has no kernel."""
+    known = _known(form, at, precision)
+    if known is None or known.contraction is None:
+        return None
+    seen: dict[Any, Any] = {}
+    groups = known.recipe.groups
+    return known.contraction.at(at, lambda place, numbers: groups[place].fit(numbers, seen))
+
+
+@dataclass
+class _Known:
+    """What is known of a form: the recipe and its key; its layout and its steps, where Sizes can have them."""
+
+    key: str
+    recipe: Recipe
+    layout: Layout | None = None
+    contraction: Contraction | None = None
+
+    @staticmethod
+    def of(key: str, recipe: Recipe, form: Form, at: At) -> _Known:
+        known = _Known(key, recipe)
+        try:
+            laid = recipe.laid_out(form.graph)
+            if laid is not None:
+                known.layout = Layout(laid, form.answers)
+                if all(node.op.view for node in laid.refused):
+                    known.contraction = Contraction(laid, known.layout, form.answers, at)
+        except (*_WRONG, NotImplementedError):
+            pass  # something does not know Sizes
+        return known
+
+
+def _known(form: Form, at: At, precision: str) -> _Known | None:
+    """None where `fused` has not seen the form yet."""
     place = _place(form, at, precision)
     key = form.kept.get(place)
     recipe = None if key is None else RECIPES.find(key)
     if key is None or recipe is None:
         return None
-    known = form.kept.get(("layout", *place))
-    if known is None or known[0] is not recipe:
-        known = form.kept["layout", *place] = recipe, _layout(recipe, form)
-    layout = known[1]
-    return None if layout is None else _applied(key, recipe, functools.partial(layout.at, at), precision)
-
-
-def _layout(recipe: Recipe, form: Form) -> Layout | None:
-    try:
-        laid = recipe.laid_out(form.graph)
-        return None if laid is None else Layout(laid, form.answers)
-    except (*_WRONG, NotImplementedError):  # or something does not know Sizes
-        return None
+    known: _Known | None = form.kept.get(("known", *place))
+    if known is None or known.recipe is not recipe:
+        known = form.kept["known", *place] = _Known.of(key, recipe, form, at)
+    return known
 
 
 #: What a file that was made to be wrong leads to.
