@@ -10,10 +10,12 @@ import json
 import os
 import re
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -123,51 +125,104 @@ def _reason(text: str) -> str:
 
 
 def times(title: str = "ResNet-18", target: str = "gfx942") -> list[str]:
-    """Cold, warm and with another batch, forward and backward; each in a process of its own, imports left out."""
+    """Starts of forward and backward, each in a process of its own, imports left out; warm ones the median of five."""
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "HYBRID_LAB_CACHE": folder}
-        for how, batch in (("cold", None), ("warm", None), ("another batch", 2 * WORKLOADS[title][1])):
-            command = [sys.executable, str(HERE), "--start", title, "--target", target]
-            command += [] if batch is None else ["--batch", str(batch)]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-            found = json.loads(done.stdout.splitlines()[-1])
-            print(how, found, flush=True)
-            seconds = " | ".join(f"{found[name]:.2f}" for name in ("graphs", "kernels", "spent", "compile"))
-            lines.append(f"| {how} | {seconds} | {found['started']} |")
+        for how, batch, times in (("cold", None, 1), ("warm", None, 5), ("warm, batch 48", 48, 1)):
+            runs = [
+                _child(environment, "--start", title, "--target", target, *(["--batch", str(batch)] if batch else []))
+                for _ in range(times)
+            ]
+            print(how, *runs, sep="\n", flush=True)
+            for found in runs:
+                found["whole"] = found["graphs"] + found["kernels"] + found["compile"]
+            middle = {name: statistics.median(found[name] for found in runs) for name in runs[0]}
+            seconds = " | ".join(f"{middle[name]:.2f}" for name in ("network", "graphs", "kernels", "compile", "spent"))
+            least, most = min(found["whole"] for found in runs), max(found["whole"] for found in runs)
+            whole = f"{middle['whole']:.2f}" + (f" ({least:.2f} to {most:.2f})" if times > 1 else "")
+            lines.append(f"| {how} | {seconds} | {whole} | {runs[0]['started']} |")
     return lines
 
 
+def batches(title: str = "ResNet-18", target: str = "gfx942") -> list[str]:
+    """Other batches in the same process: from the call to the launches, as the interpreter's device makes them."""
+    environment = {**os.environ, "HYBRID_LAB_CACHE": "", "HYBRID_LAB_TRITON": "interpret"}
+    lines = []
+    for mode in ("predict", "train"):
+        for row in _child(environment, "--batches", title, "--target", target, "--mode", mode):
+            print(mode, row, flush=True)
+            lines.append(f"| {mode} | {row['batch']} | {row['ms']:.0f} | {row['binaries']} |")
+    return lines
+
+
+def _child(environment: dict[str, str], *arguments: str) -> Any:
+    command = [sys.executable, str(HERE), *arguments]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def start(title: str, target: str, batch: int | None) -> dict[str, Any]:
-    """What a start takes in this process."""
+    """What a start takes in this process, in seconds; "spent" are processor seconds of compiling."""
+    from gluon_workloads import build
+
+    import hybrid_lab as mx
     from hybrid_lab.engines.triton import compiling, internals
     from hybrid_lab.engines.triton.engine import kernels_of
     from hybrid_lab.engines.triton.targets import target_of
+    from hybrid_lab.gluon import ahead
 
     internals.version()
     kernels_of(graphs_of("LeNet", 2)["forward"])
-    begun = time.process_time()
-    graphs = [graph for part, graph in graphs_of(title, batch).items() if part in ("forward", "backward")]
-    traced = time.process_time()
+    clock = [time.perf_counter()]
+    name, usual = WORKLOADS[title]
+    net, x, _, _ = build(mx, name, batch or usual)
+    clock.append(time.perf_counter())
+    graphs = [graph for part, graph in ahead.graphs_of(net, x, train=True).items() if part in ("forward", "backward")]
+    clock.append(time.perf_counter())
     sources = [source for graph in graphs for source in kernels_of(graph)[2]]
-    written = time.process_time()
-    before, spent, clock = _binaries(), _spent(), time.perf_counter()
-    made = compiling.compile_all(sources, target, {})
-    for source, binary in zip(sources, made, strict=True):
-        if binary is not None:
-            request = compiling.request_of(source, target_of(target))
-            internals.load_binary(
-                source.name, request["signature"], request["constants"], request["divisible"], target_of(target),
-                binary.paths, binary.key,
-            )  # fmt: skip
+    clock.append(time.perf_counter())
+    before, spent = _binaries(), time.process_time() + _spent()
+    compiling.compile_all(sources, target, {})
+    for source in sources:
+        compiling._loaded(source, target_of(target))
+    clock.append(time.perf_counter())
+    seconds = [after - before for before, after in pairwise(clock)]
     return {
-        "graphs": traced - begun,
-        "kernels": written - traced,
-        "compile": time.perf_counter() - clock,
-        "spent": time.process_time() - written + _spent() - spent,
+        **dict(zip(("network", "graphs", "kernels", "compile"), seconds, strict=True)),
+        "spent": time.process_time() + _spent() - spent,
         "started": _binaries() - before,
         "launches": len(sources),
     }
+
+
+def other_batches(title: str, target: str, mode: str) -> list[dict[str, Any]]:
+    """Milliseconds until the program of a call is there, and how many binaries it needs that none before it did."""
+    from gluon_workloads import build
+
+    import hybrid_lab as mx
+    from hybrid_lab import autograd
+    from hybrid_lab.engines.triton.compiling import request_of
+    from hybrid_lab.engines.triton.steps import KernelOperator
+    from hybrid_lab.engines.triton.targets import target_of
+    from hybrid_lab.gluon.structure import ONE_TENSOR
+
+    name, usual = WORKLOADS[title]
+    net, x, _, _ = build(mx, name, usual)
+    net.hybridize(engine="triton")
+    rows, known = [], set[str]()
+    for batch in (usual, 24, 48, 37, 16, 40, 2 * usual, usual // 2 - 1, 128):
+        given = mx.nd.zeros((batch, *x.shape[1:]))
+        with autograd.record() if mode == "train" else autograd.predict_mode():
+            started = time.perf_counter()
+            program = net._graphs._find(ONE_TENSOR, (given,))
+            seconds = time.perf_counter() - started
+        parts = [part for part in (program.forward, program.backward) if part is not None]
+        operators = [node.op for part in parts for node in part.graph.nodes if isinstance(node.op, KernelOperator)]
+        keys = {request_of(kernel.source, target_of(target))["key"] for op in operators for kernel in op.kernels}
+        rows.append({"batch": batch, "ms": 1e3 * seconds, "binaries": len(keys - known)})
+        known |= keys
+    return rows
 
 
 def _binaries() -> int:
@@ -180,11 +235,12 @@ def _binaries() -> int:
 
 PARTS = "## Graphs\n\n| workload | graph | kernels | distinct | operators | operators per kernel | without a kernel | MB moved | MB ideal | ratio | seconds to write |"  # noqa: E501
 TARGETS_HEAD = "## Targets\n\n| workload | target | binaries | do not compile | spilling pointwise and reductions | spilling products and others | most registers | binaries, KiB | data-sheet estimate, ms | seconds to compile, cold | of processors | scalar registers moved aside |"  # noqa: E501
-TIMES = "## A start of ResNet-18, forward and backward, on gfx942\n\n| start | graphs, processor s | writing kernels, processor s | compiling or loading, processor s | compiling or loading, s | binaries compiled |"  # noqa: E501
+TIMES = "## A start of ResNet-18, forward and backward, on gfx942\n\n| start | network and weights, s | graphs, s | writing kernels, s | compiling or loading, s | of processors, s | without the network, s | binaries compiled |"  # noqa: E501
+BATCHES = "## Other batches of ResNet-18 in one process, in this order\n\n| mode | batch | until its launches are there, ms | binaries that are new, gfx942 |"  # noqa: E501
 NOTES = "## What is missing"
 
 
-def page(rows: list[dict[str, Any]], started: list[str]) -> str:
+def page(rows: list[dict[str, Any]], started: list[str], others: list[str]) -> str:
     """The whole text; rows that were not measured now are kept as they stand in the file."""
     old = RESULT.read_text(encoding="utf-8") if RESULT.exists() else ""
     parts, targets, notes = [], [], []
@@ -211,11 +267,11 @@ def page(rows: list[dict[str, Any]], started: list[str]) -> str:
         for text in row["missing"]:
             counted[text] = counted.get(text, 0) + 1
         notes += [f"- {name}: no kernel, {number} x {text}" for text, number in counted.items()]
-    sections = [(PARTS, parts), (TARGETS_HEAD, targets), (TIMES, started)]
+    sections = [(PARTS, parts), (TARGETS_HEAD, targets), (TIMES, started), (BATCHES, others)]
     text = [_head()]
     for head, lines in sections:
         kept = _lines(old, head.splitlines()[0])
-        if head is TIMES:
+        if head in (TIMES, BATCHES):
             lines = lines or kept
         else:
             now = {_key(line) for line in lines}
@@ -289,12 +345,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=list(WORKLOADS))
     parser.add_argument("--target", action="append", choices=list(TARGETS))
-    parser.add_argument("--times", action="store_true", help="measure the starts only")
+    parser.add_argument("--times", action="store_true", help="measure starts and other batches only")
     parser.add_argument("--start", help=argparse.SUPPRESS)
+    parser.add_argument("--batches", help=argparse.SUPPRESS)
+    parser.add_argument("--mode", help=argparse.SUPPRESS)
     parser.add_argument("--batch", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.start:
         print(json.dumps(start(given.start, given.target[0], given.batch)))
+        return
+    if given.batches:
+        print(json.dumps(other_batches(given.batches, given.target[0], given.mode)))
         return
     os.environ["HYBRID_LAB_CPU"] = "numpy"
     rows: list[dict[str, Any]] = []
@@ -306,9 +367,9 @@ def main() -> None:
             except Exception as error:  # the others are measured all the same
                 print(f"{title} could not be measured: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
                 continue
-            RESULT.write_text(page(rows, []), encoding="utf-8")
-    started = times() if given.times or not given.only else []
-    RESULT.write_text(page(rows, started), encoding="utf-8")
+            RESULT.write_text(page(rows, [], []), encoding="utf-8")
+    started, others = (times(), batches()) if given.times or not given.only else ([], [])
+    RESULT.write_text(page(rows, started, others), encoding="utf-8")
     print(RESULT.read_text(encoding="utf-8"))
 
 

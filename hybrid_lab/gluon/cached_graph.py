@@ -386,10 +386,9 @@ class GraphCache:
             if not above and block is not self._block:
                 block._graphs._tell_of_hooks(self._block)
 
-    @without_collecting()
     def _compile(self, short: tuple[Any, ...], leaves: Sequence[NDArray]) -> Program:
         place = capture()
-        with self._lock:
+        with self._lock, without_collecting():
             known = self._known(short)
             if known is not None:
                 return known

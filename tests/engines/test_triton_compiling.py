@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("triton")
 
 from hybrid_lab.diagnostics import EngineError, EngineUnavailable
-from hybrid_lab.engines.triton import binaries, compiling, progress
+from hybrid_lab.engines.triton import binaries, compiling, internals, progress
 from hybrid_lab.engines.triton.compiling import compile_all, divisible, request_of
 from hybrid_lab.engines.triton.resources import resources_of
 from hybrid_lab.engines.triton.source import KernelSource
@@ -99,11 +99,27 @@ def test_a_size_that_is_no_multiple_of_16_has_a_binary_of_its_own():
     assert "buffer_load_dwordx4" not in odd.assembly
 
 
+def test_what_is_loaded_is_neither_looked_for_nor_loaded_again(monkeypatch):
+    loads, looked = [], []
+    monkeypatch.setattr(internals, "target_here", lambda: target_of("gfx942"))
+    monkeypatch.setattr(internals, "load_binary", lambda *arguments: loads.append(arguments[0]) or object())
+    monkeypatch.setattr(compiling, "_handles", {})
+    compiling.prepare([source(n=4096)])
+    handle = compiling.load(source(n=4096))
+    monkeypatch.setattr(compiling, "key_of", lambda *arguments: looked.append(arguments) or "")
+    compiling.prepare([source(n=8192), source(n=1024)])
+    assert compiling.load(source(n=8192)) is handle is compiling.load(source(n=1024))
+    assert len(loads) == 1 and not looked
+
+
 @pytest.mark.parametrize("change", [{"warps": 8}, {"stages": 1}, {"blocks": {"BLOCK": 512}}])
 def test_whatever_is_compiled_differently_has_another_key(change):
     target = target_of("sm90")
     assert request_of(source(), target)["key"] != request_of(replace(source(), **change), target)["key"]
     assert request_of(source(), target)["key"] != request_of(source(), target_of("sm80"))["key"]
+    loaded = [compiling._alike(*of) for of in ((source(), target), (replace(source(), **change), target),
+                                               (source(), target_of("sm80")))]  # fmt: skip
+    assert len(set(loaded)) == 3
 
 
 def test_resources_of_both_vendors():

@@ -16,10 +16,12 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines.triton import recipe, recipes, reduction
+from hybrid_lab.engines.triton.compiling import request_of
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.recipes import RECIPES, key_of
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.symbolic import Conditions, Formulas, Trace, choice, filled, is_power_of_two
+from hybrid_lab.engines.triton.targets import target_of
 from hybrid_lab.engines.triton.write import write_kernels
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.gluon.ahead import graphs_of
@@ -249,6 +251,40 @@ def test_another_batch_is_neither_fused_nor_written(name, writes):
         recipes.fused(given, "ieee")
         assert not writes, part
     assert len(RECIPES._known) == known
+
+
+def test_a_smaller_batch_of_images_has_the_binaries_of_the_larger_one():
+    """As long as sizes are multiples of 16 or are not, as before."""
+    net, target = Mixed(), target_of("gfx942")
+
+    def made(batch):
+        sources = [
+            source
+            for graph in graphs_of(net, [(batch, 2, 8, 8)], train=True).values()
+            for source in kernels_of(graph)[2]
+        ]
+        return {request_of(source, target)["key"] for source in sources}, sources
+
+    known, _ = made(128)
+    for batch in (96, 64, 48, 32):
+        keys, sources = made(batch)
+        assert keys <= known, [source.name for source in sources if request_of(source, target)["key"] not in known]
+
+
+def test_a_count_that_sizes_decide_is_an_argument_where_no_size_of_the_kernel_tells_it():
+    class Scaled(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, y):
+            return F.broadcast_div(F.square(y), F.sum(F.ones_like(x)))
+
+    net = Scaled()
+    texts = []
+    for batch in (6, 12, 30):
+        (source,) = kernels_of(graphs_of(net, [(batch, 5), (7,)])["forward"])[2]
+        assert source.sizes == {"n": 7, "count": 5 * batch}
+        texts.append(source.code)
+    assert len(set(texts)) == 1 and "/ count" in texts[0]
+    (source,) = kernels_of(graph_of(lambda F, y: F.square(y) / 30.0, (7,)))[2]
+    assert source.sizes == {"n": 7} and "/ 30.0" in source.code, "a number of the user's is part of the text"
 
 
 def test_a_group_that_would_be_another_text_is_written_anew_and_kept(writes, exact):

@@ -40,17 +40,21 @@ _OPTIONS = {"num_warps": "warps", "num_stages": "stages"}
 _ONE_STAGE = ("gfx950",)
 
 
+#: Sizes that are no part of an address but as a factor of others.
+_COUNTED = ("parts", "planes")
+
+
 def divisible(source: KernelSource) -> tuple[int, ...]:
     """The numbers of the arguments that are multiples of 16: addresses, and the sizes that are.
 
     With them loads are of 128 bits. That is all that a binary knows of a size: another batch runs the same one, but a
-    binary for multiples of 16 must not run with other sizes.
+    binary for multiples of 16 must not run with other sizes. How many parts there are says nothing of where they lie.
     """
     signature = source.signature
     return tuple(
         index
         for index, (name, kind) in enumerate(signature.items())
-        if kind.startswith("*") or (name in source.sizes and kind != "constexpr" and source.sizes[name] % 16 == 0)
+        if kind.startswith("*") or (name in source.sizes and name not in _COUNTED and source.sizes[name] % 16 == 0)
     )
 
 
@@ -127,10 +131,10 @@ def compile_all(
     return [found[request["key"]] for request in requests]
 
 
-def prepare(sources: Sequence[KernelSource]) -> list[Binary]:
-    """Binaries for this machine's GPU: `load` of any of these sources then compiles nothing. Raises EngineError."""
-    made = compile_all(sources, internals.target_here())
-    return [binary for binary in made if binary is not None]
+def prepare(sources: Sequence[KernelSource]) -> None:
+    """Make binaries for this machine's GPU: `load` of these sources then compiles nothing. Raises EngineError."""
+    target = internals.target_here()
+    compile_all([source for source in sources if _alike(source, target) not in _handles], target)
 
 
 def load(source: KernelSource) -> Any:
@@ -142,21 +146,35 @@ def load(source: KernelSource) -> Any:
 
 
 def _loaded(source: KernelSource, target: tuple[str, Any, int]) -> Any:
-    request = request_of(source, target)
-    known = _handles.get(request["key"])
+    alike = _alike(source, target)
+    known = _handles.get(alike)
     if known is None:
+        request = request_of(source, target)
         (binary,) = compile_all([source], target)
         assert binary is not None
         known = internals.load_binary(
             source.name, request["signature"], request["constants"], request["divisible"], target, binary.paths,
             binary.key,
         )  # fmt: skip
-        _handles[request["key"]] = known
+        _handles[alike] = known
     return known
 
 
-#: What `load` has given, by key.
-_handles: dict[str, Any] = {}
+def _alike(source: KernelSource, target: tuple[str, Any, int]) -> tuple[Any, ...]:
+    """Equal for sources of one binary; what `request_of` has, without a digest of it."""
+    return (
+        source.name,
+        source.code,
+        *source.signature.values(),
+        *source.blocks.items(),
+        divisible(source),
+        target,
+        *options_of(source, target).items(),
+    )
+
+
+#: What `load` has given, by `_alike`.
+_handles: dict[tuple[Any, ...], Any] = {}
 
 
 # -- compile processes -------------------------------------------------------------------------------------------------

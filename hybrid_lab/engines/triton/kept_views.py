@@ -13,9 +13,12 @@ from hybrid_lab.engines.triton.pair import Pair, Source
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
 
+#: How many times more memory is kept rather than a copy made, which is written once and read once.
+WORTH = 2
+
 
 def without_views(pair: Pair, num_outputs: int) -> Pair:
-    """The same graphs with no more kept. num_outputs : how many outputs of the forward are the caller's"""
+    """The same graphs without copies of views. num_outputs : how many outputs of the forward are the caller's"""
     forward, backward = pair.forward, pair.backward
     saved = {
         value: forward.outputs[num_outputs + number]
@@ -29,7 +32,7 @@ def without_views(pair: Pair, num_outputs: int) -> Pair:
             of.setdefault(looked_at, []).append(value)
     for looked_at, views in list(of.items()):
         known = looked_at in forward.inputs or looked_at in forward.outputs
-        if not known and looked_at.nbytes > sum(value.nbytes for value in views):
+        if not known and looked_at.nbytes > WORTH * sum(value.nbytes for value in views):
             del of[looked_at]
     if not of:
         return pair

@@ -44,13 +44,37 @@ def refusal(node: Node) -> str | None:
     """None where a kernel can compute the node's element, or read it elsewhere; else why not."""
     if reason := unfit(node):
         return reason
-    if not _known(node):
+    if _known(node):
+        return None
+    key = (
+        node.op,
+        tuple([_type(item) if isinstance(item, Value) else repr(item) for item in node.inputs]),
+        tuple(map(_type, node.outputs)),
+        availability.multiplies_float64(),
+    )
+    if key not in _written:
+        if len(_written) >= MOST:
+            _written.clear()
         inputs = tuple(dict.fromkeys(value for value in node.values_in if not isinstance(value.node.op, Constant)))
         try:
             write_kernels(Region((node,), inputs, node.outputs))
+            _written[key] = None
         except Refused as refused:
-            return str(refused)
-    return None
+            _written[key] = str(refused)
+    return _written[key]
+
+
+#: What writers have said of single operators; so many are kept.
+_written: dict[Any, str | None] = {}
+MOST = 4096
+
+
+def _type(value: Value) -> tuple[Any, ...]:
+    """What a writer may ask of an operand."""
+    op = value.node.op
+    if isinstance(op, Constant):
+        return "constant", value.shape, value.dtype, repr(op.array.item()) if op.array.size == 1 else ""
+    return value.shape, value.dtype, value.is_input
 
 
 @functools.lru_cache(maxsize=64)
