@@ -204,6 +204,18 @@ def convolutions():
     return net, (16, 3, 32, 32)
 
 
+def test_a_turned_output_is_a_copy():
+    plain, turned, cut = (
+        traffic.of(kernels_of(graph_of(lambda F, x, view=view: view(F, F.exp(x)), (30, 40)))[1]).moved
+        for view in (
+            lambda F, e: F.reshape(e, shape=(40, 30)),
+            lambda F, e: F.transpose(F.sort(e)),
+            lambda F, e: F.sort(e),
+        )
+    )
+    assert turned == cut + 2 * 4 * 30 * 40 and plain == 2 * 4 * 30 * 40
+
+
 def norms():
     net = nn.HybridSequential()
     net.add(nn.Dense(96, flatten=False), nn.LayerNorm(), nn.GELU(), nn.Dense(64, flatten=False), nn.LayerNorm())

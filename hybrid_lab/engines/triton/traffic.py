@@ -4,7 +4,7 @@
 again - a convolution's windows, a broadcast vector, the factor of a product for each tile - comes from a cache and is
 counted once; of an array that is only looked into (a slice, rows of a table) what is looked at. A kernel that goes over
 its rows several times in a loop reads them as often: they are taken to be longer than a cache. The parts of rows that
-are split are written and read.
+are split are written and read. A view outside of kernels is copied if its elements lie in another order.
 
 *Ideal.* The graph is cut where no kernel can go on, and each stretch between two cuts is one kernel that reads each
 array once. Cuts are
@@ -29,9 +29,11 @@ from math import prod
 
 from hybrid_lab.engines.triton.fusion import Fusion
 from hybrid_lab.engines.triton.groups import origin
+from hybrid_lab.engines.triton.index import strides_of
 from hybrid_lab.engines.triton.kinds import has_element, is_product, is_recurrence
 from hybrid_lab.engines.triton.reduction import Rows, is_split
 from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.engines.triton.views import strides_in
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 
@@ -67,9 +69,28 @@ def of(fusion: Fusion) -> Traffic:
     for node in fusion.graph.operators:
         if node in fusion.refused and not node.op.view:
             moved += sum(value.nbytes for value in (*dict.fromkeys(node.values_in), *node.outputs))
+    moved += sum(2 * value.nbytes for value in _copies(fusion))
     inside = {fusion.copied.get(node, node) for group in fusion.groups for node in group.nodes if not node.op.view}
     refused = {fusion.copied.get(node, node) for node in fusion.refused}
     return Traffic(moved, _Ideal(fusion.given, refused).bytes, launches, len(inside))
+
+
+def _copies(fusion: Fusion) -> list[Value]:
+    """The views outside of kernels whose elements lie in another order: they are copied."""
+    outside = [value for node in fusion.graph.operators if node in fusion.refused for value in node.values_in]
+    found: dict[Value, None] = {}
+    for value in (*fusion.graph.roots, *outside):
+        while value.node.op.view and value.node.values_in and value.nbytes:
+            if not _in_order(value):
+                found[value] = None
+            value = value.node.values_in[0]
+    return list(found)
+
+
+def _in_order(value: Value) -> bool:
+    strides = strides_in(value.node, value.index)
+    pairs = zip(value.shape, () if strides is None else strides[0], strides_of(value.shape), strict=False)
+    return strides is not None and all(size == 1 or one == other for size, one, other in pairs)
 
 
 def moved_by(source: KernelSource, reads: dict[Value, int]) -> int:
