@@ -16,6 +16,7 @@ import numpy as np
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import AutogradError
+from hybrid_lab.engines import memory
 from hybrid_lab.gluon.compiled_entry import CompiledEntry
 from hybrid_lab.gluon.higher_order import gradient_graph
 from hybrid_lab.gluon.step import boundary
@@ -75,6 +76,8 @@ class Prologue:
         if held is None or held[0] != versions or any(array._buffer.exported for array in self.arrays):
             device = self.executable.device
             results = self.executable.run([array.raw(device) for array in self.arrays], _NO_DRAWS)
+            if device is not None and not self.arrays:  # made of constants: called without a tensor, it gives arrays
+                results = [memory.to_device(result, device) for result in results]
             held = self._held = versions, results
         return held[1]
 

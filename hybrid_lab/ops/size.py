@@ -302,7 +302,7 @@ class At:
         self._agreed = (0, 0)
         self._factors: list[int] = []
         self._known: dict[Form, int] = {}
-        self._shapes: dict[int, tuple[int, ...]] = {}
+        self._shapes: dict[int, tuple[Any, tuple[int, ...]]] = {}
 
     def agrees(self, count: tuple[int, int]) -> bool:
         """Whether the first answers are the same here. count : how many of them, as `Answers.count` was"""
@@ -330,8 +330,8 @@ class At:
         found = self._shapes.get(id(shape))
         if found is None:
             made = [self._sum(size.form) if type(size) is Size else size for size in shape]
-            found = self._shapes[id(shape)] = tuple(made)
-        return found
+            found = self._shapes[id(shape)] = shape, tuple(made)  # kept with it: no other shape gets its id
+        return found[1]
 
     def nbytes(self, value: Any) -> int:
         """Size in bytes of something with `shape` and `dtype`."""

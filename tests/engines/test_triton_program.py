@@ -118,6 +118,22 @@ def test_constants_go_to_the_device_once(copied):
     close([item.asnumpy() for item in found], [table.sum(1), np.e + table])
 
 
+def test_large_constants_that_were_computed_beforehand_lie_on_the_device(copied):
+    class Shifted(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return x - F.ones_like(x) * 1e9
+
+    net = Shifted()
+    net.hybridize(engine="triton")
+    for size in (20000, 30000):  # too large to be part of the graph
+        x = nd.ones((size,), ctx=GPU)
+        net(x)
+        copied()
+        found = net(x)
+        assert copied() == (0, 0)
+        np.testing.assert_array_equal(found.asnumpy(), np.ones(size, "float32") - np.float32(1e9))
+
+
 def test_parts_of_split_reductions_are_planned():
     arrays, expected, executable = both(lambda F, x: F.sum(x), (300_000,))
     assert executable.report.arena_bytes and executable.report.memory.steps[0].op.temporaries

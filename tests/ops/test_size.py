@@ -169,3 +169,10 @@ def test_broadcasting_is_numpys():
                 broadcast_shapes("add", one, two)
         else:
             assert broadcast_shapes("add", one, two) == wanted
+
+
+def test_shapes_that_are_gone_are_not_taken_for_others():
+    answers, n = sizes(3)
+    at = At(answers, [5])
+    for number in range(100):  # tuples of one length get the same place in memory again and again
+        assert at.shape((n, number)) == (5, number)
