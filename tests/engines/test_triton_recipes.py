@@ -18,7 +18,9 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines.triton import recipe, recipes, reduction
 from hybrid_lab.engines.triton.compiling import request_of
 from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.engines.triton.kernels import launches_of
 from hybrid_lab.engines.triton.recipes import RECIPES, key_of
+from hybrid_lab.engines.triton.steps import KernelOperator
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.symbolic import Conditions, Formulas, Trace, choice, filled, is_power_of_two
 from hybrid_lab.engines.triton.targets import target_of
@@ -27,6 +29,7 @@ from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.gluon.ahead import graphs_of
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.lower import lower_random
+from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.specialize import specialize
 from tests.engines.random_graphs import random_case
@@ -269,6 +272,40 @@ def test_a_smaller_batch_of_images_has_the_binaries_of_the_larger_one():
     for batch in (96, 64, 48, 32):
         keys, sources = made(batch)
         assert keys <= known, [source.name for source in sources if request_of(source, target)["key"] not in known]
+
+
+def test_the_kernels_of_another_batch_tell_of_that_batch(monkeypatch):
+    use_triton(monkeypatch)
+
+    class Sliced(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, w):
+            return F.exp(F.slice_axis(x, axis=1, begin=2, end=5)), F.dot(F.tanh(x), w), F.transpose(x)
+
+    def told(net, batch):
+        x, w = mx.nd.ones((batch, 12)), mx.nd.ones((12, 6))
+        net(x, w)
+        program = net._graphs.compilations[-1].program
+        steps = [node.op for node in program.forward.graph.operators if isinstance(node.op, KernelOperator)]
+        launches = [launch for step in steps for launch in launches_of(step)]
+        return (
+            [(launch.name, launch.bytes_moved, launch.flops, launch.programs, launch.source) for launch in launches],
+            [[node.op.name for node in step.region.nodes] for step in steps],
+            [[value.shape for value in (*step.region.inputs, *step.region.outputs)] for step in steps],
+            [vars(region) for region in program.forward.report.regions],
+            [str(found) for found in mx.explain(net, x, w).kernels],
+        )
+
+    net = Sliced()
+    net.hybridize(engine="triton")
+    told(net, 16)
+    for batch in (32, 48, 7):
+        found = told(net, batch)
+        steps = net._graphs.compilations[-1].program.forward.graph.operators
+        assert batch == 7 or all(type(node.op.region) is not Region for node in steps if not node.op.view)
+        RECIPES.clear()
+        fresh = Sliced(prefix=net.prefix)
+        fresh.hybridize(engine="triton")
+        assert found == told(fresh, batch)
 
 
 def test_a_count_that_sizes_decide_is_an_argument_where_no_size_of_the_kernel_tells_it():

@@ -70,17 +70,23 @@ class _Slot(Operator):
 
 
 class _Later(Region):
-    """A region whose nodes are made when somebody looks at them. make : gives them"""
+    """A region whose nodes are made when somebody looks at them. whole : gives it with nodes, over other inputs"""
 
-    def __init__(self, inputs: tuple[Value, ...], outputs: tuple[Value, ...], make: Callable[[], tuple[Node, ...]]):
-        for key, value in (("inputs", inputs), ("outputs", outputs), ("_make", make)):
+    def __init__(self, inputs: tuple[Value, ...], outputs: tuple[Value, ...], whole: Callable[[], Region]):
+        for key, value in (("inputs", inputs), ("outputs", outputs), ("_whole", whole)):
             object.__setattr__(self, key, value)
 
-    _make: Callable[[], tuple[Node, ...]]
+    _whole: Callable[[], Region]
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:  # type: ignore[override]
-        return self._make()
+        whole, found = self._whole(), []
+        new = dict(zip(whole.inputs, self.inputs, strict=True))
+        for node in whole.nodes:
+            made = node.replace(inputs=[new.get(item, item) if type(item) is Value else item for item in node.inputs])
+            new.update(zip(node.outputs, made.outputs, strict=True))
+            found.append(made)
+        return tuple(found)
 
 
 class _Group:
@@ -152,7 +158,7 @@ class Contraction:
         fits = [fit(place, [numbers[each] for each in group.numbers]) for place, group in enumerate(self._groups)]
         if not all(fits):
             return None
-        nodes = functools.cache(functools.partial(self._nodes, at))
+        regions = functools.cache(functools.partial(self._regions, at))
         groups: dict[int, Any] = {}
 
         def make(node: Node, inputs: Sequence[Any]) -> Node | None:
@@ -169,7 +175,7 @@ class Contraction:
             for number in group.sized:
                 values[number] = constant_node(values[number].node.op.at(at), True)  # type: ignore[attr-defined]
             sources = way.made(group.region.nodes, values, found)
-            region = _Later(tuple(inputs), tuple(outputs), lambda: nodes()[place])
+            region = _Later(tuple(inputs), tuple(outputs), lambda: regions()[place])
             op = KernelOperator(region, sources)
             types = [*((value.shape, value.dtype) for value in outputs), *op.temporaries]
             groups[place] = region, group.names, sources
@@ -183,8 +189,8 @@ class Contraction:
         graph = self._form.made(at, make)
         return Steps(graph, [groups[place] for place in range(len(self._groups))], {}, self._operators)
 
-    def _nodes(self, at: At) -> list[tuple[Node, ...]]:
-        """The operators of each group."""
+    def _regions(self, at: At) -> list[Region]:
+        """The groups with their operators."""
         fusion = self._layout.at(at)
         assert fusion is not None
-        return [group.nodes for group in fusion.groups]
+        return fusion.groups
