@@ -9,7 +9,7 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 from hybrid_lab import engines
-from hybrid_lab.engines.triton import kernel, reduction
+from hybrid_lab.engines.triton import columns, kernel, reduction
 from hybrid_lab.engines.triton.compiling import divisible
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.graph.builder import make_node
@@ -339,6 +339,15 @@ def test_sums_down_square_columns(monkeypatch):
     graph = layer_norm_gradients((20, 20))
     assert kernels_of(graph)[2][0].kind == "rows and columns"
     agree(graph, dy=data((20, 20)), x=data((20, 20), 1), gamma=data((20,), 2))
+
+
+def test_no_tile_of_the_interpreter_goes_into_the_next_programs_rows(monkeypatch):
+    monkeypatch.setattr(reduction, "TILE", 64)
+    monkeypatch.setattr(columns, "PROGRAMS", 3)
+    graph = layer_norm_gradients((34, 19))
+    sources = kernels_of(graph)[2]
+    assert sources[0].sizes["per_part"] == 12  # no power of two
+    agree(graph, dy=data((34, 19)), x=data((34, 19), 1), gamma=data((19,), 2))
 
 
 def test_sums_down_columns_of_another_batch_are_the_same_kernels():

@@ -99,7 +99,7 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     rows_kernel = KernelSource(
         name, text, "rows and columns", tuple(body.inputs), (*first, *spaces), tuple(body.draws), sizes, blocks,
-        {"ROWS": per_part}, (("parts", ""),), warps,
+        {"ROWS": blocks["ROWS"]}, (("parts", ""),), warps,  # a larger tile would go into the next program's rows
     )  # fmt: skip
     second = Region(group.nodes, group.inputs, tuple(results))
     return rows_kernel, put_together(second, late, Rows.of(down[0]), spaces, per_part, PROGRAMS)
