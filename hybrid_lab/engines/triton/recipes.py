@@ -267,6 +267,8 @@ def fused(graph: Graph, precision: str) -> Fusion:
     found = fuse(graph, refusal, functools.partial(write.write_kernels, precision=precision), recorder.write)
     assert found.plan is not None
     RECIPES.keep(key, Recipe.of_plan(found.plan, recorder))
+    if graph.form is not None and graph.at is not None:
+        _known(graph.form, graph.at, precision)  # beside fusing it costs nothing, before another batch it would
     return found
 
 
