@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 import hybrid_lab as mx  # noqa: E402
 from hybrid_lab import autograd, gluon, nd  # noqa: E402
+from hybrid_lab.engines.triton import availability  # noqa: E402
 from hybrid_lab.engines.triton.kept_views import without_views  # noqa: E402
 from hybrid_lab.engines.triton.pair import Pair  # noqa: E402
 from hybrid_lab.engines.triton.steps import ViewStep  # noqa: E402
@@ -138,11 +139,12 @@ def test_views_of_tensors_are_those_of_arrays(name, attributes, shape):
     node = op(name, x, **attributes).node
     array = np.random.RandomState(0).randn(2, *shape).astype("float32")[1]
     expected = getattr(mx.nd, name)(mx.nd.array(array), **attributes).asnumpy()
-    tensor = torch.from_numpy(np.stack([array, array]))[1]  # it does not start where its memory does
+    device = availability.torch_device()
+    tensor = torch.from_numpy(np.stack([array, array])).to(device)[1]  # it does not start where its memory does
     step = ViewStep(node)
-    np.testing.assert_array_equal(step(tensor).numpy(), expected)
+    np.testing.assert_array_equal(step(tensor).cpu().numpy(), expected)
     copy = step.copied(tensor)
-    np.testing.assert_array_equal(copy.numpy(), expected)
+    np.testing.assert_array_equal(copy.cpu().numpy(), expected)
     assert copy.is_contiguous() and copy.data_ptr() != tensor.data_ptr()
-    turned = torch.from_numpy(np.ascontiguousarray(array.transpose(2, 1, 0))).permute(2, 1, 0)
-    np.testing.assert_array_equal(step(turned).numpy(), expected)
+    turned = torch.from_numpy(np.ascontiguousarray(array.transpose(2, 1, 0))).to(device).permute(2, 1, 0)
+    np.testing.assert_array_equal(step(turned).cpu().numpy(), expected)
