@@ -125,6 +125,20 @@ def test_weights_that_somebody_else_reads_are_kept(what):
     assert not any("attention_" in name and "_grad" in name for name in names)
 
 
+class Folded(Heads):
+    """Of arrays whose every step reads the one before twice."""
+
+    def hybrid_forward(self, F, q, k, v):
+        for _ in range(30):
+            q, v = (F.relu(q) + F.abs(q)) * 0.5, (F.relu(v) + F.abs(v)) * 0.5
+        return super().hybrid_forward(F, q, k, v)
+
+
+def test_what_queries_and_values_are_made_of_is_looked_at_once():
+    names = agree(Folded, [data((1, 5, 4)), data((1, 7, 4), 1), data((1, 7, 3), 2)])
+    assert all(any(name.startswith(part) for name in names) for part in PARTS)
+
+
 def test_a_gradient_of_values_alone():
     """Then no sum over the keys is wanted, and one kernel does it."""
     net = Heads()

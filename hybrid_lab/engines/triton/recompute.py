@@ -23,6 +23,7 @@ import numpy as np
 
 from hybrid_lab.engines.triton.attention import MOST_WIDTH, Attention, attention_at
 from hybrid_lab.engines.triton.attention_grad import MOST_EXACT, chained_products
+from hybrid_lab.engines.triton.groups import views_for_each_reader
 from hybrid_lab.engines.triton.kinds import product_of
 from hybrid_lab.engines.triton.pair import Pair, Source
 from hybrid_lab.engines.triton.support import lowered
@@ -61,6 +62,7 @@ class _Rewriting:
 
     inputs : forward's value -> what stands for it in the backward, as it is or newly handed over
     new : forward's values that are handed over from now on, and where from
+    same : pairs of values, here and there, that are known to be one
     """
 
     pair: Pair
@@ -68,7 +70,7 @@ class _Rewriting:
     found: Attention
     inputs: dict[Value, Value] = field(default_factory=dict)
     new: dict[Value, Value] = field(default_factory=dict)
-    casts: list[Value] = field(default_factory=list)
+    same: set[tuple[Value, Value]] = field(default_factory=set)
 
     def made(self) -> Pair | None:
         try:
@@ -94,7 +96,7 @@ class _Rewriting:
         if sum(value.nbytes for value in self.new) >= sum(value.nbytes for value in kept):
             raise _Impossible
         made = _replaced(backward, {**again, **replaced}, [value for value in backward.inputs if value not in again])
-        return self.checked(self.put_together(forward, made, set(kept)), again)
+        return self.checked(self.put_together(forward, made, set(kept)))
 
     def value_of(self, source: Source) -> Value:
         kind, number = source
@@ -147,13 +149,20 @@ class _Rewriting:
         self.inputs[value] = new = make_like(node, inputs).outputs[value.index]
         return new
 
-    def is_at_hand(self, value: Value) -> bool:
-        """Whether the backward can see or compute it for nothing: a view, or element by element, of what it has."""
-        if value in self.inputs or isinstance(value.node.op, (Constant, Input)):
+    def is_at_hand(self, value: Value, known: set[Value] | None = None) -> bool:
+        """Whether the backward can see or compute it for nothing: a view, or element by element, of what it has.
+
+        known : values that are at hand, each looked at once
+        """
+        known = set() if known is None else known
+        if value in known or value in self.inputs or isinstance(value.node.op, (Constant, Input)):
             return True
         node = value.node
         simple = node.op.view or (node.op.triton is not None and node.op.combine is None and not node.op.random)
-        return simple and len(node.outputs) == 1 and all(map(self.is_at_hand, node.values_in))
+        if simple and len(node.outputs) == 1 and all(self.is_at_hand(item, known) for item in node.values_in):
+            known.add(value)
+            return True
+        return False
 
     def wide(self, value: Value) -> Value:
         """A statistic in float32, which a score can be compared with."""
@@ -227,6 +236,8 @@ class _Rewriting:
 
     def stands_for(self, here: Value, there: Value) -> bool:
         """Whether a value of the backward is one of the forward."""
+        if (here, there) in self.same:
+            return True
         if there in self.inputs:
             return _alike(here, self.inputs[there])
         if isinstance(there.node.op, Constant) or isinstance(here.node.op, Constant):
@@ -236,10 +247,13 @@ class _Rewriting:
             return False
         if isinstance(one.op, Input):
             return one.name == other.name and other.op.role != "saved"  # type: ignore[attr-defined]
-        return all(
+        if all(
             self.stands_for(a, b) if isinstance(a, Value) and isinstance(b, Value) else a is b or repr(a) == repr(b)
             for a, b in zip(one.inputs, other.inputs, strict=True)
-        )
+        ):
+            self.same.add((here, there))
+            return True
+        return False
 
     def result(self) -> Value:
         """The attention's result in the backward: as it is kept, if need be seen through the views in front of it."""
@@ -290,10 +304,8 @@ class _Rewriting:
         made = Graph(forward.inputs, outputs, forward.effects, forward.draws, forward.name)
         return Pair.of(made, backward, places)
 
-    def checked(self, pair: Pair, again: dict[Value, Value]) -> Pair:
+    def checked(self, pair: Pair) -> Pair:
         """The pair, if kernels can hold all that is computed again."""
-        from hybrid_lab.engines.triton.groups import views_for_each_reader
-
         seen = views_for_each_reader(pair.backward)
         found = chained_products(seen.operators, seen.users(), set(seen.roots))
         inside = {node for item in found for node in item.nodes}
@@ -325,17 +337,24 @@ def make_like(node: Node, inputs: Sequence[Any]) -> Node:
     return made.replace(scope=node.scope, location=node.location, composite=node.composite, draw=node.draw)
 
 
-def _alike(one: Value, other: Value) -> bool:
-    """Whether two values of a graph are the same, computed twice if need be."""
-    if one is other:
+def _alike(one: Value, other: Value, same: set[tuple[Value, Value]] | None = None) -> bool:
+    """Whether two values of a graph are the same, computed twice if need be.
+
+    same : pairs that are, each compared once
+    """
+    same = set() if same is None else same
+    if one is other or (one, other) in same:
         return True
     a, b = one.node, other.node
     if isinstance(a.op, Input) or a.op is not b.op or one.index != other.index or len(a.inputs) != len(b.inputs):
         return False
-    return not a.op.random and all(
-        _alike(x, y) if isinstance(x, Value) and isinstance(y, Value) else repr(x) == repr(y)
+    if not a.op.random and all(
+        _alike(x, y, same) if isinstance(x, Value) and isinstance(y, Value) else repr(x) == repr(y)
         for x, y in zip(a.inputs, b.inputs, strict=True)
-    )
+    ):
+        same.add((one, other))
+        return True
+    return False
 
 
 def _replaced(graph: Graph, new: dict[Value, Value], inputs: Sequence[Value]) -> Graph:
