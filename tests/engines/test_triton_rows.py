@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
-from hybrid_lab import engines
+from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.engines.triton import columns, kernel, reduction
 from hybrid_lab.engines.triton.compiling import divisible
 from hybrid_lab.engines.triton.engine import kernels_of
@@ -90,6 +90,17 @@ def test_layer_norm_with_gradient_shapes(looped, monkeypatch):
     graph = Graph([x, gamma, beta], [op("broadcast_add", op("broadcast_mul", y, gamma), beta), mean])
     assert len(kernels_of(graph)[2]) == 1
     agree(graph, x=data((7, 19)), gamma=data((19,), 1), beta=data((19,), 2))
+
+
+@pytest.mark.filterwarnings("error")
+def test_elements_beside_the_data_warn_of_nothing():
+    net = gluon.nn.LayerNorm()
+    net.initialize()
+    net.hybridize(engine="triton")
+    with autograd.record():
+        y = net(nd.array(data((3, 5))))
+    y.backward()
+    assert np.isfinite(net.gamma.grad().asnumpy()).all()
 
 
 def test_nan_is_the_largest_and_the_smallest(monkeypatch):

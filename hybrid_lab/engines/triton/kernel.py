@@ -13,6 +13,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hybrid_lab.engines.cache import cache_folder
 from hybrid_lab.engines.triton.availability import device
 from hybrid_lab.engines.triton.source import KernelSource, power_of_two
@@ -60,7 +62,7 @@ class Kernel:
 
     def __call__(self, tensors: Sequence[Any], numbers: Sequence[int], sizes: Any = None) -> None:
         if self.interpreted:
-            with _interpreter:
+            with _interpreter, np.errstate(all="ignore"):  # of elements beside the data too, which nobody stores
                 self.function[self.grid(sizes)](*tensors, *numbers, **self.blocks)
             return
         from hybrid_lab.engines.triton.internals import launch
