@@ -264,11 +264,17 @@ def _engines() -> Iterator[Item]:
     from .. import engines
     from ..diagnostics import EngineUnavailable
 
-    default = _guarded(lambda: Item("engine", engines.default().name))
+    default = ""
+    try:
+        default = engines.default().name
+    except EngineUnavailable as error:  # a setting names what is not here
+        yield Item("default engine", f"none: {error}")
+    except Exception as error:  # as in _guarded: report it, go on
+        yield Item("default engine", f"broken: {type(error).__name__}: {error}")
     for name in engines.names():
         try:
             engines.get(name)
-            found = "usable, the default" if name == default.found else "usable"
+            found = "usable, the default" if name == default else "usable"
         except EngineUnavailable as error:
             found = f"not usable: {error}"
         except Exception as error:  # as in _guarded: report it, go on

@@ -95,9 +95,9 @@ def default() -> Engine:
     if pinned not in ("", "auto"):
         if pinned not in _CHOICE:
             near = [name for name in _CHOICE if name.startswith(pinned)] or get_close_matches(pinned, _CHOICE, n=1)
-            meant = f"did you mean {near[0]}? " if near else ""
+            meant = f"did you mean {near[0]}? The" if near else "the"
             raise EngineUnavailable(
-                f"HYBRID_LAB_CPU={pinned}: there is no engine {pinned!r} for the CPU; {meant}The variable takes "
+                f"HYBRID_LAB_CPU={pinned}: there is no engine {pinned!r} for the CPU; {meant} variable takes "
                 f"{', '.join(_CHOICE)} or auto"
             )
         return get(pinned)
@@ -129,16 +129,10 @@ def _usable(name: str) -> Engine | None:
 
 def _check_interpreter() -> None:
     """Raise EngineUnavailable where HYBRID_LAB_TRITON asks for what is not here, or for something else."""
-    asked = os.environ.get("HYBRID_LAB_TRITON", "")
-    if not asked:
-        return
     from hybrid_lab.engines.triton import availability
 
-    if not availability.interpreting():
-        raise EngineUnavailable(f"HYBRID_LAB_TRITON={asked}: the variable takes {availability.INTERPRET}, or nothing")
-    missing = availability.missing()
-    if missing is not None:
-        raise EngineUnavailable(f"HYBRID_LAB_TRITON={asked}: {missing}")
+    if availability.setting() and (missing := availability.missing()) is not None:
+        raise EngineUnavailable(f"HYBRID_LAB_TRITON=interpret: {missing}" if availability.interpreting() else missing)
 
 
 @functools.cache

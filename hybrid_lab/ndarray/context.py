@@ -140,7 +140,7 @@ def _usable_gpus() -> tuple[int, str]:
     """How many GPUs can be used, and what is missing where that is none. Triton's interpreter stands in for one."""
     from hybrid_lab.engines.triton import availability
 
-    if availability.interpreting():
+    if availability.setting():
         missing = availability.missing()
         return (1, "") if missing is None else (0, missing)
     return _gpus()

@@ -58,7 +58,7 @@ def test_the_environment_pins_an_engine(monkeypatch):
     monkeypatch.setenv("HYBRID_LAB_CPU", "numpy")
     assert engines.default() is engines.get("numpy")
     monkeypatch.setenv("HYBRID_LAB_CPU", "cuda")
-    with pytest.raises(HybridLabError, match="HYBRID_LAB_CPU=cuda: there is no engine 'cuda'"):
+    with pytest.raises(HybridLabError, match="HYBRID_LAB_CPU=cuda: there is no engine 'cuda' for the CPU; the var"):
         engines.default()
     monkeypatch.setenv("HYBRID_LAB_CPU", "onnx")
     message = r"did you mean onnxruntime\? The variable takes onnxruntime, numpy, torch or auto$"

@@ -10,9 +10,11 @@ import pytest
 pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
 
+from hybrid_lab import engines  # noqa: E402
 from hybrid_lab.cli import environment  # noqa: E402
-from hybrid_lab.diagnostics.errors import EngineError  # noqa: E402
+from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable  # noqa: E402
 from hybrid_lab.engines.triton import availability, internals  # noqa: E402
+from hybrid_lab.ndarray import context  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -148,3 +150,19 @@ def test_a_launcher_that_cannot_be_built_names_the_header_files():
 
     with pytest.raises(EngineError, match="gcc ended with status 1, .* apt-get install python3-dev"):
         internals.handles(Compiled())
+
+
+def test_another_value_of_the_variable_is_told_wherever_the_engine_is_asked_for(monkeypatch):
+    machine(monkeypatch)
+    monkeypatch.setenv("HYBRID_LAB_TRITON", "Interpret")
+    message = "HYBRID_LAB_TRITON=Interpret: the variable takes interpret, or nothing"
+    with pytest.raises(EngineUnavailable, match=f"the engine 'triton' cannot run here: {message}"):
+        engines.get("triton")
+    with pytest.raises(EngineUnavailable, match=f"^{message}"):
+        engines.default()
+    with pytest.raises(EngineUnavailable, match=re.escape(f"gpu(0) cannot be used: {message}")):
+        context.require(context.gpu(0))
+    found = {item.name: item.found for item in environment._engines()}
+    assert found["default engine"] == f"none: {message}" and message in found["engine triton"]
+    monkeypatch.delenv("HYBRID_LAB_TRITON")
+    assert "default engine" not in {item.name for item in environment._engines()}

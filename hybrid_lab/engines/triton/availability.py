@@ -35,15 +35,22 @@ class Device:
     interpreted: bool
 
 
+def setting() -> str:
+    """What HYBRID_LAB_TRITON says, "" where it is not set."""
+    return os.environ.get("HYBRID_LAB_TRITON", "")
+
+
 def interpreting() -> bool:
     """Whether HYBRID_LAB_TRITON=interpret lets Triton's interpreter stand in for a GPU."""
-    return os.environ.get("HYBRID_LAB_TRITON") == INTERPRET
+    return setting() == INTERPRET
 
 
 def missing() -> str | None:
     """What is missing, with the next step; None where kernels can run. Imports torch only where a GPU's driver is
     seen.
     """
+    if setting() not in ("", INTERPRET):
+        return f"HYBRID_LAB_TRITON={setting()}: the variable takes {INTERPRET}, or nothing"
     absent = [module for module in ("triton", "torch") if importlib.util.find_spec(module) is None]
     if "triton" in absent and sys.platform != "linux":
         return f"Triton runs on Linux, not on {sys.platform}; hybridize() without engine= takes another engine"
