@@ -99,7 +99,8 @@ class CompiledModel:
         text += count(found.operators, "operator")
         text += f"; {format_bytes(found.bytes_moved)} moved"
         if found.estimate is not None:
-            text += f"; at least {least(found.estimate)} ({found.chip}, an estimate by its data sheet)"
+            time = least(found.estimate)
+            text += f"; {time if time[0] == '<' else f'at least {time}'} ({found.chip}, an estimate by its data sheet)"
         lines = wrapped(text, "  ")
         if found.spilling:
             lines += wrapped(f"{found.spilling} pointwise or reduction kernels spill registers", "    ")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -123,22 +126,36 @@ def profile(net: Block, *inputs: Any, train: bool = False, runs: int = 20) -> Pr
     runs : how often each is run; long ones make do with fewer, at least three
 
     The net need not be hybridized, and nothing of it changes: neither parameters, states and gradients nor the random
-    numbers to come. Raises HybridLabError for what is no Block, without a HybridBlock or inputs; HybridizeError where
-    the code cannot become a graph.
+    numbers to come. What its code prints is shown once, not at every run. Raises HybridLabError for what is no Block,
+    without a HybridBlock or inputs; HybridizeError where the code cannot become a graph.
     """
     if not isinstance(net, Block):
         raise HybridLabError(f"profile needs a Block, not {type(net).__name__}")
     return Profile(net.name, [_profile_call(call, train, runs) for call in outer_calls(net, inputs)])
 
 
+class _Hushed:
+    """A standard output that drops what this thread prints; other threads print as before."""
+
+    def __init__(self) -> None:
+        self._to, self._thread = sys.stdout, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self._thread else self._to.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._to, name)
+
+
 def _profile_call(call: Call, train: bool, runs: int) -> CallProfile:
     compiled = compile_call(call, train, train)
     heads = compiled.heads() if train else None
     sides = (lambda: run_hybrid(compiled, heads), lambda: run_eager(compiled, heads))
-    for side in sides:
-        side()
-        side()
-    hybrid, eager = alternately(sides, runs)
+    with contextlib.redirect_stdout(_Hushed()):
+        for side in sides:
+            side()
+            side()
+        hybrid, eager = alternately(sides, runs)
     nodes = eager_times(compiled, heads, runs)
     steps, counted, once, matched = measure_steps(compiled, heads, nodes, runs)
     known = sum(row.seconds for row in steps if not row.inside and row.part != "prologue")

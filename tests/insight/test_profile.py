@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hybrid_lab as mx
+from hybrid_lab import gluon
 from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.numpy.watch import WatchedProgram
 from hybrid_lab.gluon import nn
@@ -54,6 +55,17 @@ def test_eager_s_operators_stand_beside_their_steps(trained):
 def test_prediction_has_no_backward():
     (call,) = mx.profile(make(), images(), runs=3).calls
     assert call.mode == "prediction" and {row.part for row in call.steps} <= {"prologue", "forward"}
+
+
+class Printing(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        print("called with", F.__name__)
+        return F.relu(x) * 2
+
+
+def test_what_the_code_prints_is_shown_once(capsys):
+    mx.profile(Printing(), images(), train=True, runs=3)
+    assert capsys.readouterr().out.splitlines() == ["called with hybrid_lab.ndarray", "called with hybrid_lab.symbol"]
 
 
 def test_operators_inside_a_region_share_its_time(sessions):  # noqa: F811
