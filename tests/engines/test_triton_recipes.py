@@ -356,6 +356,15 @@ def test_numbers_in_a_graph_are_looked_at():
     assert len(set(texts)) == 4 and texts[0] == texts[4] and "* 3.5" in texts[1] and "-0.0" in texts[2]
 
 
+def test_zeros_of_two_signs_are_two_numbers_to_groups_that_share_a_way():
+    kernels_of(graph_of(lambda F, x: F.exp(x) * 0.0, (6, 5)))
+    ((group,),) = [recipe.groups for recipe in RECIPES._known.values()]
+    numbers, seen = list(group.ways[0].given), {}
+    assert group.fit(numbers, seen)
+    numbers[numbers.index(0.0)] = -0.0
+    assert group.fit(numbers, seen) is None
+
+
 def test_a_count_is_handed_over_anew():
     def net(n):
         return graph_of(lambda F, x: F.mean(x, axis=0), (n, 5))

@@ -85,9 +85,11 @@ class GroupRecipe:
 
     def fit(self, numbers: Sequence[Any], seen: dict[Any, Any]) -> tuple[Written, list[Any]] | None:
         """The way that is right for the numbers of a region, and the values of its steps."""
+        # Equal zeros may have two signs.
+        known: Any = str(numbers) if 0.0 in numbers else tuple(numbers)
         second = None
         for way in self.ways:
-            key = id(way), tuple(numbers)
+            key = id(way), known
             fit = seen[key] if key in seen else seen.setdefault(key, way.evaluated(numbers))
             if fit is not None and fit[1]:
                 if way is not self.ways[0]:  # the next call is more likely to be like this one
