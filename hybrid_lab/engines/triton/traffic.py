@@ -1,4 +1,4 @@
-"""Traffic: the bytes that kernels move to and from memory, beside those that no choice of kernels could save.
+"""Traffic: the bytes that kernels move to and from memory, beside those that are unavoidable between cuts of the graph.
 
 *Moved.* Each kernel reads each of its inputs once and writes each of its outputs once. What neighbouring programs read
 again - a convolution's windows, a broadcast vector, the factor of a product for each tile - comes from a cache and is
@@ -40,7 +40,7 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 
 @dataclass(frozen=True)
 class Traffic:
-    """moved, ideal : bytes of one run; kernels : launches; operators : those in kernels, without views"""
+    """moved, ideal : bytes of one run, as above; kernels : launches; operators : those in kernels, without views"""
 
     moved: int
     ideal: int
@@ -49,7 +49,7 @@ class Traffic:
 
     @property
     def ratio(self) -> float:
-        """How many times the unavoidable is moved."""
+        """How many times the ideal is moved; less than 1 where kernels do without a cut."""
         return self.moved / self.ideal if self.ideal else 1.0
 
     def __str__(self) -> str:
