@@ -177,10 +177,16 @@ def test_a_candidate_that_does_not_compile_or_fails_is_left_out(monkeypatch):
     def exhausted(self, tensors, numbers=(), sizes=None):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
 
+    def silent(self, tensors, numbers=(), sizes=None):
+        raise AssertionError
+
     monkeypatch.setattr(VendorKernel, "__call__", exhausted)
     (found,) = tune(dense(), again=True)
     assert found.choice.left_out == {"vendor": "fails: CUDA out of memory. Tried to allocate 2 GiB"}
     assert "left out vendor" in str(found)
+    monkeypatch.setattr(VendorKernel, "__call__", silent)
+    (found,) = tune(dense(), again=True)
+    assert found.choice.left_out == {"vendor": "fails: AssertionError"}
 
 
 @in_the_interpreter

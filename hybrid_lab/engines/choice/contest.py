@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.choice import memory
 from hybrid_lab.engines.choice.difference import difference
 from hybrid_lab.engines.choice.executables import Clock, Executables
@@ -193,7 +194,7 @@ class Contest:
             self._compile(name)
         except Exception as error:  # what does not work here any more is compared anew
             self.remembered = None
-            self._drop(name, f"not possible: {_first_line(error)}")
+            self._drop(name, f"not possible: {first_line(error)}")
             return
         self.leader = name
         self._keep_leader()
@@ -215,7 +216,7 @@ class Contest:
                 self._compile(name)
                 return self.built.trial(name, part, inputs, rng, self.clock, LONG, 2 * self._fastest[part])
             except Exception as error:  # a challenger that fails must not fail the call
-                self._drop(name, f"not possible: {_first_line(error)}")
+                self._drop(name, f"not possible: {first_line(error)}")
         self._decide()
         return None
 
@@ -304,7 +305,7 @@ class Contest:
             self._compile(name)
             made[name], _ = self._timed(name, part, inputs, rng, limit)
         except Exception as error:  # a challenger that fails must not fail the call
-            self._drop(name, f"not possible: {_first_line(error)}")
+            self._drop(name, f"not possible: {first_line(error)}")
 
     def _judge(
         self, part: int, inputs: Sequence[np.ndarray], rng: tuple[int, int], made: dict[str, list[np.ndarray]]
@@ -417,10 +418,6 @@ class Contest:
             busy.update(dict.fromkeys(name for name, count in executable.report.operators.items() if count))
         titles = [self._titles.get(name, name) for name in busy] or [self._titles[self.leader]]
         return f"{' and '.join(titles)} on the CPU"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _busy() -> bool:

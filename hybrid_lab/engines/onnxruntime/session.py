@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.engines.onnxruntime.bounds import Bounded, bounded
 from hybrid_lab.engines.onnxruntime.model import Model
@@ -102,12 +103,7 @@ def create_session(model: bytes, weights: Mapping[str, np.ndarray] | None = None
             options.add_external_initializers(list(weights), held)
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common base
-        raise EngineError(_first_line(error)) from None
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]
+        raise EngineError(first_line(error)) from None
 
 
 # -- one session for many shapes ----------------------------------------------------------------------------------

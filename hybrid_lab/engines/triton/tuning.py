@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable
+from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.triton import availability, choices, internals, tiles
 from hybrid_lab.engines.triton.choices import RULE, TILES, VENDOR, Choice
@@ -195,7 +196,7 @@ def tune(
                     choice = _measured(group, kernels, candidates[key], broken[key], bench)
                     choices.remember(key, name, choice)
                 except EngineError as error:  # its arrays are too large to be there a second time
-                    choice = Choice(RULE, left_out={"all": str(error).splitlines()[0]})
+                    choice = Choice(RULE, left_out={"all": first_line(error)})
             assert choice is not None
             found.append(Tuned(name, kernels[0].kind, choice, key in candidates))
             progress.step(sum(each.measured for each in found), name)
@@ -274,7 +275,7 @@ def _measured(
         except Exception as error:  # torch, the driver and Triton's launcher have each their own
             if title == "rule":
                 raise
-            left_out[title] = f"fails: {str(error).splitlines()[0]}"
+            left_out[title] = f"fails: {first_line(error)}"
     best = min(seconds, key=lambda title: seconds[title] * (MARGIN if title == "rule" else 1.0))
     return replace(candidates[best][0], seconds=seconds, left_out=left_out)
 
