@@ -293,12 +293,13 @@ def _head() -> str:
         "# Kernels ahead of time\n\n"
         f"{machine()}. No GPU is in the machine: `make bench-aot` compiles.\n\n"
         "Training steps: forward, backward, and an update by SGD with momentum. Operators are counted without views. "
-        "Bytes: what kernels read and write in one run, and what is unavoidable between the cuts that engines/triton/"
-        "traffic.py names (attention in one kernel does without one, so a ratio may be below 1). The estimate is the "
-        "sum of max(bytes / bandwidth, operations / peak) by the data sheet of one chip of the kind; nothing was measured on a GPU. Spilled registers are in memory. "
-        "AMD's scalar registers that are moved aside are in lanes of vector registers, at the cost of an instruction "
-        "each way and no memory; the last column has how many binaries do that. Seconds are those of a machine that "
-        "others used too; processor seconds are what counts: two idle cores take half of them."
+        "Bytes: what kernels read and write in one run, and what is unavoidable between the cuts that "
+        "engines/triton/traffic.py names (attention in one kernel does without one, so a ratio may be below 1). The "
+        "estimate is the sum of max(bytes / bandwidth, operations / peak) by the data sheet of one chip of the kind; "
+        "nothing was measured on a GPU. Spilled registers are in memory. AMD's scalar registers that are moved aside "
+        "are in lanes of vector registers, at the cost of an instruction each way and no memory; the last column has "
+        "how many binaries do that. Seconds are those of a machine that others used too; processor seconds are what "
+        "counts: two idle cores take half of them."
     )
 
 
