@@ -31,7 +31,7 @@ MOST_WIDTH = 256
 #: Weights are stored on the way where there are at most so many keys; half as many without tensor cores.
 MOST_KEYS = 256
 #: Between the softmax and the second product stand only operators that commute with a division.
-_LINEAR = ("_masked_scale", "Cast", "identity")
+LINEAR = ("_masked_scale", "Cast", "identity")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def attention_at(mixed: Node) -> Attention | None:
         return None
     between = [mixed]
     node = mixed.values_in[0].node
-    while node.inputs and (node.op.view or node.op.name in _LINEAR):
+    while node.inputs and (node.op.view or node.op.name in LINEAR):
         between.append(node)
         node = node.values_in[0].node
     found = _softmax(node)

@@ -234,14 +234,14 @@ class ChainedBody(Body):
         if shown not in self.masks:
             for item in (block, length):
                 self.fresh(item)
-            self.declared(shown, count)
+            self.declared(shown)
             self.blocks[block] = power_of_two(count, tiles.LEAST)
             self.counts_of[length] = count
             shape = "[:, None]" if down else "[None, :]"
             self.head += [f"{shown} = tl.arange(0, {block}){shape}", f"{shown}_inside = {shown} < {length}"]
         return Variable(shown, count)
 
-    def declared(self, name: str, count: int) -> None:
+    def declared(self, name: str) -> None:
         """Make it known outside of all loops."""
         self.scopes[0].variables.add(name)
         self.masks[name] = f"{name}_inside"

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.engines.triton.attention import MOST_WIDTH, Attention, attention_at
+from hybrid_lab.engines.triton.attention import LINEAR, MOST_WIDTH, Attention, attention_at
 from hybrid_lab.engines.triton.attention_grad import MOST_EXACT, chained_products
 from hybrid_lab.engines.triton.groups import views_for_each_reader
 from hybrid_lab.engines.triton.kinds import product_of
@@ -36,7 +36,6 @@ from hybrid_lab.ops.operator import get
 
 #: What the names of an attention's products have in them.
 _PRODUCTS = ("dot", "matmul", "gemm")
-_LINEAR = ("_masked_scale", "Cast", "identity")
 
 
 def without_weights(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Pair | None:
@@ -210,12 +209,12 @@ class _Rewriting:
     def gradient_of_result(self, value: Value) -> Value:
         """The gradient of the attention's result, of which this one of its weights is made."""
         found, node, steps = self.found, value.node, []
-        while node.op.name in _LINEAR:
+        while node.op.name in LINEAR:
             steps.append(node)
             node = node.values_in[0].node
         between, part = [], found.mixed.values_in[0].node
         while part is not found.weights:
-            if part.op.name not in _LINEAR:
+            if part.op.name not in LINEAR:
                 raise _Impossible
             between.append(part)
             part = part.values_in[0].node

@@ -257,7 +257,7 @@ def _measured(
         if title in left_out:
             continue
         try:
-            made, run = _bound(form, group, given)
+            made, run = _bound(form, given)
             run()
             results = [made[value] for value in group.outputs]
             if title == "rule":
@@ -282,7 +282,7 @@ def _measured(
 
 def _finite(form: Form, group: Region, given: Mapping[Value, Any]) -> bool:
     """Whether most of what the group gives for these numbers can be compared."""
-    made, run = _bound(form, group, given)
+    made, run = _bound(form, given)
     run()
     results = [made[value] for value in group.outputs if made[value].is_floating_point()]
     return all(float(tensor.isfinite().double().mean()) > 0.5 for tensor in results)
@@ -314,7 +314,7 @@ def _order(group: Region) -> Callable[[Value], int]:
     return lambda value: places.get(value, len(places))
 
 
-def _bound(form: Form, group: Region, given: Mapping[Value, Any]) -> tuple[dict[Value, Any], Callable[[], None]]:
+def _bound(form: Form, given: Mapping[Value, Any]) -> tuple[dict[Value, Any], Callable[[], None]]:
     """Memory for what a candidate makes, and a function that runs it."""
     device = availability.torch_device()
     made = dict(given)
