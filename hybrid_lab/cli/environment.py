@@ -215,6 +215,9 @@ def _kernel_cache() -> Item:
     folder = cache_folder("binaries")
     if folder is None:
         return Item("kernel cache", "off (HYBRID_LAB_CACHE is empty)")
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        return Item("kernel cache", f"{folder} cannot be written; HYBRID_LAB_CACHE names another folder")
     count = sum(len(entry.name) == 64 for entry in os.scandir(folder)) if folder.is_dir() else 0
     return Item("kernel cache", f"{count} binaries in {folder}")
 

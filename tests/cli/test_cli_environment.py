@@ -48,3 +48,11 @@ def test_broken_library_is_reported(monkeypatch):
 
     item = environment._guarded(_onnx)
     assert item.found == "broken: RuntimeError: libonnx.so: undefined symbol"
+
+
+def test_a_cache_that_cannot_be_written_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "new" / "folder"))
+    assert environment._kernel_cache().found.startswith("0 binaries in ")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "file"))
+    assert environment._kernel_cache().found.endswith("cannot be written; HYBRID_LAB_CACHE names another folder")
