@@ -73,6 +73,16 @@ def test_a_mask_and_what_is_fused_around():
     agree(graph, q=data(q.shape), k=data(k.shape, 1), v=data(v.shape, 2), m=mask, r=data(r.shape, 4))
 
 
+def test_scores_by_hundreds_of_operators_are_no_attention():
+    q, k, v = (input_node(name, shape=(2, 5, 4), dtype="float32") for name in "qkv")
+    scores = op("batch_dot", q, k, transpose_b=True)
+    for number in range(400):
+        scores = op("broadcast_maximum", scores, 0.01 * (number % 7))
+    graph = Graph([q, k, v], [op("batch_dot", op("softmax", scores), v)])
+    assert "attention" not in {source.name for source in kernels_of(graph)[2]}
+    agree(graph, q=data((2, 5, 4)), k=data((2, 5, 4), 1), v=data((2, 5, 4), 2))
+
+
 def test_masked_keys_count_nothing_and_a_row_without_keys_is_nan():
     """-inf for the first 20 keys, so that a whole tile has no finite score, and for all keys of one query."""
     q, k, v, m = inputs(q=(1, 18, 4), k=(1, 40, 4), v=(1, 40, 3), m=(1, 18, 40))

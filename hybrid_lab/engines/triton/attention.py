@@ -30,6 +30,8 @@ from hybrid_lab.ops.dtypes import NARROW
 MOST_WIDTH = 256
 #: Weights are stored on the way where there are at most so many keys; half as many without tensor cores.
 MOST_KEYS = 256
+#: Scores are made of a product by at most so many operators; four times as many are looked at to find it.
+MOST_CHAIN = 64
 #: Between the softmax and the second product stand only operators that commute with a division.
 LINEAR = ("_masked_scale", "Cast", "identity")
 
@@ -108,15 +110,17 @@ def _scores(scaled: Value) -> tuple[Node | None, set[Node]]:
         if node not in leads:
             known = node.op.triton is not None or node.op.view or has_element(node.op)
             before = [value.node for value in node.values_in if prod(value.shape) == size]
-            leading = [follow(other) for other in before] if known and not is_product(node) else []
-            leads[node] = is_product(node) or any(leading)
+            leads[node] = is_product(node)
+            if known and not leads[node] and len(leads) <= 4 * MOST_CHAIN:
+                leads[node] = sum(map(follow, before)) > 0  # all of them, and not up to the first one
         return leads[node]
 
     follow(scaled.node)
-    products = [node for node, leading in leads.items() if leading and is_product(node)]
-    if len(products) != 1 or prod(products[0].outputs[0].shape) != size:
+    chain = {node for node, leading in leads.items() if leading}
+    products = [node for node in chain if is_product(node)]
+    if len(products) != 1 or len(chain) > MOST_CHAIN or prod(products[0].outputs[0].shape) != size:
         return None, set()
-    return products[0], {node for node, leading in leads.items() if leading}
+    return products[0], chain
 
 
 class _Weights(Elements):
