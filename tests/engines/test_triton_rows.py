@@ -314,6 +314,20 @@ def test_elements_are_stored_on_the_way_of_a_split_sum(monkeypatch):
     agree(graph, x=data((50, 21)), w=data((50, 21), 1))
 
 
+@pytest.mark.parametrize("kind", ["square", "exp"])
+def test_split_rows_of_which_only_the_second_sum_is_needed(kind, monkeypatch):
+    small_tiles(monkeypatch)
+    for name in ("SPLIT", "SPLIT_ACROSS", "PART"):
+        monkeypatch.setattr(reduction, name, 16)
+    x = input_node("x", shape=(3, 90), dtype="float32")
+    centre = op("mean" if kind == "square" else "max", x, axis=1, keepdims=True)
+    graph = Graph([x], [op("sum", op(kind, op("broadcast_sub", x, centre)), axis=1)])
+    sources = kernels_of(graph)[2]
+    assert [source.kind for source in sources] == ["parts of rows", "rows of parts"]
+    assert sources[0].sizes["parts"] > 2
+    agree(graph, x=data((3, 90)))
+
+
 def layer_norm_gradients(shape, axis=-1):
     """Those of data, scale and shift, and the sum of the first one, as a bias before the layer has it."""
     dy, x = (input_node(name, shape=shape, dtype="float32") for name in ("dy", "x"))

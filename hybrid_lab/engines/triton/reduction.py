@@ -428,7 +428,7 @@ def write_split(group: Region) -> tuple[KernelSource, KernelSource]:
         for node in nodes
     ]
     early = made_for([*nodes, *(value.node for value in full)], group, ())
-    late = made_for([value.node for value in results], group, nodes)
+    late = made_for([*nodes, *(value.node for value in results)], group, nodes)  # a mean of a variance alone, too
     first = Region(tuple(early), group.inputs, (*full, *spaces))
     second = Region(group.nodes, group.inputs, tuple(results))
     return _parts(first, group, space, spaces, tile, per_part), put_together(second, late, space, spaces, per_part)
