@@ -86,6 +86,7 @@ def gone(process):
 def test_equal_kernels_are_compiled_once_and_another_batch_not_at_all(started):
     first = compile_all([source(n=4096), source(n=4096), source(n=8192)], "gfx942")
     assert len({binary.key for binary in first}) == 1 and len(started) == 1
+    assert started[0].errors.closed and gone(started[0])
     assert "amdgcn" in first[0].assembly and first[0].code[:4] == b"\x7fELF"
     compile_all([source(n=1024)], "gfx942")
     assert len(started) == 1

@@ -307,6 +307,7 @@ def _compiled(requests: list[dict[str, Any]], target: str) -> Generator[tuple[st
             selector.close()
             for process in processes:
                 process.end()
+                process.errors.close()
 
 
 def _effort(request: dict[str, Any]) -> tuple[bool, int]:
