@@ -19,7 +19,8 @@ from hybrid_lab.engines.triton import recipe, recipes, reduction
 from hybrid_lab.engines.triton.compiling import request_of
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.kernels import launches_of
-from hybrid_lab.engines.triton.recipes import RECIPES, key_of
+from hybrid_lab.engines.triton.recipe_key import key_of
+from hybrid_lab.engines.triton.recipes import RECIPES
 from hybrid_lab.engines.triton.steps import KernelOperator
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.symbolic import Conditions, Formulas, Trace, choice, filled, is_power_of_two

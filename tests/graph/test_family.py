@@ -363,7 +363,7 @@ def test_what_the_triton_engine_lowers_is_what_it_would_lower_anew(name):
 
 def test_recipes_are_found_by_the_key_of_the_graph_itself():
     pytest.importorskip("triton")
-    from hybrid_lab.engines.triton.recipes import _kept_key, key_of
+    from hybrid_lab.engines.triton.recipe_key import kept_key, key_of
     from hybrid_lab.engines.triton.support import lowered
 
     net, shapes = lenet()
@@ -374,7 +374,7 @@ def test_recipes_are_found_by_the_key_of_the_graph_itself():
         found = call.check([*shapes(batch), *call.shapes[call.num_data :]])
         for graph in (found.forward, found.backward):
             ready = derived(graph, "lowered", lowered)
-            keys.append(_kept_key(ready, "ieee"))
+            keys.append(kept_key(ready, "ieee"))
             assert keys[-1] == key_of(ready, "ieee") is not None
-            assert _kept_key(ready, "tf32") == key_of(ready, "tf32") != keys[-1]
+            assert kept_key(ready, "tf32") == key_of(ready, "tf32") != keys[-1]
     assert len(set(keys)) == 4, "forward and backward, of many images and of one"
