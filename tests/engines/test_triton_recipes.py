@@ -556,7 +556,7 @@ def test_a_file_of_another_kind_is_ignored(data, nothing_known, writes):
 def test_other_code_has_files_of_its_own(nothing_known, monkeypatch):
     kernels_of(SMALL((6, 5)))
     RECIPES.clear()
-    monkeypatch.setattr(recipes, "_code", lambda: "another")
+    monkeypatch.setattr(recipes, "code_digest", lambda: "another")
     kernels_of(SMALL((6, 5)))
     assert len(list(nothing_known.glob("*.json"))) == 2
 
