@@ -35,7 +35,7 @@ def lowered(graph: Graph) -> Graph:
     """
 
     def supported(node: Node) -> bool:
-        return unfit(node) is None and refusal(present(node)) is None
+        return unfit(node) is None and (_known(node) or _writers_refusal(present(node)) is None)
 
     return simplify(decompose(lower_random(graph), supported))
 
@@ -44,8 +44,11 @@ def refusal(node: Node) -> str | None:
     """None where a kernel can compute the node's element, or read it elsewhere; else why not."""
     if reason := unfit(node):
         return reason
-    if _known(node):
-        return None
+    return None if _known(node) else _writers_refusal(node)
+
+
+def _writers_refusal(node: Node) -> str | None:
+    """What a writer says of a fit operator."""
     key = (
         node.op,
         tuple([_type(item) if isinstance(item, Value) else repr(item) for item in node.inputs]),
