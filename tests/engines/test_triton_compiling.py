@@ -389,11 +389,25 @@ def test_no_triton_is_a_plain_error(monkeypatch):
         compile_all([source()], "gfx942")
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+def test_where_the_cache_cannot_be_written_binaries_last_as_long_as_the_process(
+    tmp_path, monkeypatch, caplog, started
+):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "file"))
-    with pytest.raises(EngineError, match="HYBRID_LAB_CACHE names another folder"):
-        compile_all([source()], "gfx942")
+    for _ in range(2):
+        (first, second) = compile_all([source(2.5), source(3.5)], "gfx942")
+        assert "hybrid_lab_binaries_" in str(first.folder) and second.code
+    assert len(started) == 1
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1 and "HYBRID_LAB_CACHE names another folder" in warnings[0]
+
+
+def test_a_binary_that_can_be_written_nowhere_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(binaries, "_temporary", (None, binaries.Store(tmp_path / "file")))
+    with pytest.raises(EngineError, match="can be written nowhere.*HYBRID_LAB_CACHE names a folder"):
+        compile_all([source(4.5)], "gfx942")
 
 
 # -- progress ----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from typing import Any
 
 from hybrid_lab.engines.cache import cache_folder
 from hybrid_lab.engines.triton.resources import Resources, resources_of
+from hybrid_lab.log import logger
 
 #: Of the folders and of how binaries are made; one that says another number is made anew.
 FORMAT = 4
@@ -104,6 +105,7 @@ class Store:
     def __init__(self, folder: Path):
         self.folder = folder
         self._known: dict[str, Binary] = {}
+        self._told = False
 
     def find(self, key: str) -> Binary | None:
         """The binary, if it is there and as it was when it was written."""
@@ -123,7 +125,27 @@ class Store:
         return found
 
     def add(self, binary: Binary) -> Binary:
-        """Write one, unless it is there. Returns what is there. Raises OSError where it cannot be written."""
+        """Write one, unless it is there. Returns what is there.
+
+        Where the folder cannot be written to, binaries go to one that lasts as long as this process, and a warning says
+        so, once. Raises OSError where that cannot be written to either.
+        """
+        try:
+            return self._add(binary)
+        except OSError as error:
+            aside = _temporary_store()
+            if aside is self:
+                raise
+            if not self._told:
+                self._told = True
+                logger.warning(
+                    f"compiled kernels cannot be kept in {self.folder} ({error.strerror or error}): they last as long "
+                    "as this process. HYBRID_LAB_CACHE names another folder"
+                )
+            self._known[binary.key] = found = aside.add(binary)
+            return found
+
+    def _add(self, binary: Binary) -> Binary:
         contents = {f"kernel.{kind}": content for kind, content in binary.files.items()}
         for _ in range(3):
             there = self.find(binary.key)
@@ -202,18 +224,25 @@ def _read(folder: Path, key: str) -> Binary:
 
 _lock = threading.Lock()
 _stores: dict[Path, Store] = {}
-_temporary: Any = None
+_temporary: tuple[Any, Store] | None = None
 
 
 def store() -> Store:
     """The store in the project's cache folder; a folder that goes with this process where nothing is kept on disk."""
-    global _temporary
     folder = cache_folder("binaries")
+    if folder is None:
+        return _temporary_store()
     with _lock:
-        if folder is None:
-            if _temporary is None:
-                _temporary = tempfile.TemporaryDirectory(prefix="hybrid_lab_binaries_", ignore_cleanup_errors=True)
-            folder = Path(_temporary.name)
         if folder not in _stores:
             _stores[folder] = Store(folder)
         return _stores[folder]
+
+
+def _temporary_store() -> Store:
+    """Raises OSError where no folder can be made."""
+    global _temporary
+    with _lock:
+        if _temporary is None:
+            folder = tempfile.TemporaryDirectory(prefix="hybrid_lab_binaries_", ignore_cleanup_errors=True)
+            _temporary = folder, Store(Path(folder.name))
+        return _temporary[1]

@@ -337,9 +337,8 @@ def _kept(request: dict[str, Any], answer: dict[str, Any], target: str, printed:
     try:
         return store().add(made)
     except OSError as error:
-        where = store().folder
         return _failure(
-            request, target, f"{error}; binaries are kept in {where}, and HYBRID_LAB_CACHE names another folder"
+            request, target, f"its binary can be written nowhere ({error}); HYBRID_LAB_CACHE names a folder for it"
         )
 
 
