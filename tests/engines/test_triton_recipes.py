@@ -148,7 +148,6 @@ def holds(trace, notes, number):
     return Conditions(notes).hold(Formulas(trace.steps).values([number]))
 
 
-
 def test_a_number_notes_what_is_asked_and_gives_formulas():
     trace = Trace()
     n = trace.symbol(8)
@@ -452,8 +451,10 @@ def test_results_at_other_batches_are_numpys(name, monkeypatch):
                 loss = (y * y).mean()
             loss.backward()
             found.append([y.asnumpy(), x.grad.asnumpy()])
+        # BatchNorm of one element: its gradient is 0, and what is computed is rounding times 1 / sqrt(epsilon), 300.
+        near = 1e-4 if batch == 1 else 1e-5
         for one, other in zip(*found, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=near)
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------

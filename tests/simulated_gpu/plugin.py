@@ -1,0 +1,79 @@
+"""pytest -p tests.simulated_gpu.plugin: the tests of `make test-gpu` on a GPU that is not there.
+
+SIMULATED_GPU : "sm90" (as it is), "gfx942" ...; SIMULATED_COMPILE=1 : binaries are compiled, which takes hours for all
+tests. Without it one kernel's binary stands in for all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.simulated_gpu as simulated_gpu
+
+
+def _stand_in() -> None:
+    """Let one binary, with the name and the warps of each kernel, stand in for all."""
+    from hybrid_lab.engines.triton import compiling
+    from hybrid_lab.engines.triton.binaries import Binary, Store
+
+    compiled: dict[str, Any] = {}
+    inner, real, here = compiling._compiled, compiling.store, []
+    beside = Store(Path(tempfile.mkdtemp(prefix="simulated_gpu_")))
+
+    def for_launches(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            here.append(True)
+            try:
+                return function(*given)
+            finally:
+                here.pop()
+
+        return run
+
+    def stand_ins(requests: list[dict[str, Any]], target: str) -> Iterator[tuple[str, Any]]:
+        if not here:
+            yield from inner(requests, target)
+            return
+        if not compiled:
+            text = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef one(p):\n    tl.store(p, 1.0)\n"
+            plain = dict(requests[0], name="one", text=text, file="one.py", signature={"p": "*fp32"})
+            plain |= {"constants": {}, "divisible": [0], "options": {}, "key": "0" * 64}
+            for _, binary in inner([plain], target):
+                compiled.update(binary.files)
+        for request in requests:
+            metadata = json.loads(compiled["json"]) | {"name": request["name"]}
+            metadata["num_warps"] = request["options"].get("num_warps", 4)
+            files = compiled | {"json": json.dumps(metadata).encode()}
+            made = Binary(request["key"], request["name"], target, files, "", 0.0, Path())
+            yield request["key"], beside.add(made)
+
+    compiling._compiled = stand_ins
+    compiling.store = lambda: beside if here else real()
+    compiling.load, compiling.prepare = map(for_launches, (compiling.load, compiling.prepare))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("HYBRID_LAB_CACHE", "")
+    config.stash[_GPU] = simulated_gpu.start(os.environ.get("SIMULATED_GPU", "sm90"))
+    if os.environ.get("SIMULATED_COMPILE") != "1":
+        _stand_in()
+
+
+_GPU: pytest.StashKey[simulated_gpu.SimulatedGpu] = pytest.StashKey()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test during which a launch was refused has failed, whatever it made of it."""
+    gpu = item.config.stash[_GPU]
+    gpu.problems.clear()
+    outcome = yield
+    if gpu.problems and outcome.excinfo is None:
+        outcome.force_exception(simulated_gpu.Refused("; ".join(gpu.problems)))

@@ -1,0 +1,59 @@
+"""Captured launches on the simulated GPU: what is launched meanwhile is written down instead, torch's part too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.simulated_gpu import SimulatedGpu
+
+
+class SimulatedRecorder:
+    """In the place of `capture.TorchRecorder`. As with a CUDA graph nothing runs before the first replay, and a replay
+    reads and writes the addresses of the capture.
+    """
+
+    def __init__(self, gpu: SimulatedGpu):
+        self._gpu = gpu
+
+    def capture(self, function: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        steps: list[Callable[[], Any]] = []
+
+        class Listener(TorchDispatchMode):
+            def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                given = kwargs or {}
+                name = op.overloadpacket.__name__
+                if op.is_view or name.startswith("empty") or name in ("detach", "alias", "_reshape_alias"):
+                    return op(*args, **given)
+                if name.endswith("_"):
+                    steps.append(lambda: op(*args, **given))
+                    return args[0]
+                made = op(*args, **given)
+
+                def again() -> None:
+                    fresh = op(*args, **given)
+                    places, values = (each if isinstance(each, (tuple, list)) else [each] for each in (made, fresh))
+                    for place, value in zip(places, values, strict=True):
+                        place.copy_(value)
+
+                steps.append(again)
+                return made
+
+        # Torch wraps it for torch.compile, whose import takes seconds.
+        plain = Listener.__torch_dispatch__
+        Listener.__torch_dispatch__ = getattr(plain, "__wrapped__", plain)
+        previous, self._gpu.capturing = self._gpu.capturing, steps
+        try:
+            with Listener():
+                made = function()
+        finally:
+            self._gpu.capturing = previous
+
+        def replay() -> None:
+            for step in steps:
+                step()
+
+        return replay, made
