@@ -31,53 +31,69 @@ static const char *const failed = "the simulated GPU refused it";
 #define __HIP_PLATFORM_AMD__
 #include <hip/hip_runtime_api.h>
 
-static hipError_t properties(hipDeviceProp_t *found, int device) {
-  memset(found, 0, sizeof *found);
-  strcpy(found->gcnArchName, chip);
-  strcat(found->gcnArchName, ":sramecc+:xnack-");
-  found->warpSize = strncmp(chip, "gfx9", 4) ? 32 : 64;
-  found->multiProcessorCount = 304;
-  found->sharedMemPerBlock = 64 << 10;
-  found->regsPerBlock = 65536;
-  found->maxThreadsPerMultiProcessor = 2048;
-  return hipSuccess;
-}
+#include <hip/hip_deprecated.h>
 
-static hipError_t load(hipModule_t *module, const void *image, unsigned count, hipJitOption *options, void **values) {
+/* By its plain name the linker finds the older one; `hipGetProcAddress` gives the newer. */
+#define PROPERTIES(name, type)                                                                                         \
+  hipError_t name(type *found, int device) {                                                                           \
+    memset(found, 0, sizeof *found);                                                                                   \
+    strcpy(found->gcnArchName, chip);                                                                                  \
+    strcat(found->gcnArchName, ":sramecc+:xnack-");                                                                    \
+    found->warpSize = strncmp(chip, "gfx9", 4) ? 32 : 64;                                                              \
+    found->multiProcessorCount = 304;                                                                                  \
+    found->sharedMemPerBlock = 64 << 10;                                                                               \
+    found->regsPerBlock = 65536;                                                                                       \
+    found->maxThreadsPerMultiProcessor = 2048;                                                                         \
+    return hipSuccess;                                                                                                 \
+  }
+
+PROPERTIES(hipGetDevicePropertiesR0600, hipDeviceProp_tR0600)
+#undef hipGetDeviceProperties
+PROPERTIES(hipGetDeviceProperties, hipDeviceProp_tR0000)
+
+hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned count, hipJitOption *options,
+                               void **values) {
   *module = (hipModule_t)image;
   return hipSuccess;
 }
 
-static hipError_t unload(hipModule_t module) { return hipSuccess; }
+hipError_t hipModuleUnload(hipModule_t module) { return hipSuccess; }
 
-static hipError_t get_function(hipFunction_t *function, hipModule_t module, const char *name) {
+hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name) {
   *function = (hipFunction_t)on_load(module, name);
   return *function ? hipSuccess : hipErrorNotFound;
 }
 
-static hipError_t attribute(int *value, hipFunction_attribute which, hipFunction_t function) {
+hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute which, hipFunction_t function) {
   *value = which == HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
   return hipSuccess;
 }
 
-static hipError_t launch(hipFunction_t function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
-                         unsigned shared, hipStream_t stream, void **arguments, void **extra) {
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned,
+                                 unsigned, unsigned shared, hipStream_t stream, void **arguments, void **extra) {
   return on_launch((uintptr_t)function, x, y, z, threads, shared, (uintptr_t)stream, arguments)
              ? hipErrorLaunchFailure
              : hipSuccess;
 }
 
-static hipError_t pointer(void *found, hipPointer_attribute which, hipDeviceptr_t asked) {
+hipError_t hipPointerGetAttribute(void *found, hipPointer_attribute which, hipDeviceptr_t asked) {
   *(hipDeviceptr_t *)found = asked;
   return hipSuccess;
 }
 
-static hipError_t last_error(void) { return hipSuccess; }
-static const char *describe(hipError_t error) { return failed; }
+hipError_t hipGetLastError(void) { return hipSuccess; }
+
+const char *hipGetErrorString(hipError_t error) { return failed; }
 
 hipError_t hipDriverGetVersion(int *version) {
   *version = 60443482;
   return hipSuccess;
+}
+
+hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned x, unsigned y, unsigned z, unsigned threads,
+                                            unsigned, unsigned, unsigned shared, hipStream_t stream,
+                                            void **arguments) {
+  return hipModuleLaunchKernel(function, x, y, z, threads, 1, 1, shared, stream, arguments, 0);
 }
 
 hipError_t hipGetProcAddress(const char *symbol, void **found, int version, uint64_t flags,
@@ -86,17 +102,17 @@ hipError_t hipGetProcAddress(const char *symbol, void **found, int version, uint
     const char *name;
     void *function;
   } known[] = {
-      {"hipGetLastError", last_error},
-      {"hipGetErrorString", describe},
-      {"hipGetDeviceProperties", properties},
-      {"hipGetDevicePropertiesR0600", properties},
-      {"hipModuleLoadDataEx", load},
-      {"hipModuleUnload", unload},
-      {"hipModuleGetFunction", get_function},
-      {"hipFuncGetAttribute", attribute},
-      {"hipModuleLaunchKernel", launch},
-      {"hipModuleLaunchCooperativeKernel", launch},
-      {"hipPointerGetAttribute", pointer},
+      {"hipGetLastError", hipGetLastError},
+      {"hipGetErrorString", hipGetErrorString},
+      {"hipGetDeviceProperties", hipGetDevicePropertiesR0600},
+      {"hipGetDevicePropertiesR0600", hipGetDevicePropertiesR0600},
+      {"hipModuleLoadDataEx", hipModuleLoadDataEx},
+      {"hipModuleUnload", hipModuleUnload},
+      {"hipModuleGetFunction", hipModuleGetFunction},
+      {"hipFuncGetAttribute", hipFuncGetAttribute},
+      {"hipModuleLaunchKernel", hipModuleLaunchKernel},
+      {"hipModuleLaunchCooperativeKernel", hipModuleLaunchCooperativeKernel},
+      {"hipPointerGetAttribute", hipPointerGetAttribute},
   };
   for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(symbol, known[i].name)) {
