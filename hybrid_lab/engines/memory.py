@@ -5,6 +5,7 @@ The device may be Triton's interpreter, whose memory is torch's on the CPU: it i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ givers: list[Callable[[], None]] = []
 """Called where memory has run out: whoever holds free memory of a device gives it back."""
 
 
+@functools.cache
 def torch_dtype(dtype: Any) -> Any:
     """torch's dtype of the same name."""
     import torch

@@ -42,7 +42,9 @@ class Value:
     @property
     def nbytes(self) -> int:
         """Size in bytes; the value must be inferred."""
-        return prod(self.shape) * self.dtype.itemsize
+        shapes, dtypes = self.node.shapes, self.node.dtypes
+        assert shapes is not None and dtypes is not None
+        return prod(shapes[self.index]) * dtypes[self.index].itemsize
 
     def __repr__(self) -> str:
         suffix = "" if len(self.node.outputs) == 1 else f":{self.index}"

@@ -53,10 +53,6 @@ _ORDERS: tuple[Callable[[Block], Any], ...] = (
 _MANY = 400
 
 
-def _offset(block: Block) -> int:
-    return block.offset
-
-
 def pack(blocks: Sequence[Block]) -> int:
     """Give every block its offset, so that blocks alive at the same step never overlap; returns the arena's size.
 
@@ -78,21 +74,21 @@ def pack(blocks: Sequence[Block]) -> int:
 
 
 def _place(blocks: Sequence[Block]) -> int:
-    placed: list[Block] = []  # by offset
+    placed: list[tuple[int, int, int, int]] = []  # from, to, first, last: by offset
     total = 0
     for block in blocks:
         first, last, size = block.first, block.last, block.size
         end, best, smallest = 0, -1, -1
-        for other in placed:
-            if other.first <= last and first <= other.last:
-                gap = other.offset - end
+        for begin, stop, born, gone in placed:
+            if born <= last and first <= gone:
+                gap = begin - end
                 if gap >= size and (best < 0 or gap < smallest):
                     best, smallest = end, gap
-                if other.offset + other.size > end:
-                    end = other.offset + other.size
-        block.offset = best if best >= 0 else end
-        insort(placed, block, key=_offset)
-        total = max(total, block.offset + size)
+                if stop > end:
+                    end = stop
+        block.offset = offset = best if best >= 0 else end
+        insort(placed, (offset, offset + size, first, last))
+        total = max(total, offset + size)
     return total
 
 

@@ -415,6 +415,7 @@ class Writer:
         return None
 
 
+@functools.lru_cache(maxsize=4096)
 def identifier(name: str) -> str:
     made = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "op"
     return f"_{made}" if made[0].isdigit() else made

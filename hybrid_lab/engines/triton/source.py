@@ -6,7 +6,9 @@ import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+
+import numpy as np
 
 from hybrid_lab.engines.triton.body import ORIGIN, Body, Refused, Remark, short
 from hybrid_lab.engines.triton.functions import FUNCTIONS, PHILOX
@@ -120,10 +122,15 @@ class KernelSource:
     @cached_property
     def signature(self) -> dict[str, str]:
         """Argument types for ahead-of-time compilation."""
-        types = [POINTERS[value.dtype.name] for value in (*self.inputs, *self.outputs)]
+        types = [_pointer(value.dtype) for value in (*self.inputs, *self.outputs)]
         types += ["i64"] * bool(self.draws) + ["i64"] * len(self.draws)
         types += ["i32"] * len(self.passed) + ["constexpr"] * len(self.blocks)
         return dict(zip(self._arguments, types, strict=True))
+
+
+@cache
+def _pointer(dtype: np.dtype) -> str:  # NumPy takes a microsecond for each name
+    return POINTERS[dtype.name]
 
 
 def kernel_name(nodes: Sequence[Node]) -> str:
