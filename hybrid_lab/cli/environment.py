@@ -100,7 +100,7 @@ def _onnxruntime() -> Item:
 
 
 def _torch() -> Item:
-    from ..engines.triton.availability import ROCM_INSTALL
+    from ..engines.triton.running.availability import ROCM_INSTALL
 
     needed = "the Triton engine on a GPU"
     if not has_module("torch"):
@@ -113,7 +113,7 @@ def _torch() -> Item:
 
 
 def _compiling() -> Item:
-    from ..engines.triton.targets import TARGETS
+    from ..engines.triton.building.targets import TARGETS
 
     name, needed = "compiling", "kernels for GPUs that are elsewhere: hybrid-lab compile, net.compile_for"
     if not has_module("triton"):
@@ -122,7 +122,7 @@ def _compiling() -> Item:
 
 
 def _triton() -> Item:
-    from ..engines.triton.availability import ROCM_INSTALL, interpreting, triton_distributions, two_tritons
+    from ..engines.triton.running.availability import ROCM_INSTALL, interpreting, triton_distributions, two_tritons
 
     needed = "the Triton engine"
     if not has_module("triton"):
@@ -135,7 +135,7 @@ def _triton() -> Item:
 
 
 def _compiler() -> Item:
-    from ..engines.triton.availability import c_compiler
+    from ..engines.triton.running.availability import c_compiler
 
     name, needed = "C compiler", "Triton's launchers, which it builds at first use"
     get = "apt-get install gcc libc6-dev (Debian), dnf install gcc (Fedora), xcode-select --install (macOS)"
@@ -174,7 +174,7 @@ def _gpus_by_torch() -> list[str]:
 
     if not torch.cuda.is_available():
         return []
-    from ..engines.triton.targets import supported
+    from ..engines.triton.building.targets import supported
 
     found = []
     for index in range(torch.cuda.device_count()):

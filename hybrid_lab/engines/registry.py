@@ -75,7 +75,7 @@ def _on_gpu(engine: Engine) -> bool:
 
 def _interpreting() -> bool:
     """Whether Triton's interpreter stands in for a GPU; it runs on either side."""
-    from hybrid_lab.engines.triton import availability
+    from hybrid_lab.engines.triton.running import availability
 
     return availability.interpreting()
 
@@ -129,7 +129,7 @@ def _usable(name: str) -> Engine | None:
 
 def _check_interpreter() -> None:
     """Raise EngineUnavailable where HYBRID_LAB_TRITON asks for what is not here, or for something else."""
-    from hybrid_lab.engines.triton import availability
+    from hybrid_lab.engines.triton.running import availability
 
     if availability.setting() and (missing := availability.missing()) is not None:
         raise EngineUnavailable(f"HYBRID_LAB_TRITON=interpret: {missing}" if availability.interpreting() else missing)
@@ -138,7 +138,7 @@ def _check_interpreter() -> None:
 @functools.cache
 def _tell_of_an_unused_gpu() -> None:
     """Warn once where the driver of a GPU is there and something else is missing."""
-    from hybrid_lab.engines.triton import availability
+    from hybrid_lab.engines.triton.running import availability
 
     if availability.driver_seen():
         missing = availability.missing()

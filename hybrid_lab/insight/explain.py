@@ -124,8 +124,8 @@ class Explanation:
         text, what they are made of and why, and - on a GPU, or with `kernel.on("gfx942")` - what they compile to.
         Where there are none, showing it says why.
         """
-        from hybrid_lab.engines.triton import tiles
         from hybrid_lab.engines.triton.kernels import kernels_of_graphs, target_here
+        from hybrid_lab.engines.triton.writing import tiles
 
         found = []
         for graphs, tf32 in self._on_triton:

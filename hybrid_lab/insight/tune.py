@@ -90,7 +90,8 @@ def tune(net: Block, *inputs: Any, train: bool | None = None, again: bool = Fals
     give the rule's numbers to be timed. Raises EngineUnavailable without a GPU, HybridLabError for a Block that is not
     hybrid or was not called so far, HybridizeError where the code cannot become a graph.
     """
-    from hybrid_lab.engines.triton import tiles, tuning
+    from hybrid_lab.engines.triton import tuning
+    from hybrid_lab.engines.triton.writing import tiles
     from hybrid_lab.gluon.ahead import graphs_of
     from hybrid_lab.gluon.hybrid import HybridBlock
 

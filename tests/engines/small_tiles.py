@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hybrid_lab.engines.triton import kernel, product, reduction, tiles
+from hybrid_lab.engines.triton.running import kernel
+from hybrid_lab.engines.triton.writing import product, reduction, tiles
 
 #: Kind of kernel -> the blocks that may be smaller than their axis, and how small; those of products go into tl.dot.
 TILES: dict[str, dict[str, int]] = {

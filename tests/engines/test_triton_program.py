@@ -20,7 +20,8 @@ from hybrid_lab.diagnostics import AutogradError, EngineError
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.triton import arena, capture, internals, kernel, program
+from hybrid_lab.engines.triton.building import internals
+from hybrid_lab.engines.triton.running import arena, capture, kernel, program
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
 from tests.triton_device import ON_GPU, use_triton
@@ -165,7 +166,7 @@ def test_orders_stay_on_the_device(copied, name, attributes):
 
 
 def test_what_torch_computes_stays_on_the_device(copied, monkeypatch):
-    monkeypatch.setattr("hybrid_lab.engines.triton.recipes.refusal", lambda node: "a test")
+    monkeypatch.setattr("hybrid_lab.engines.triton.reusing.recipes.refusal", lambda node: "a test")
     arrays, expected, executable = both(lambda F, x: F.exp(x) + F.transpose(x), (4, 4))
     assert executable.report.operators == {"triton": 1, "torch": 2, "numpy": 0}
     assert not executable.report.host_copies
@@ -652,7 +653,9 @@ class Launched:
 @pytest.fixture
 def compiled(monkeypatch):
     """Everything as on a GPU but for memory, kernels and streams; the kernels that were launched, by name."""
-    from hybrid_lab.engines.triton import availability, compiling, engine, internals
+    from hybrid_lab.engines.triton import engine
+    from hybrid_lab.engines.triton.building import compiling, internals
+    from hybrid_lab.engines.triton.running import availability
 
     found = {}
 

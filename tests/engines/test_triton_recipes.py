@@ -15,17 +15,18 @@ pytest.importorskip("torch")
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.engines.triton import recipe, recipes, reduction
-from hybrid_lab.engines.triton.compiling import request_of
+from hybrid_lab.engines.triton.building.compiling import request_of
+from hybrid_lab.engines.triton.building.targets import target_of
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.kernels import launches_of
-from hybrid_lab.engines.triton.recipe_key import key_of
-from hybrid_lab.engines.triton.recipes import RECIPES
-from hybrid_lab.engines.triton.steps import KernelOperator
+from hybrid_lab.engines.triton.reusing import recipe, recipes
+from hybrid_lab.engines.triton.reusing.recipe_key import key_of
+from hybrid_lab.engines.triton.reusing.recipes import RECIPES
+from hybrid_lab.engines.triton.running.steps import KernelOperator
 from hybrid_lab.engines.triton.support import refusal
-from hybrid_lab.engines.triton.symbolic import Conditions, Formulas, Trace, choice, filled, is_power_of_two
-from hybrid_lab.engines.triton.targets import target_of
-from hybrid_lab.engines.triton.write import write_kernels
+from hybrid_lab.engines.triton.writing import reduction
+from hybrid_lab.engines.triton.writing.symbolic import Conditions, Formulas, Trace, choice, filled, is_power_of_two
+from hybrid_lab.engines.triton.writing.write import write_kernels
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.gluon.ahead import graphs_of
 from hybrid_lab.graph.decompose import decompose
@@ -590,7 +591,7 @@ def test_two_processes_write_at_once(nothing_known, tmp_path):
     program = textwrap.dedent(
         """
         from tests.engines.test_triton_recipes import Mixed, fused, graphs_of
-        from hybrid_lab.engines.triton.recipes import RECIPES
+        from hybrid_lab.engines.triton.reusing.recipes import RECIPES
         for _ in range(2):
             RECIPES.clear()
             for batch in (3, 50):

@@ -363,7 +363,7 @@ def test_what_the_triton_engine_lowers_is_what_it_would_lower_anew(name):
 
 def test_recipes_are_found_by_the_key_of_the_graph_itself():
     pytest.importorskip("triton")
-    from hybrid_lab.engines.triton.recipe_key import kept_key, key_of
+    from hybrid_lab.engines.triton.reusing.recipe_key import kept_key, key_of
     from hybrid_lab.engines.triton.support import lowered
 
     net, shapes = lenet()

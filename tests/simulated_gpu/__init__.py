@@ -151,7 +151,7 @@ class SimulatedGpu:
             self._run_now(source, grid, arguments)
 
     def _run_now(self, source: Any, grid: tuple[int, int, int], arguments: list[Any]) -> None:
-        from hybrid_lab.engines.triton.kernel import load_function
+        from hybrid_lab.engines.triton.running.kernel import load_function
 
         programs = [(x, y, z) for x in range(grid[0]) for y in range(grid[1]) for z in range(grid[2])]
         self.order.shuffle(programs)
@@ -179,7 +179,7 @@ class SimulatedGpu:
 
     def listen(self) -> None:
         """Learn which text a binary was compiled of, and which one is being loaded."""
-        from hybrid_lab.engines.triton import compiling, internals
+        from hybrid_lab.engines.triton.building import compiling, internals
 
         loaded, handles = compiling._loaded, internals.handles
 
@@ -198,7 +198,7 @@ class SimulatedGpu:
         """Let torch, and with it the package, see the GPU. Its memory is torch's on the CPU."""
         import torch
 
-        from hybrid_lab.engines.triton import availability, capture
+        from hybrid_lab.engines.triton.running import availability, capture
         from hybrid_lab.ndarray import context
         from tests.simulated_gpu.recorder import SimulatedRecorder
 
@@ -259,7 +259,7 @@ def start(target: str) -> SimulatedGpu:
     if _started:
         assert _started[0].target == target, "a process has one simulated GPU"
         return _started[0]
-    from hybrid_lab.engines.triton import internals
+    from hybrid_lab.engines.triton.building import internals
 
     gpu = SimulatedGpu(target)
     folder = tempfile.mkdtemp(prefix="simulated_gpu_")

@@ -20,8 +20,8 @@ import tests.simulated_gpu as simulated_gpu
 
 def _stand_in() -> None:
     """Let one binary, with the name and the warps of each kernel, stand in for all."""
-    from hybrid_lab.engines.triton import compiling
-    from hybrid_lab.engines.triton.binaries import Binary, Store
+    from hybrid_lab.engines.triton.building import compiling
+    from hybrid_lab.engines.triton.building.binaries import Binary, Store
 
     compiled: dict[str, Any] = {}
     inner, real, here = compiling._compiled, compiling.store, []

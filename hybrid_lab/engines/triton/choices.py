@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hybrid_lab.engines.cache import cache_folder
-from hybrid_lab.engines.triton.source import KernelSource
+from hybrid_lab.engines.triton.writing.source import KernelSource
 
 #: Changes when files of before must not be believed any more.
 FORMAT = 1

@@ -14,12 +14,15 @@ from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
-from hybrid_lab.engines.triton import availability, choices, recipes, tiles, tuning
-from hybrid_lab.engines.triton.contraction import Steps
-from hybrid_lab.engines.triton.fusion import Fusion
-from hybrid_lab.engines.triton.source import KernelSource
-from hybrid_lab.engines.triton.steps import on_torch
+from hybrid_lab.engines.triton import choices, tuning
+from hybrid_lab.engines.triton.fusing.fusion import Fusion
+from hybrid_lab.engines.triton.reusing import recipes
+from hybrid_lab.engines.triton.reusing.contraction import Steps
+from hybrid_lab.engines.triton.running import availability
+from hybrid_lab.engines.triton.running.steps import on_torch
 from hybrid_lab.engines.triton.support import lowered
+from hybrid_lab.engines.triton.writing import tiles
+from hybrid_lab.engines.triton.writing.source import KernelSource
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.form import Form, derived
 from hybrid_lab.graph.graph import Graph
@@ -28,7 +31,7 @@ from hybrid_lab.log import logger
 from hybrid_lab.ops.size import At
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.triton.program import DeviceExecutable
+    from hybrid_lab.engines.triton.running.program import DeviceExecutable
 
 
 class TritonEngine(Engine):
@@ -59,7 +62,7 @@ class TritonEngine(Engine):
         strict: bool = False,
         tf32: bool = False,
     ) -> Executable:
-        from hybrid_lab.engines.triton.capture import CapturedRun
+        from hybrid_lab.engines.triton.running.capture import CapturedRun
 
         started = time.perf_counter()
         written = self._write(graph, strict, tf32)
@@ -77,7 +80,7 @@ class TritonEngine(Engine):
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int
     ) -> tuple[Graph, Graph, tuple[tuple[str, int], ...]]:
         """With less to keep: see training.py."""
-        from hybrid_lab.engines.triton.training import training_pair
+        from hybrid_lab.engines.triton.fusing.training import training_pair
 
         found = training_pair(forward, backward, sources, num_outputs)
         return found.forward, found.backward, found.sources
@@ -86,8 +89,8 @@ class TritonEngine(Engine):
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
     ) -> Training:
         """As every engine: one arena for both, and their kernels are compiled together."""
-        from hybrid_lab.engines.triton.capture import CapturedRun, CapturedTraining
-        from hybrid_lab.engines.triton.program import DeviceTraining
+        from hybrid_lab.engines.triton.running.capture import CapturedRun, CapturedTraining
+        from hybrid_lab.engines.triton.running.program import DeviceTraining
 
         started = time.perf_counter()
         strict, static_alloc = options.get("strict", False), options.get("static_alloc", False)
@@ -111,7 +114,7 @@ class TritonEngine(Engine):
         return training
 
     def trim(self) -> None:
-        from hybrid_lab.engines.triton.arena import POOL
+        from hybrid_lab.engines.triton.running.arena import POOL
 
         super().trim()
         POOL.clear()
@@ -150,7 +153,7 @@ class _Written:
     sources: list[KernelSource]
 
     def executable(self, static_alloc: bool) -> DeviceExecutable:
-        from hybrid_lab.engines.triton.program import DeviceExecutable, DeviceLater
+        from hybrid_lab.engines.triton.running.program import DeviceExecutable, DeviceLater
 
         return DeviceExecutable(self.graph, DeviceLater(self.graph, self.report, static_alloc), self.report)
 
@@ -172,7 +175,7 @@ def _tell_of_no_tf32(name: str) -> None:
 def _prepare(sources: Sequence[KernelSource]) -> None:
     """Compile in parallel what is not on disk yet; the interpreter compiles nothing."""
     if not availability.device().interpreted:
-        from hybrid_lab.engines.triton import compiling
+        from hybrid_lab.engines.triton.building import compiling
 
         compiling.prepare(sources)
 

@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import format_bytes
-from hybrid_lab.engines.triton import availability, compiling, internals, traffic, tuning
-from hybrid_lab.engines.triton.binaries import Binary
-from hybrid_lab.engines.triton.fusion import Fusion
-from hybrid_lab.engines.triton.kinds import product_of
-from hybrid_lab.engines.triton.resources import Resources
-from hybrid_lab.engines.triton.source import KernelSource
-from hybrid_lab.engines.triton.targets import CHIPS, name_of, target_of
+from hybrid_lab.engines.triton import tuning
+from hybrid_lab.engines.triton.building import compiling, internals
+from hybrid_lab.engines.triton.building.binaries import Binary
+from hybrid_lab.engines.triton.building.resources import Resources
+from hybrid_lab.engines.triton.building.targets import CHIPS, name_of, target_of
+from hybrid_lab.engines.triton.fusing import traffic
+from hybrid_lab.engines.triton.fusing.fusion import Fusion
+from hybrid_lab.engines.triton.running import availability
+from hybrid_lab.engines.triton.writing.kinds import product_of
+from hybrid_lab.engines.triton.writing.source import KernelSource
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.printer import format_type
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.triton.steps import KernelOperator
+    from hybrid_lab.engines.triton.running.steps import KernelOperator
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,7 @@ def measured(source: KernelSource, runs: int = 20) -> float:
     import torch
 
     from hybrid_lab.engines.memory import torch_dtype
-    from hybrid_lab.engines.triton.kernel import Kernel
+    from hybrid_lab.engines.triton.running.kernel import Kernel
 
     where = availability.torch_device()
     values = (*source.inputs, *source.outputs)
@@ -219,7 +222,7 @@ def kernels_of_graphs(
 
 def _update(graph: Graph, part: str) -> FusedKernel | None:
     """The launch that makes an optimizer's step for all weights; None where there is none."""
-    from hybrid_lab.engines.triton.update import DeviceUpdate
+    from hybrid_lab.engines.triton.running.update import DeviceUpdate
 
     try:
         update = DeviceUpdate([graph])

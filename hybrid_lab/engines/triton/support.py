@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.engines.triton import availability
-from hybrid_lab.engines.triton.body import TYPES, Refused
-from hybrid_lab.engines.triton.kinds import collects, has_element, is_product, is_recurrence
-from hybrid_lab.engines.triton.write import write_kernels
+from hybrid_lab.engines.triton.running import availability
+from hybrid_lab.engines.triton.writing.body import TYPES, Refused
+from hybrid_lab.engines.triton.writing.kinds import collects, has_element, is_product, is_recurrence
+from hybrid_lab.engines.triton.writing.write import write_kernels
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.form import present
 from hybrid_lab.graph.graph import Graph

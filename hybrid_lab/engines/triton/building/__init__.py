@@ -1,0 +1,1 @@
+"""Building: binaries of kernels, for this machine's GPU or another."""

@@ -1,0 +1,1 @@
+"""Fusing: which operators share a kernel, and what becomes of graphs before that."""

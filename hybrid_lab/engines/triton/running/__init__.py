@@ -1,0 +1,1 @@
+"""Running: programs of kernels on a device and its memory."""

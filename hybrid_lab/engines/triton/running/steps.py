@@ -1,0 +1,180 @@
+"""Steps of a device program: kernels, and what runs operators that have none - torch on the device, or the host."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.engines import memory
+from hybrid_lab.engines.torch_kernels import rules
+from hybrid_lab.engines.triton.running import availability
+from hybrid_lab.engines.triton.running.kernel import Kernel
+from hybrid_lab.engines.triton.running.vendor import VendorKernel, VendorSource
+from hybrid_lab.engines.triton.writing.source import KernelSource
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.run import run_kernel
+
+
+class KernelOperator(Operator):
+    """A fused group in the contracted graph: one operator that launches its kernels.
+
+    kernels : in the order in which they run; a product may be the vendor's (see vendor.py)
+    temporaries : (shape, dtype) of what one kernel leaves for the next, the node's last outputs
+    """
+
+    name: ClassVar[str] = "triton"
+    own_bfloat16: ClassVar[bool] = True
+    #: A plan gives it the memory that its kernels write to.
+    run_keywords: ClassVar[frozenset[str]] = frozenset({"out", "rng"})
+
+    def __init__(self, group: Region, sources: tuple[KernelSource | VendorSource, ...]):
+        parts = [value for source in sources for value in source.outputs if value not in group.outputs]
+        for key, value in (
+            ("region", group),
+            ("label", sources[-1].name),
+            ("kernels", [VendorKernel(each) if isinstance(each, VendorSource) else Kernel(each) for each in sources]),
+            ("parts", parts),
+            ("temporaries", [(value.shape, value.dtype) for value in parts]),
+            ("num_outputs", len(group.outputs) + len(parts)),
+            ("attributes", {}),
+            ("inferred", {}),
+        ):
+            object.__setattr__(self, key, value)
+
+    region: Region
+    label: str
+    kernels: list[Kernel | VendorKernel]
+    parts: list[Value]
+    temporaries: list[tuple[Any, Any]]
+
+    def places(self, inputs: Any, outputs: Any) -> dict[Value, Any]:
+        """What stands for each Value of the kernels, constants left out."""
+        region = self.region
+        return {
+            **dict(zip(region.inputs, inputs, strict=True)),
+            **dict(zip((*region.outputs, *self.parts), outputs, strict=True)),
+        }
+
+    def __repr__(self) -> str:
+        return f"triton({', '.join(node.op.name for node in self.region.nodes)})"
+
+
+def on_torch(node: Node) -> bool:
+    """Whether torch computes the operator on the device, where no kernel does."""
+    return rules.refusal(node) is None
+
+
+class TorchStep:
+    """An operator by torch's own kernels on the device; call it with tensors and numbers.
+
+    Returns a tuple of contiguous tensors in memory of their own.
+    """
+
+    def __init__(self, node: Node):
+        import torch
+
+        with torch.device(availability.torch_device()):  # what the rule makes beforehand lies there too
+            self._kernel = rules.rule_of(node.op)(torch, node)
+        self._clones = node.op.name in rules.SHARED
+        self._guard, self._torch = torch.no_grad, torch
+
+    def __call__(self, rng: tuple[int, int], *inputs: Any) -> tuple[Any, ...]:
+        with self._guard():
+            made = self._kernel(*inputs)
+            made = made if isinstance(made, tuple) else (made,)
+            if self._clones:
+                return tuple([item.clone(memory_format=self._torch.contiguous_format) for item in made])
+            return tuple([item.contiguous() for item in made])
+
+
+class HostStep:
+    """An operator by its record's NumPy kernel, with counted copies to the host and back.
+
+    to_host, to_device : how many a call makes
+    """
+
+    def __init__(self, node: Node, needs: tuple[bool, ...]):
+        self.node, self.needs = node, needs
+        self._read = [
+            type(item) is Value and not isinstance(item.node.op, Constant) and node.op.reads_values(index)
+            for index, item in enumerate(node.inputs)
+        ]
+        #: Shapes of what only the shape is read of, and constants, which the host has.
+        self._known = [
+            None if type(item) is not Value or read
+            else item.node.op.array if isinstance(item.node.op, Constant)
+            else np.broadcast_to(np.zeros((), item.dtype), item.shape)
+            for item, read in zip(node.inputs, self._read, strict=True)
+        ]  # fmt: skip
+        self.to_host = len({item for item, read in zip(node.inputs, self._read, strict=True) if read})
+        self.to_device = sum(needs)
+
+    def __call__(self, rng: tuple[int, int], *inputs: Any) -> tuple[Any, ...]:
+        held: dict[int, np.ndarray] = {}
+        operands = []
+        for item, read, known in zip(inputs, self._read, self._known, strict=True):
+            if read:
+                if id(item) not in held:
+                    held[id(item)] = memory.to_host(item)
+                operands.append(held[id(item)])
+            else:
+                operands.append(item if known is None else known)
+        node = self.node
+        outputs = run_kernel(node.op, operands, rng=(rng[0], rng[1] + (node.draw or 0)), need=self.needs)
+        device = availability.torch_device()
+        return tuple(
+            [
+                memory.to_device(np.asarray(item), device) if item is not None and need else None
+                for item, need in zip(outputs, self.needs, strict=True)
+            ]
+        )
+
+
+class ViewStep:
+    """A view of contiguous memory, as a tensor that shares it wherever torch has one: with strides of its own where its
+    elements do not follow one another.
+    """
+
+    def __init__(self, node: Node):
+        source = node.values_in[0]
+        base = np.empty(source.shape, source.dtype)
+        inputs = [base if item is source else np.empty(item.shape, item.dtype) if type(item) is Value else item
+                  for item in node.inputs]  # fmt: skip
+        found = run_kernel(node.op, inputs)[0]
+        self.shape = node.outputs[0].shape
+        self.start, self.strides, self.order, self.whole = 0, None, None, False
+        shares = np.may_share_memory(found, base) and min(found.strides, default=0) >= 0
+        if found.size and shares:
+            start = found.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+            self.start = start // base.itemsize
+        if found.flags.c_contiguous and (shares or not found.size):
+            self.whole = found.size == base.size
+        elif shares:
+            self.strides = tuple([stride // base.itemsize for stride in found.strides])
+        else:  # backwards, or a copy
+            import torch
+
+            numbers = np.arange(base.size).reshape(base.shape)
+            found = run_kernel(node.op, [numbers, *inputs[1:]])[0]
+            self.order = torch.from_numpy(np.array(found, np.int64, order="C")).to(availability.torch_device())
+
+    def __call__(self, tensor: Any) -> Any:
+        """The view; a copy where torch has none."""
+        tensor = tensor.contiguous()
+        if self.order is not None:
+            return tensor.reshape(-1)[self.order]
+        if self.strides is not None:
+            return tensor.as_strided(self.shape, self.strides, tensor.storage_offset() + self.start)
+        if self.whole:
+            return tensor.view(self.shape)
+        flat = tensor.view(-1)
+        return flat[self.start : self.start + int(np.prod(self.shape))].view(self.shape)
+
+    def copied(self, tensor: Any) -> Any:
+        """Its elements one after the other, in memory of their own."""
+        import torch
+
+        return self(tensor).clone(memory_format=torch.contiguous_format)

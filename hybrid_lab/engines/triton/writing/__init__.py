@@ -1,0 +1,1 @@
+"""Writing: the text of kernels, from the operators of a group."""
