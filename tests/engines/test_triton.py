@@ -203,3 +203,24 @@ def test_kernels_compile_for_gpus_that_are_not_here(target, marker):
 def test_an_unknown_target_names_the_known_ones():
     with pytest.raises(EngineError, match="gfx942"):
         compile_all([], "gfx1")
+
+
+ORDER = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def order(out_ptr, count_ptr):
+    program = tl.program_id(0) * 3 + tl.program_id(1)
+    tl.store(out_ptr + program, tl.atomic_add(count_ptr, 1))
+"""
+
+
+@pytest.mark.skipif(ON_GPU, reason="of the interpreter")
+def test_programs_run_in_an_order_of_chance():
+    import torch
+
+    out, count = torch.full((15,), -1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    kernel.load_function("order", ORDER)[(5, 3)](out, count)
+    assert sorted(out.tolist()) == list(range(15)) != out.tolist()

@@ -26,7 +26,7 @@ from hybrid_lab.engines.triton.writing import tiles
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
 from tests.ops.cases import close
-from tests.triton_device import ON_GPU, use_triton
+from tests.triton_device import ON_GPU, SIMULATED, use_triton
 
 in_the_interpreter = pytest.mark.skipif(ON_GPU, reason="the interpreter takes candidates of any chip")
 
@@ -322,7 +322,7 @@ def test_the_table_has_six_configurations_at_most_and_no_two_alike():
             assert len(items) <= 6 and len({tuple(item.items()) for item in items}) == len(items), kind
 
 
-@pytest.mark.skipif(not ON_GPU, reason="times need a GPU")
+@pytest.mark.skipif(not ON_GPU or SIMULATED, reason="times need a GPU")
 def test_a_net_is_tuned_on_this_gpu():
     net = nn.HybridSequential()
     net.add(nn.Dense(256, in_units=512, activation="relu"), nn.Dense(64, in_units=256))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import random
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +25,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+
+from tests.triton_device import in_an_order_of_chance
 
 #: The stream that torch is said to launch on.
 STREAM = 0x5EED0
@@ -44,19 +45,17 @@ class Refused(AssertionError):
 class SimulatedGpu:
     """launches : how often each kernel ran; problems : what was wrong with launches, in words
 
-    order : decides which program of a kernel runs when; capturing : takes launches while they are captured
+    capturing : takes launches while they are captured
     """
 
     def __init__(self, target: str):
         self.target, self.hip = target, target.startswith("gfx")
         self.launches: Counter[str] = Counter()
         self.problems: list[str] = []
-        self.order = random.Random(0)
         self.capturing: list[Any] | None = None
         self._texts: dict[int, Any] = {}
         self._functions: list[tuple[Any, Any]] = []
         self._loading: Any = None
-        self._permutation: list[tuple[int, int, int]] | None = None
         self._one_at_a_time = threading.Lock()
 
     # -- the driver's side ---------------------------------------------------------------------------------
@@ -146,34 +145,11 @@ class SimulatedGpu:
         return found
 
     def _run(self, source: Any, grid: tuple[int, int, int], arguments: list[Any]) -> None:
-        with self._one_at_a_time:
-            self.launches[source.name] += 1
-            self._run_now(source, grid, arguments)
-
-    def _run_now(self, source: Any, grid: tuple[int, int, int], arguments: list[Any]) -> None:
         from hybrid_lab.engines.triton.running.kernel import load_function
 
-        programs = [(x, y, z) for x in range(grid[0]) for y in range(grid[1]) for z in range(grid[2])]
-        self.order.shuffle(programs)
-        self._permutation = programs
-        try:
-            with np.errstate(all="ignore"):
-                load_function(source.name, source.code)[grid](*arguments, **source.blocks)
-        finally:
-            self._permutation = None
-
-    def shuffle_programs(self) -> None:
-        """Let the interpreter run a kernel's programs in the order of `_permutation`."""
-        from triton.runtime.interpreter import interpreter_builder
-
-        inner = type(interpreter_builder).set_grid_idx
-
-        def set_grid_idx(builder: Any, x: int, y: int, z: int) -> None:
-            if self._permutation is not None:
-                x, y, z = self._permutation.pop()
-            inner(builder, x, y, z)
-
-        type(interpreter_builder).set_grid_idx = set_grid_idx
+        with self._one_at_a_time, np.errstate(all="ignore"):
+            self.launches[source.name] += 1
+            load_function(source.name, source.code)[grid](*arguments, **source.blocks)
 
     # -- the package's side --------------------------------------------------------------------------------
 
@@ -267,7 +243,7 @@ def start(target: str) -> SimulatedGpu:
     gpu.install(folder)
     gpu.pretend()
     internals.interpret()
-    gpu.shuffle_programs()
+    in_an_order_of_chance()
     gpu.listen()
     _started.append(gpu)
     return gpu
