@@ -112,18 +112,19 @@ class _Checker:
         inner_wanted = region_values(region, operands_of(node, wanted), self.rng)
         operands = operands_of(node, found)
         inner_own = region_values(region, operands, self.rng)
-        wanted.update({out: inner_wanted[value] for out, value in zip(node.outputs, region.outputs, strict=True)})
-        own = {out: inner_own[value] for out, value in zip(node.outputs, region.outputs, strict=True)}
+        # Behind a region's outputs a node may have what one of its kernels leaves for the next.
+        outer = dict(zip(region.outputs, node.outputs, strict=False))
+        wanted.update({out: inner_wanted[value] for value, out in outer.items()})
+        own = {out: inner_own[value] for value, out in outer.items()}
         values = [value for inner in region.nodes for value in inner.outputs if inner_wanted.get(value) is not None]
         seen = expose(engines.find(node.op.name), region, values, operands, self.rng)
         inside = [] if seen is None else self.look_inside(region, operands, seen, inner_wanted, node.op.name)
         right: Values = {}
         if seen is not None and all(check.agrees for check in inside):
-            right = {out: seen.get(value) for out, value in zip(node.outputs, region.outputs, strict=True)}
+            right = {out: seen.get(value) for value, out in outer.items()}
         whole = self.check(node, found, own, wanted, node.op.name, right)
         whole.whole = True
         if not whole.agrees:
-            outer = dict(zip(region.outputs, node.outputs, strict=True))
             self.blame(whole, region, operands, inner_own, inside, outer, found)
         for check in (whole, *inside):
             check.region = number

@@ -521,3 +521,13 @@ def test_what_compare_compiled_is_no_stale_graph_of_the_model(monkeypatch):
     compiled = compile_call(outer_calls(net, [images(1, 3)])[0], False, False)
     compiled.cache.code = ()
     assert not net._graphs.graphs() and drop_stale() == []
+
+
+def test_a_sum_in_parts_has_what_one_kernel_leaves_for_the_next(monkeypatch):
+    use_triton(monkeypatch)
+    net = gluon.nn.HybridLambda(lambda F, x: F.sum(F.tanh(x)))
+    net.hybridize(engine="triton")
+    x = mx.nd.array(np.random.RandomState(0).randn(40000, 5))
+    net(x)
+    assert "tanh_sum_parts and k_sum" in str(mx.explain(net))
+    assert mx.compare(net, x).equal
