@@ -45,6 +45,11 @@ class SmoothL1(Unary, name="smooth_l1"):
         return g.Where(g.Less(size, g.const(1 / square, dtype)), inner, g.Sub(size, g.const(0.5 / square, dtype)))
 
 
+def _printed(limit: float) -> str:
+    """A number in the text of a kernel."""
+    return repr(limit) if isfinite(limit) else f"float('{limit}')"
+
+
 class Clip(Pointwise, name="clip"):
     """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included.
 
@@ -60,7 +65,7 @@ class Clip(Pointwise, name="clip"):
 
     @property
     def triton(self) -> str:  # type: ignore[override]
-        low, high = (repr(limit) if isfinite(limit) else f"float('{limit}')" for limit in (self.a_min, self.a_max))
+        low, high = map(_printed, (self.a_min, self.a_max))
         return MINIMUM.format(MAXIMUM.format("{0}", low), high)
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
@@ -87,7 +92,8 @@ class ClipGrad(Pointwise, name="_clip_grad"):
 
     @property
     def triton(self) -> str:  # type: ignore[override]
-        return f"tl.where(({{1}} >= {self.a_min!r}) & ({{1}} <= {self.a_max!r}), {{0}}, 0.0)"
+        low, high = map(_printed, (self.a_min, self.a_max))
+        return f"tl.where(({{1}} >= {low}) & ({{1}} <= {high}), {{0}}, 0.0)"
 
     def infer_shape(self, dy: tuple[int, ...], x: tuple[int, ...]) -> tuple[int, ...]:
         return dy

@@ -472,7 +472,12 @@ class SizeRatio(Operator, name="_size_ratio"):
         return out
 
     def element(self, K: Any, place: tuple[Any, ...]) -> str:
-        return str(K.literal(prod(K.shape(0)) / prod(K.shape(1))))
+        ratio, dtype = prod(K.shape(0)) / prod(K.shape(1)), K.dtype()
+        if dtype.kind in "iu" or dtype == np.float16:
+            largest = np.finfo(dtype).max if dtype == np.float16 else np.iinfo(dtype).max
+            if ratio > int(largest):  # then what counts with it stays whole
+                raise Unmappable(f"more elements than {dtype.name} can count")
+        return str(K.literal(ratio))
 
     def onnx(self, g: Any, data: Any, like: Any) -> Any:
         dtype = g.dtype(data)
