@@ -523,6 +523,60 @@ def test_a_prediction_is_captured_and_parameters_may_change(stand_in):
             net[0].weight.set_data(nd.ones((5, 6)))
 
 
+def test_a_prediction_between_training_steps_stays_captured(stand_in, monkeypatch):
+    """What is hoisted is made anew after every step, in other memory; no parameter has moved."""
+    captures, capturing = [], StandIn.capture
+    net = plain_net()
+    net.initialize(ctx=GPU)
+    net.hybridize(static_alloc=True, static_shape=True)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+    numbers = np.random.RandomState(0)
+
+    def predicted(x):
+        found = net(x).asnumpy()
+        object.__setattr__(net, "_active", False)
+        np.testing.assert_allclose(found, net(x).asnumpy(), rtol=1e-5, atol=1e-6)
+        object.__setattr__(net, "_active", True)
+
+    def step():
+        with autograd.record():
+            y = net(nd.array(numbers.randn(4, 6), ctx=GPU))
+        y.backward()
+        trainer.step(4)
+
+    for _ in range(3):
+        step()
+        predicted(nd.array(numbers.randn(4, 6), ctx=GPU))
+    monkeypatch.setattr(StandIn, "capture", lambda self, run: captures.append(run) or capturing(self, run))
+    for _ in range(capture.CAPTURES + 2):
+        step()
+        predicted(nd.array(numbers.randn(4, 6), ctx=GPU))
+    assert not captures
+    assert "not captured" not in str(mx.explain(net))
+    # Without a step in between, what is hoisted is not copied again: the data, and the output.
+    x, replays = nd.array(numbers.randn(4, 6), ctx=GPU), stand_in.replays
+    net(x)
+    before = launches.snapshot()["others"]
+    net(x)
+    assert stand_in.replays == replays + 2 and launches.snapshot()["others"] == before + 2
+
+
+def test_hoisted_values_are_told_apart_by_the_tensor_and_not_by_its_address():
+    graph = graph_of(lambda F, x, w: x + w, (2,), (2,))
+    steady = capture.Steady(graph)
+    steady._hoisted, steady._stays = [False, True], [False, False]
+    numbers = torch.zeros(2)
+    x, held = torch.ones(2), numbers.view(2)
+    steady.take([x, held])
+    numbers += 1
+    again = numbers.view(2)
+    assert again.data_ptr() == held.data_ptr() and steady.serves([x, again])
+    steady.fill([x, again])
+    assert steady.inputs[1].tolist() == [1, 1]
+    steady.forget()
+    assert not steady.serves([x, again])
+
+
 def test_gradients_that_always_lie_elsewhere_are_not_captured_each_time(stand_in, monkeypatch):
     captures, plain, kept = [], StandIn.capture, []
     monkeypatch.setattr(StandIn, "capture", lambda self, run: captures.append(run) or plain(self, run))

@@ -6,9 +6,10 @@ the caller's code runs, which may read the loss, clip gradients, skip the step o
 not nobody can know beforehand.
 
 A captured graph reads and writes the addresses it was captured with. Data is copied to memory of its own before a
-replay and outputs out of it; parameters and gradients are used where they lie, and when they lie elsewhere the program
-is captured anew. The first replay is compared bit by bit with a plain run; where they differ, or where a program cannot
-be captured, it runs plainly and the report says why.
+replay and outputs out of it, and so is what was computed from parameters alone, where it was computed anew. Parameters
+and gradients are used where they lie, and when they lie elsewhere the program is captured anew. The first replay is
+compared bit by bit with a plain run; where they differ, or where a program cannot be captured, it runs plainly and the
+report says why.
 
 Programs that draw are not captured: seed and draws are arguments of their launches, which a graph would repeat, so that
 every call had the same numbers. Programs with steps on the host are not either.
@@ -85,13 +86,18 @@ class Steady:
     """Which inputs of a graph keep their addresses, and memory for the others.
 
     inputs : what the captured program reads
+
+    What is hoisted lies elsewhere each time that a parameter has changed. It has a copy too, which is made anew only
+    where another tensor is given: the one that was copied is held, so that no other is taken for it that has come to
+    lie at its address.
     """
 
     def __init__(self, graph: Graph):
-        self._stays = [
-            isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES for value in graph.inputs
-        ]
+        roles = [value.node.op.role if isinstance(value.node.op, Input) else "" for value in graph.inputs]
+        self._hoisted = [role == "hoisted" for role in roles]
+        self._stays = [role in CONSTANT_ROLES and role != "hoisted" for role in roles]
         self.inputs: list[Any] = []
+        self._copied: list[Any] = []
         self._addresses: list[int] = []
 
     def addresses(self, inputs: Sequence[Any]) -> list[int]:
@@ -105,14 +111,22 @@ class Steady:
         self.inputs = [
             tensor if stays else tensor.clone() for tensor, stays in zip(inputs, self._stays, strict=True)
         ]
+        self._copied = [tensor if hoisted else None for tensor, hoisted in zip(inputs, self._hoisted, strict=True)]
         self._addresses = self.addresses(inputs)
 
     def fill(self, inputs: Sequence[Any]) -> None:
-        """Copy the data to where the program reads it."""
-        for place, tensor, stays in zip(self.inputs, inputs, self._stays, strict=True):
-            if not stays:
-                place.copy_(tensor)
-                launches.others += 1
+        """Copy the data to where the program reads it, and what is hoisted where it is another."""
+        for index, (tensor, stays) in enumerate(zip(inputs, self._stays, strict=True)):
+            if stays or self._copied[index] is tensor:
+                continue
+            self.inputs[index].copy_(tensor)
+            launches.others += 1
+            if self._hoisted[index]:
+                self._copied[index] = tensor
+
+    def forget(self) -> None:
+        """Drop the memory; `serves` none until `take`."""
+        self.inputs, self._copied, self._addresses = [], [], []
 
 
 class CapturedRun:
@@ -168,12 +182,14 @@ class CapturedRun:
 
     def _give_up(self, reason: str) -> None:
         self.reason, self._replay, self._outputs, self._alone = reason, None, [], None
+        self._steady.forget()
         self._report.notes.append(f"launches are not captured: {reason}")
 
     def forget(self) -> None:
         """Drop what was captured, with its memory."""
         with self._lock:
             self._replay, self._outputs, self._alone, self._calls = None, [], None, 0
+            self._steady.forget()
         self._plain.forget()
 
 
