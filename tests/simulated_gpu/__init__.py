@@ -64,12 +64,15 @@ class SimulatedGpu:
         """Build the driver's library, and let Triton find it."""
         import triton
 
+        from hybrid_lab.engines.triton.running import availability
+
         include = Path(triton.__file__).parent / "backends" / ("amd" if self.hip else "nvidia") / "include"
         name = "libamdhip64.so" if self.hip else "libcuda.so.1"
         library = Path(folder) / name
         subprocess.run(
-            ["cc", "-shared", "-fPIC", "-w", "-std=gnu2x", f"-I{include}", *["-DSIMULATE_HIP"] * self.hip,
-             str(Path(__file__).with_name("driver.c")), f"-Wl,-soname,{name}", "-o", str(library)],
+            [availability.c_compiler() or "cc", "-shared", "-fPIC", "-w", "-std=gnu2x", f"-I{include}",
+             *["-DSIMULATE_HIP"] * self.hip, str(Path(__file__).with_name("driver.c")), f"-Wl,-soname,{name}",
+             "-o", str(library)],
             check=True,
         )  # fmt: skip
         if not self.hip:
@@ -231,12 +234,17 @@ _started: list[SimulatedGpu] = []
 
 
 def start(target: str) -> SimulatedGpu:
-    """Let this process, for the rest of its life, have a GPU of this kind, "sm90" or "gfx942"."""
+    """Let this process, for the rest of its life, have a GPU of this kind, "sm90" or "gfx942".
+
+    Raises EngineError for what is none. Of a chip it has the name, the architecture and the width of its warps; other
+    numbers are the same for all.
+    """
     if _started:
         assert _started[0].target == target, "a process has one simulated GPU"
         return _started[0]
-    from hybrid_lab.engines.triton.building import internals
+    from hybrid_lab.engines.triton.building import internals, targets
 
+    targets.target_of(target)
     gpu = SimulatedGpu(target)
     folder = tempfile.mkdtemp(prefix="simulated_gpu_")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

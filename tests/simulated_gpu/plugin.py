@@ -6,8 +6,10 @@ tests. Without it one kernel's binary stands in for all.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +27,9 @@ def _stand_in() -> None:
 
     compiled: dict[str, Any] = {}
     inner, real, here = compiling._compiled, compiling.store, []
-    beside = Store(Path(tempfile.mkdtemp(prefix="simulated_gpu_")))
+    folder = tempfile.mkdtemp(prefix="simulated_gpu_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    beside = Store(Path(folder))
 
     def for_launches(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*given: Any) -> Any:

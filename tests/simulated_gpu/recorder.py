@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
 
 class SimulatedRecorder:
-    """In the place of `capture.TorchRecorder`. As with a CUDA graph nothing runs before the first replay, and a replay
-    reads and writes the addresses of the capture.
+    """In the place of `capture.TorchRecorder`.
+
+    As with a CUDA graph no kernel runs before the first replay, and a replay reads and writes the addresses of the
+    capture. What torch makes anew is made once while capturing too, for its memory's sake.
     """
 
     def __init__(self, gpu: SimulatedGpu):

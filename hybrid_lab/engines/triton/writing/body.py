@@ -462,7 +462,8 @@ def wide(dtype: Any) -> str:
 def literal(item: Any, dtype: Any) -> str:
     """A Python scalar as the operand's dtype takes it (int32 * 0.5 multiplies by 0)."""
     if dtype.kind in "iu":
-        bits, number = 8 * dtype.itemsize, int(item) & ((1 << 8 * dtype.itemsize) - 1)  # beyond its range as NumPy wraps
+        bits = 8 * dtype.itemsize
+        number = int(item) & ((1 << bits) - 1)  # beyond its range it wraps, as NumPy's do
         return repr(number - (1 << bits) if dtype.kind == "i" and number >> (bits - 1) else number)
     number = float(item)
     return repr(number) if number - number == 0 else f"float({str(number)!r})"
