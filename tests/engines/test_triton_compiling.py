@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -278,6 +279,15 @@ def test_without_a_cache_nothing_stays_on_disk(monkeypatch, started):
     compile_all([source()], "gfx942")
     assert len(started) == 1
     assert "hybrid_lab_binaries_" in str(first.folder)
+
+
+def test_a_file_in_the_place_of_a_binary_goes(cache, started):
+    (first,) = compile_all([source()], "gfx942")
+    forget(cache)
+    shutil.rmtree(cache / first.key)
+    (cache / first.key).write_text("no folder")
+    assert compile_all([source()], "gfx942")[0].code == first.code
+    assert [entry.name for entry in cache.iterdir()] == [first.key]
 
 
 def test_a_full_store_lets_the_oldest_go(cache, monkeypatch):

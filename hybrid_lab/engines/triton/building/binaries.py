@@ -170,6 +170,8 @@ class Store:
         aside = self.folder / f".{key[:16]}.{uuid.uuid4().hex}"
         with contextlib.suppress(OSError):  # another process was quicker
             os.rename(self.folder / key, aside)
+        with contextlib.suppress(OSError):
+            aside.unlink()  # no folder but a file
         shutil.rmtree(aside, ignore_errors=True)
 
 
