@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab import ndarray as nd
-from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.errors import HybridLabError, ShapeError
 from hybrid_lab.engines.triton.fusing.training import training_pair
 from hybrid_lab.gluon.structure import flatten
 from hybrid_lab.gluon.trainer import trainers
@@ -18,6 +18,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.dtypes import is_narrow
 
@@ -84,10 +85,21 @@ def _is_size(item: Any) -> bool:
 
 def _array(item: Any) -> Any:
     if _is_shape(item):
-        return nd.zeros(tuple(map(int, item)))
+        return _untouched(tuple(map(int, item)))
     if isinstance(item, np.ndarray):
         return nd.array(item, dtype=item.dtype)
     return item
+
+
+def _untouched(shape: tuple[int, ...]) -> NDArray:
+    """Zeros of float32 that take no memory, whatever the shape: one number, repeated, which nobody may write to."""
+    if min(shape) < 0:
+        raise ShapeError(f"a shape has no negative sizes: {shape}")
+    try:
+        zeros = np.broadcast_to(np.zeros((), np.float32), shape)
+    except ValueError:  # more bytes, or more axes, than NumPy counts
+        raise ShapeError(f"inputs={shape}: no array can be so large; give the sizes of a call") from None
+    return NDArray._at(zeros, resolve(None))
 
 
 def update_graphs(parameters: Sequence[Parameter]) -> dict[str, Graph]:

@@ -181,6 +181,12 @@ def test_operators_without_a_kernel_are_listed():
     assert [item.operator for _, item in made.fallbacks] == ["sort"]
 
 
+def test_a_shape_takes_no_memory(monkeypatch):
+    """Of more bytes than any machine has."""
+    found = head().compile_for("gfx942", inputs=(2**57, 8))
+    assert "more than 2 GiB" in str(found)
+
+
 def test_empty_arrays_need_no_kernel():
     for targets in ((), ("gfx942",)):
         made = head().compile_for(*targets, inputs=(0, 8))
@@ -230,6 +236,8 @@ def test_a_kernel_that_does_not_compile_is_a_row(monkeypatch):
         (("gfx942",), [], "an array or a shape"),
         (("gfx942",), (2.5, 8), "an array or a shape"),
         (("gfx942",), [None], "an array or a shape"),
+        (("gfx942",), (-4, 8), r"a shape has no negative sizes: \(-4, 8\)"),
+        (("gfx942",), (2**40, 2**40), "no array can be so large; give the sizes of a call"),
     ],
 )
 def test_bad_requests_say_what_to_do(targets, inputs, message):
