@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from hybrid_lab import engines  # noqa: E402
 from hybrid_lab.cli import environment  # noqa: E402
 from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable  # noqa: E402
-from hybrid_lab.engines.triton.building import internals  # noqa: E402
+from hybrid_lab.engines.triton.building import internals, targets  # noqa: E402
 from hybrid_lab.engines.triton.running import availability  # noqa: E402
 from hybrid_lab.ndarray import context  # noqa: E402
 
@@ -54,6 +54,19 @@ def test_nothing_is_missing(monkeypatch):
 def test_what_is_missing_comes_with_the_next_step(monkeypatch, how, message):
     machine(monkeypatch, **how)
     assert re.search(message, availability.missing())
+
+
+def test_a_gpu_without_a_target_is_told_of_those_that_have_one_and_of_no_other(monkeypatch):
+    machine(monkeypatch, name="gfx803")
+    found = re.findall(r"\b(?:gfx|sm)\w+", availability.missing())
+    assert found[0] == "gfx803" and {"gfx1150", "gfx1201", "sm75"} <= set(found)
+    assert found[1:] == [targets.name_of(targets.target_of(name)) for name in found[1:]]
+
+
+@pytest.mark.parametrize("name", ["gfx1150", "gfx1152", "gfx1153"])
+def test_all_of_rdna_3_5_is_compiled_for(monkeypatch, name):
+    machine(monkeypatch, name=name)
+    assert availability.missing() is None
 
 
 def test_a_compiler_that_is_not_there_is_named(monkeypatch):

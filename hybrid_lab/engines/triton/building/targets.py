@@ -14,8 +14,10 @@ TARGETS = ("gfx90a", "gfx942", "gfx1100", "sm80", "sm90")
 #: AMD architectures that Triton's compiler knows, by threads per warp; compute capabilities of NVIDIA's.
 _AMD = {
     64: ("gfx908", "gfx90a", "gfx942", "gfx950"),
-    32: ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1151", "gfx1200", "gfx1201"),
-}
+    32: (
+        "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201",
+    ),
+}  # fmt: skip
 _NVIDIA = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
 #: What is printed on the box, without spaces and the makers' words -> the target; "" where Triton has none for it.
 _CARDS = {
@@ -50,8 +52,8 @@ def target_of(name: str) -> tuple[str, Any, int]:
     if not isinstance(name, str):
         raise EngineError(f"a target is a name such as 'gfx942' or 'sm90', not {name!r}")
     plain = name.rpartition("--")[2].partition(":")[0]
-    for threads, names in _AMD.items():
-        if plain in names:
+    for threads, architectures in _AMD.items():
+        if plain in architectures:
             return "hip", plain, threads
     match = re.fullmatch(r"sm_?(\d{2,3})", name)
     if match is not None and int(match[1]) in _NVIDIA:
@@ -60,10 +62,14 @@ def target_of(name: str) -> tuple[str, Any, int]:
     called = next((target for pattern, target in _CARDS.items() if re.fullmatch(pattern, card)), None)
     if called:
         raise EngineError(f"there is no target {name!r}; a card of this name is {called!r}")
-    others = [each for names in _AMD.values() for each in names] + [f"sm{each}" for each in _NVIDIA]
-    known = ", ".join((*TARGETS, *(each for each in others if each not in TARGETS)))
+    known = ", ".join((*TARGETS, *(each for each in names() if each not in TARGETS)))
     old = "" if called is None else ", and Triton does not compile for a card of this name"
     raise EngineError(f"there is no target {name!r}{old}; the targets are {known}")
+
+
+def names() -> tuple[str, ...]:
+    """Every name that `target_of` takes, AMD's first."""
+    return (*(each for architectures in _AMD.values() for each in architectures), *(f"sm{each}" for each in _NVIDIA))
 
 
 def name_of(target: tuple[str, Any, int]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hybrid_lab.engines.triton.building.internals import interpret
-from hybrid_lab.engines.triton.building.targets import supported
+from hybrid_lab.engines.triton.building.targets import names, supported
 from hybrid_lab.log import logger
 
 INTERPRET = "interpret"
@@ -107,9 +107,8 @@ def _gpu_problem() -> str | None:
     name = device_name()
     if not supported(name):
         return (
-            f"this GPU is a {name}, which Triton does not compile for; it does for AMD's gfx90a, gfx942, gfx950, "
-            "gfx11xx and gfx12xx and for NVIDIA's from compute capability 7.5; hybridize(engine='onnxruntime') runs on "
-            "the CPU"
+            f"this GPU is a {name}, which Triton does not compile for; it does for {', '.join(names())}; "
+            "hybridize(engine='onnxruntime') runs on the CPU"
         )
     if c_compiler() is None:
         chosen = os.environ.get("CC")
