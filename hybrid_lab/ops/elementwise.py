@@ -50,7 +50,7 @@ sign = unary(
     "sign",
     np.sign,
     _zero,
-    "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, 0.0))",
+    "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, {0}))",
     "Sign",
     "-1, 0 or 1; gradient 0.",
     samples=[*_SIGNED, _COUNTED],
