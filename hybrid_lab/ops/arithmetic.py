@@ -217,7 +217,7 @@ class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):
     """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
 
     ufunc = staticmethod(_hypot)
-    triton = "tl.sqrt({0} * {0} + {1} * {1})"
+    triton = "hypotenuse({0}, {1})"
     samples = _POSITIVE[:3]
 
     def grad(self, F: Any, a: Any, b: Any, y: Any, dy: Any) -> tuple[Any, Any]:

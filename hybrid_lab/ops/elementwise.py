@@ -188,7 +188,7 @@ rcbrt = unary(
     "rcbrt",
     _rcbrt,
     lambda F, x, y, dy: dy * y / x * (-1.0 / 3.0),
-    "tl.where({0} < 0, -1.0, 1.0) * tl.exp2(tl.log2(tl.abs({0})) * -0.3333333333333333)",
+    "tl.where({0} == 0, 1.0 / {0}, tl.where({0} < 0, -1.0, 1.0) * tl.exp2(tl.log2(tl.abs({0})) * -0.3333333333333333))",
     lambda op, g, x: g.Reciprocal(_onnx_cbrt(op, g, x)),
     "1 / cbrt(data).",
     samples=_POSITIVE,
@@ -311,7 +311,7 @@ sinh = unary(
     "sinh",
     np.sinh,
     lambda F, x, y, dy: dy * F.cosh(x),
-    "((tl.exp({0}) - tl.exp(-{0})) * 0.5)",
+    "hyperbolic_sine({0}, tl.exp(0.5 * {0}))",
     "Sinh",
     "The hyperbolic sine.",
     samples=_SIGNED,
@@ -320,7 +320,7 @@ cosh = unary(
     "cosh",
     np.cosh,
     lambda F, x, y, dy: dy * F.sinh(x),
-    "((tl.exp({0}) + tl.exp(-{0})) * 0.5)",
+    "hyperbolic_cosine(tl.exp(0.5 * {0}))",
     "Cosh",
     "The hyperbolic cosine.",
     samples=_SIGNED,
@@ -340,7 +340,10 @@ arcsinh = unary(
     "arcsinh",
     np.arcsinh,
     lambda F, x, y, dy: dy * F.rsqrt(x * x + 1.0),
-    "tl.where({0} < 0, -tl.log(tl.sqrt({0} * {0} + 1.0) - {0}), tl.log({0} + tl.sqrt({0} * {0} + 1.0)))",
+    # From 1e9 on the root is the number, whose square overflows later.
+    "area_tangent({0} / tl.where(tl.abs({0}) < 1e9, tl.sqrt({0} * {0} + 1.0), 1.0), "
+    "tl.where({0} < 0, -1.0, 1.0) * (tl.log(tl.abs({0}) * 0.5 + "
+    "0.5 * tl.where(tl.abs({0}) < 1e9, tl.sqrt({0} * {0} + 1.0), tl.abs({0}))) + 0.6931471805599453))",
     "Asinh",
     "The inverse hyperbolic sine.",
     samples=_SIGNED,
@@ -349,7 +352,9 @@ arccosh = unary(
     "arccosh",
     np.arccosh,
     lambda F, x, y, dy: dy * F.rsqrt(x * x - 1.0),
-    "tl.log({0} + tl.sqrt({0} * {0} - 1.0))",
+    "tl.where({0} < 1.0, float('nan'), tl.where({0} < 1e9, "
+    "area_tangent(tl.sqrt(({0} - 1.0) * ({0} + 1.0)) / {0}, tl.log({0} + tl.sqrt(({0} - 1.0) * ({0} + 1.0)))), "
+    "tl.log({0}) + 0.6931471805599453))",
     "Acosh",
     "The inverse hyperbolic cosine, for data >= 1.",
     samples=[sample((3, 4), low=1.2, high=4.0)],
@@ -358,7 +363,7 @@ arctanh = unary(
     "arctanh",
     np.arctanh,
     lambda F, x, y, dy: dy / (1.0 - x * x),
-    "(tl.log((1.0 + {0}) / (1.0 - {0})) * 0.5)",
+    "area_tangent({0}, tl.log((1.0 + {0}) / (1.0 - {0})) * 0.5)",
     "Atanh",
     "The inverse hyperbolic tangent, for |data| < 1.",
     samples=_INSIDE,

@@ -59,3 +59,38 @@ def test_modulo_of_whole_numbers():
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_sign_of_nan_is_nan(dtype):
     np.testing.assert_array_equal(*both(lambda F, x: F.sign(x), [NAN, -INF, -2.0, -0.0, 0.0, 1e-6, INF], dtype=dtype))
+
+
+TINY = [1e-8, -1e-8, 1e-4, -3e-3, 0.1, -0.24, 0.26, 0.5, -0.9]
+FAR = [1.5, -7.0, 60.0, -85.0, INF, -INF, NAN]
+CURVES = {
+    "sinh": [*TINY, *FAR, 89.0, -89.0, 120.0],
+    "cosh": [*TINY, *FAR, 89.0, -89.0, 120.0],
+    "arcsinh": [*TINY, *FAR, 9e8, 2e9, 1e20, -3e38],
+    "arccosh": [1.0, 1.0001, 1.03, 1.04, 2.0, 9e8, 2e9, 1e20, 3e38, INF, NAN, 0.5, -0.5, -1.0, -1e5, -INF],
+    "arctanh": [*TINY, 0.999, -0.999, 1.0, -1.0, 1.5, -2.0, INF, NAN],
+    "rcbrt": [0.0, -0.0, 8.0, -8.0, 1e-6, INF, -INF, NAN],
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-6), ("float64", 1e-13)])
+def test_curves_near_zero_and_far_away(name, dtype, tolerance):
+    with np.errstate(all="ignore"):
+        eager, found = both(lambda F, x: getattr(F, name)(x), CURVES[name], dtype=dtype)
+    np.testing.assert_allclose(found, eager, rtol=tolerance, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_hypot_of_large_tiny_and_infinite_legs(dtype):
+    a = [3e30, 1e-30, 3.0, 0.0, -0.0, INF, NAN, -INF, NAN, 0.0, 1.0, NAN]
+    b = [4e30, 1e-30, -4.0, 0.0, -2.0, 1.0, INF, NAN, 1.0, NAN, NAN, 0.0]
+    with np.errstate(all="ignore"):
+        eager, found = both(lambda F, a, b: F.broadcast_hypot(a, b), a, b, dtype=dtype)
+        np.testing.assert_allclose(found, eager, rtol=1e-6, atol=0)
+        np.testing.assert_allclose(*both(lambda F, a, b: F.hypot(a, 4.0), a, b, dtype=dtype), rtol=1e-6)
+
+
+def test_hypot_of_whole_numbers():
+    legs = [3, 5, -20000, 100000, 0], [4, 5, 15000, -100000, 0]
+    np.testing.assert_array_equal(*both(lambda F, a, b: F.broadcast_hypot(a, b), *legs, dtype="int32"))

@@ -86,6 +86,58 @@ def modulo(a, b):
 '''
 
 
+HYPOTENUSE = '''
+
+@triton.jit
+def hypotenuse(a, b):
+    """sqrt(a^2 + b^2) without squares that overflow; infinite where a or b is."""
+    endless = (a == float('inf')) | (a == -float('inf')) | (b == float('inf')) | (b == -float('inf'))
+    a, b = tl.where(b == b, a, b), tl.where(a == a, b, a)
+    if a.dtype.is_int():
+        longer, shorter = tl.abs(a.to(tl.float64)), tl.abs(b.to(tl.float64))
+    else:
+        longer, shorter = tl.abs(a), tl.abs(b)
+    longer, shorter = tl.where(longer < shorter, shorter, longer), tl.where(longer < shorter, longer, shorter)
+    slope = shorter / tl.where(longer == 0, 1.0, longer)
+    return tl.where(endless, float('inf'), longer * tl.sqrt(1.0 + slope * slope))
+'''
+
+
+HYPERBOLIC_SINE = '''
+
+@triton.jit
+def hyperbolic_sine(x, half):
+    """sinh(x), by its series where exponentials would cancel. half : exp(x / 2), which overflows later than exp(x)"""
+    square = x * x
+    series = square * (1.0 / 380.0)
+    for k in tl.static_range(8, 0, -1):
+        series = (series + 1.0) * square * (1.0 / (2 * k * (2 * k + 1)))
+    return tl.where(square < 1.0, x + x * series, 0.5 * half * half - 0.5 / half / half)
+'''
+
+
+HYPERBOLIC_COSINE = '''
+
+@triton.jit
+def hyperbolic_cosine(half):
+    """cosh(x). half : exp(x / 2), which overflows later than exp(x)"""
+    return 0.5 * half * half + 0.5 / half / half
+'''
+
+
+AREA_TANGENT = '''
+
+@triton.jit
+def area_tangent(slope, far):
+    """The inverse hyperbolic tangent of a slope below 0.25 by its series, where logarithms would cancel; else `far`."""
+    square = slope * slope
+    series = square * (1.0 / 25.0)
+    for k in tl.static_range(11, 0, -1):
+        series = (series + 1.0 / (2 * k + 1)) * square
+    return tl.where(square < 0.0625, slope + slope * series, far)
+'''
+
+
 #: Name -> text, in an order in which each one comes before those that call it.
 FUNCTIONS = {
     "philox_word": PHILOX,
@@ -93,4 +145,8 @@ FUNCTIONS = {
     "multiplied": MULTIPLIED,
     "arc_tangent": ARC_TANGENT,
     "modulo": MODULO,
+    "hypotenuse": HYPOTENUSE,
+    "hyperbolic_sine": HYPERBOLIC_SINE,
+    "hyperbolic_cosine": HYPERBOLIC_COSINE,
+    "area_tangent": AREA_TANGENT,
 }
