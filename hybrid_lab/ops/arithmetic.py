@@ -71,6 +71,7 @@ broadcast_div = binary(
     numpy=_divide,
     grad=(lambda F, a, b, y, dy: dy / b, lambda F, a, b, y, dy: -dy * y / b),
     triton="{0} / {1}",
+    triton_whole="whole_quotient({0}, {1})",
     onnx=lambda op, g, a, b: g.Div(*_floating("broadcast_div", g, a, b)),
     doc="lhs / rhs, with broadcasting. Integers divide as in C, towards zero.",
     aliases=("elemwise_div", "_div", "_Div", "divide", "_true_divide"),

@@ -57,6 +57,8 @@ class Operator:
     """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
     triton: ClassVar[str | None] = None
     """A pointwise operator as an expression of Triton over its operands {0} {1} ...; may be a property."""
+    triton_whole: ClassVar[str | None] = None
+    """The same for whole numbers, where they need another one."""
     combine: ClassVar[str | None] = None
     """How a reduction over `axes(rank)` combines elements in a kernel: "sum", "max", "min", "prod"."""
 

@@ -94,3 +94,15 @@ def test_hypot_of_large_tiny_and_infinite_legs(dtype):
 def test_hypot_of_whole_numbers():
     legs = [3, 5, -20000, 100000, 0], [4, 5, 15000, -100000, 0]
     np.testing.assert_array_equal(*both(lambda F, a, b: F.broadcast_hypot(a, b), *legs, dtype="int32"))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_division_of_whole_numbers(dtype):
+    """Towards zero, 0 where the divisor is 0, and exact where float32 is not."""
+    a, b = [7, 200, 255, 3, 5, 0], [2, 2, 1, 1, 0, 0]
+    if dtype != "uint8":
+        a, b = [*a, -7, 7, 2**24 + 1, 2**31 - 1], [*b, 2, -2, 1, 1]
+    np.testing.assert_array_equal(*both(lambda F, a, b: F.broadcast_div(a, b), a, b, dtype=dtype))
+    np.testing.assert_array_equal(*both(lambda F, a: 7 / a, b, dtype=dtype))
+    np.testing.assert_array_equal(*both(lambda F, a: a / 3, a, dtype=dtype))
+    np.testing.assert_array_equal(*both(lambda F, a: a / 0, a, dtype=dtype))

@@ -183,7 +183,7 @@ class Body:
         ]
         if operands and all(map(_is_number, operands)):  # a Python number has no .to
             operands[0] = tensor(operands[0], dtype)
-        template = node.op.triton
+        template = node.op.triton if is_floating(dtype) else node.op.triton_whole or node.op.triton
         if counted >= 0:
             template, operands = "{0} / {1}", [operands[0], self.count(counted)]
         keywords = {}

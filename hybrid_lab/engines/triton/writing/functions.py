@@ -68,7 +68,7 @@ MODULO = '''
 @triton.jit
 def modulo(a, b):
     """a modulo b with the sign of b, 0 where b is 0: long division, with digits of 28 bits for floating numbers."""
-    a, b = tl.where(b == b, a, b), tl.where(a == a, b, a)
+    a, b = tl.where(b == b, a, b), tl.where(a == a, b, a)  # each as large as both: one may be a number
     if a.dtype.is_int():
         divisor = tl.where(b == 0, 1, b)
         rest = a % divisor
@@ -86,13 +86,23 @@ def modulo(a, b):
 '''
 
 
+WHOLE_QUOTIENT = '''
+
+@triton.jit
+def whole_quotient(a, b):
+    """a / b of whole numbers, towards zero; 0 where b is 0."""
+    a, b = tl.where(b == b, a, b), tl.where(a == a, b, a)  # each as large as both: one may be a number
+    return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
+'''
+
+
 HYPOTENUSE = '''
 
 @triton.jit
 def hypotenuse(a, b):
     """sqrt(a^2 + b^2) without squares that overflow; infinite where a or b is."""
     endless = (a == float('inf')) | (a == -float('inf')) | (b == float('inf')) | (b == -float('inf'))
-    a, b = tl.where(b == b, a, b), tl.where(a == a, b, a)
+    a, b = tl.where(b == b, a, b), tl.where(a == a, b, a)  # each as large as both: one may be a number
     if a.dtype.is_int():
         longer, shorter = tl.abs(a.to(tl.float64)), tl.abs(b.to(tl.float64))
     else:
@@ -145,6 +155,7 @@ FUNCTIONS = {
     "multiplied": MULTIPLIED,
     "arc_tangent": ARC_TANGENT,
     "modulo": MODULO,
+    "whole_quotient": WHOLE_QUOTIENT,
     "hypotenuse": HYPOTENUSE,
     "hyperbolic_sine": HYPERBOLIC_SINE,
     "hyperbolic_cosine": HYPERBOLIC_COSINE,
