@@ -357,6 +357,14 @@ def test_numbers_in_a_graph_are_looked_at():
     assert len(set(texts)) == 4 and texts[0] == texts[4] and "* 3.5" in texts[1] and "-0.0" in texts[2]
 
 
+def test_after_nan_other_numbers_are_looked_at_too():
+    def net(number):
+        return graph_of(lambda F, x: F.exp(x) * number, (6, 5))
+
+    texts = [kernels_of(net(number))[2][0].code for number in (np.nan, 3.5, np.nan)]
+    assert "nan" in texts[0] and "* 3.5" in texts[1] and texts[0] == texts[2]
+
+
 def test_zeros_of_two_signs_are_two_numbers_to_groups_that_share_a_way():
     kernels_of(graph_of(lambda F, x: F.exp(x) * 0.0, (6, 5)))
     ((group,),) = [recipe.groups for recipe in RECIPES._known.values()]

@@ -54,8 +54,10 @@ _MARK = re.compile("\x00(\\d+)([,d])\x00")
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two numbers are printed alike: of one type, zeros of one sign."""
-    return type(a) is type(b) and a == b and (a != 0 or type(a) is int or copysign(1, a) == copysign(1, b))
+    """Whether two numbers are printed alike: of one type, zeros of one sign, NaN like NaN."""
+    if type(a) is not type(b):
+        return False
+    return a == b and (a != 0 or type(a) is int or copysign(1, a) == copysign(1, b)) or (a != a and b != b)
 
 
 def is_power_of_two(number: Any) -> bool:
