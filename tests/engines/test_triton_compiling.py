@@ -93,12 +93,20 @@ def test_equal_kernels_are_compiled_once_and_another_batch_not_at_all(started):
     assert len(started) == 1
 
 
-def test_a_size_that_is_no_multiple_of_16_has_a_binary_of_its_own():
-    assert divisible(source(n=4096)) == (0, 1, 2)
-    assert divisible(source(n=4095)) == (0, 1)
-    even, odd = compile_all([source(n=4096), source(n=4095)], "gfx942")
+def test_a_size_that_is_no_multiple_of_what_is_loaded_together_has_a_binary_of_its_own():
+    large = [replace(source(n=compiling.SMALL + more), together={"n": 4}) for more in (4, 16, 3)]
+    assert [divisible(item) for item in large] == [((0, 16), (1, 16), (2, 4))] * 2 + [((0, 16), (1, 16))]
+    even, _, odd = compile_all(large, "gfx942")
     assert "buffer_load_dwordx4" in even.assembly
     assert "buffer_load_dwordx4" not in odd.assembly
+
+
+def test_of_sizes_that_decide_nothing_a_binary_knows_nothing():
+    large = source(n=compiling.SMALL * 16)
+    assert divisible(large) == ((0, 16), (1, 16), (2, 16))
+    assert divisible(replace(large, together={})) == ((0, 16), (1, 16))
+    few = replace(source(n=4096), together={"n": 4})
+    assert divisible(few) == ((0, 16), (1, 16)), "too few elements for it to matter"
 
 
 def test_what_is_loaded_is_neither_looked_for_nor_loaded_again(monkeypatch):

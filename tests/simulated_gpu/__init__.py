@@ -125,8 +125,9 @@ class SimulatedGpu:
         import torch
 
         promised = {
-            index for (index,), facts in compiled.src.attrs.items() if ["tt.divisibility", 16] in list(map(list, facts))
-        }
+            index: many for (index,), facts in compiled.src.attrs.items() for what, many in facts
+            if what == "tt.divisibility"
+        }  # fmt: skip
         kinds = {name: kind for name, kind in compiled.src.signature.items() if kind != "constexpr"}
         if list(kinds.values()) != [kind for kind in source.signature.values() if kind != "constexpr"]:
             raise Refused("the binary takes other arguments than the text")
@@ -143,8 +144,8 @@ class SimulatedGpu:
             else:
                 number = _NUMBERS[kind].from_address(given[index]).value
                 found.append(number)
-            if index in promised and number % 16:
-                raise Refused(f"{name} is {number}, and the binary is for multiples of 16")
+            if number % promised.get(index, 1):
+                raise Refused(f"{name} is {number}, and the binary is for multiples of {promised[index]}")
         return found
 
     def _run(self, source: Any, grid: tuple[int, int, int], arguments: list[Any]) -> None:

@@ -48,7 +48,7 @@ def _stand_in() -> None:
         if not compiled:
             text = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef one(p):\n    tl.store(p, 1.0)\n"
             plain = dict(requests[0], name="one", text=text, file="one.py", signature={"p": "*fp32"})
-            plain |= {"constants": {}, "divisible": [0], "options": {}, "key": "0" * 64}
+            plain |= {"constants": {}, "divisible": [[0, 16]], "options": {}, "key": "0" * 64}
             for _, binary in inner([plain], target):
                 compiled.update(binary.files)
         for request in requests:

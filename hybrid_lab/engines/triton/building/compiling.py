@@ -40,22 +40,32 @@ _OPTIONS = {"num_warps": "warps", "num_stages": "stages"}
 _ONE_STAGE = ("gfx950",)
 
 
+#: A pointwise kernel of fewer elements takes as long for one as for four of them at once.
+SMALL = 1 << 13
 #: Sizes that are no part of an address but as a factor of others.
 _COUNTED = ("parts", "planes")
 
 
-def divisible(source: KernelSource) -> tuple[int, ...]:
-    """The numbers of the arguments that are multiples of 16: addresses, and the sizes that are.
+def divisible(source: KernelSource) -> tuple[tuple[int, int], ...]:
+    """Arguments that are multiples of a number: (which one, of what). Addresses are of 16, sizes of as many elements as
+    one instruction then loads.
 
-    With them loads are of 128 bits. That is all that a binary knows of a size: another batch runs the same one, but a
-    binary for multiples of 16 must not run with other sizes. How many parts there are says nothing of where they lie.
+    That is all that a binary knows of a size: another batch runs the same one, but a binary for multiples must not run
+    with other sizes. So nothing is said of sizes that decide nothing - which ones these are `KernelSource.together`
+    knows, and how many parts there are says nothing of where they lie - nor of how many elements a small kernel has.
     """
-    signature = source.signature
-    return tuple(
-        index
-        for index, (name, kind) in enumerate(signature.items())
-        if kind.startswith("*") or (name in source.sizes and name not in _COUNTED and source.sizes[name] % 16 == 0)
-    )
+    sizes, known, found = source.sizes, source.together, []
+    for index, (name, kind) in enumerate(source.signature.items()):
+        if kind.startswith("*"):
+            found.append((index, 16))
+        elif name in sizes:
+            if known is None:
+                many = 1 if name in _COUNTED else 16
+            else:
+                many = 1 if source.kind == "pointwise" and sizes[name] < SMALL else known.get(name, 1)
+            if many > 1 and sizes[name] % many == 0:
+                found.append((index, many))
+    return tuple(found)
 
 
 def options_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, Any]:
@@ -76,7 +86,7 @@ def request_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, 
         "file": f"{folder}{os.sep}{source.name[:60]}_{digest(text.encode())[:16]}.py",
         "signature": source.signature,
         "constants": dict(source.blocks),
-        "divisible": list(divisible(source)),
+        "divisible": [list(item) for item in divisible(source)],
         "target": list(target),
         "options": options_of(source, target),
     }

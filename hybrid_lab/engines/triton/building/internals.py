@@ -99,13 +99,13 @@ def _mend_bounds() -> None:
 
 
 def compile_source(
-    function: Any, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[int],
+    function: Any, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[Sequence[int]],
     target: tuple[str, Any, int], options: Mapping[str, Any] | None = None,
 ) -> Any:  # fmt: skip
     """Compile for a target, (backend, architecture, threads per warp), whether or not such a GPU is here.
 
     signature : argument -> "*fp32", "i32", "constexpr" ...; constants : the latter's values
-    divisible : numbers of the arguments that are multiples of 16, addresses in bytes
+    divisible : (number of an argument, of what it is a multiple), addresses in bytes
     options : num_warps, num_stages, enable_fp_fusion ...
     Triton keeps what it makes in its own cache, $TRITON_CACHE_DIR.
     """
@@ -125,7 +125,7 @@ def files_of(compiled: Any, folder: str) -> dict[str, str]:
 
 
 def load_binary(
-    name: str, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[int],
+    name: str, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[Sequence[int]],
     target: tuple[str, Any, int], files: Mapping[str, str], key: str,
 ) -> Any:  # fmt: skip
     """Triton's CompiledKernel of files that `compile_source` made elsewhere; nothing is compiled.
@@ -145,13 +145,13 @@ def load_binary(
 
 
 def _ast_source(
-    function: Any, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[int],
+    function: Any, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[Sequence[int]],
     target: tuple[str, Any, int],
 ) -> Any:  # fmt: skip
     from triton.compiler import ASTSource
 
     attributes: dict[tuple[int, ...], list[list[Any]]] = {
-        (index,): [["tt.divisibility", 16]] for index in sorted(divisible)
+        (index,): [["tt.divisibility", many]] for index, many in sorted(map(tuple, divisible))
     }
     if target[0] == "hip":
         # No array is larger than 2 GiB (support.py): AMD's buffer instructions, with offsets of 32 bits, reach it all.

@@ -76,6 +76,7 @@ class WrittenKernel:
     warps: int
     stages: int | None
     passes: list[list[int]]
+    together: dict[str, int] | None
 
     @cached_property
     def code(self) -> str:
@@ -102,6 +103,7 @@ class WrittenKernel:
             self.warps,
             self.stages,
             {values[number]: count for number, count in self.passes},
+            self.together,
         )
 
 
@@ -400,4 +402,5 @@ def _kernel(trace: Trace, source: KernelSource, back: dict[Value, int], nodes: d
         {name: trace.of(size).at for name, size in source.tiled.items()},
         [list(pair) for pair in source.grid], plain(source.warps), plain(source.stages),
         [[back[value], count] for value, count in source.passes.items()],
+        None if source.together is None else {name: plain(count) for name, count in source.together.items()},
     )  # fmt: skip

@@ -24,7 +24,7 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ops.size import At
 
 #: Of the files; one that says another number is ignored.
-FORMAT = 1
+FORMAT = 2
 
 
 def in_order(graph: Graph) -> list[Node]:

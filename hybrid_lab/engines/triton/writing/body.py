@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import keyword
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -47,6 +47,9 @@ Place = tuple[Index, ...]
 ORIGIN = "   < "
 #: Longer masks and addresses of a load stand in a line of their own.
 _LONG = 56
+
+#: Bytes that one instruction loads or stores at most.
+TOGETHER = 16
 
 #: A kernel has at most so many lines, and computes what reads more than so many elements at one place only.
 MOST_LINES, MOST_READS = 512, 8
@@ -88,6 +91,7 @@ class Body:
         self._lines = 0
         self._made_of: dict[str, set[str]] = {}
         self._heavy: dict[Value, tuple[Place, str]] = {}
+        self._runs: dict[str, list[tuple[int, int]]] = {}
 
     # -- variables, scopes and lines ---------------------------------------------------------------------------------
 
@@ -241,6 +245,7 @@ class Body:
     def _load(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
         pointer = self.pointer(value)
         where = linear(place, value.shape)
+        self.runs_along(where, value.dtype)
         masks = [self.masks[variable.name] for variable in where.variables if variable.name in self.masks]
         guards = self._conditions(guard, [variable.name for variable in where.variables])
         mask = " & ".join(dict.fromkeys([*masks, *guards]))
@@ -265,6 +270,28 @@ class Body:
         moving = {*variables, *(name for number in variables for name in self._made_of.get(number, ()))}
         parts = guard.split(" & ") if guard else []
         return [part for part in parts if known.intersection(re.findall(r"\w+", part)) <= moving]
+
+    def runs_along(self, where: Index, dtype: np.dtype) -> None:
+        """Note that an array is read or written here: which variable goes from neighbour to neighbour in memory."""
+        for (variable, below, size), factor in where.terms:
+            if factor == 1 and not below > 1:
+                part = below * size < variable.length  # printed, and so known
+                run = int(size) & -int(size) if part else TOGETHER
+                self._runs.setdefault(variable.name, []).append((run, TOGETHER // dtype.itemsize))
+
+    def together(self, lengths: Mapping[str, str] | None = None) -> dict[str, int]:
+        """Arguments of which a compiler should know that they are multiples of a number, and the numbers: one
+        instruction then loads or stores so many neighbours. Other arguments decide nothing about that.
+
+        lengths : name of a variable -> argument with its length; those of the body by default
+        """
+        found: dict[str, int] = {}
+        for name, length in (self.lengths if lengths is None else lengths).items():
+            runs = self._runs.get(name, ())
+            most = min(max((run for run, _ in runs), default=1), min((many for _, many in runs), default=1))
+            if most > 1:
+                found[length] = max(found.get(length, 1), most)
+        return found
 
     def _line_for(self, expression: str, wanted: str, scope: Scope) -> str:
         if expression not in scope.memo:

@@ -117,4 +117,5 @@ def write_collect(group: Region, anchor: Node, spec: Collect) -> KernelSource:
     return KernelSource(
         name, text, "collect", tuple(body.inputs), group.outputs, tuple(body.draws), sizes, blocks,
         {key: sizes[key.lower()] for key in blocks}, (("rows", "ROWS"), ("columns", "COLUMNS")),
+        together=body.together({"row": "rows", "column": "columns"}),
     )  # fmt: skip

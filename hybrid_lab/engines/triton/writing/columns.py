@@ -100,6 +100,7 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     rows_kernel = KernelSource(
         name, text, "rows and columns", tuple(body.inputs), (*first, *spaces), tuple(body.draws), sizes, blocks,
         {"ROWS": blocks["ROWS"]}, (("parts", ""),), warps,  # a larger tile would go into the next program's rows
+        together=body.together(),
     )  # fmt: skip
     second = Region(group.nodes, group.inputs, tuple(results))
     return rows_kernel, put_together(second, late, Rows.of(down[0]), spaces, per_part, PROGRAMS)

@@ -26,7 +26,8 @@ def write_pointwise(group: Region) -> KernelSource:
     offsets = body.declare(Variable("offsets", elements), "inside")
     names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
     pointers = output_pointers(body, len(names))
-    for pointer, name in zip(pointers, names, strict=True):
+    for pointer, name, value in zip(pointers, names, group.outputs, strict=True):
+        body.runs_along(offsets.whole(), value.dtype)
         body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
     last = group.outputs[-1]
     summary = f"{counted(group.nodes)} over {typed(last)}."
@@ -37,7 +38,7 @@ def write_pointwise(group: Region) -> KernelSource:
     block = BLOCK if text.count("tl.load(") <= MANY else BLOCK // 4
     return KernelSource(
         name, text, "pointwise", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
-        {"BLOCK": block}, {"BLOCK": elements}, (("n", "BLOCK"),),
+        {"BLOCK": block}, {"BLOCK": elements}, (("n", "BLOCK"),), together=body.together({"offsets": "n"}),
     )  # fmt: skip
 
 

@@ -103,6 +103,7 @@ class ProductBody(Body):
         plane = "(part * batches + batch)" if many else "part"
         self.line("for part in range(0, parts):")
         where = f"({plane} * rows + row) * columns + column"
+        self.runs_along(self.column.whole(), parts.dtype)
         load = f"tl.load({self.pointer(parts)} + {where}, mask=row_inside & column_inside, other=0)"
         self.line(f"    {self.total} += {load}")
 
@@ -120,6 +121,7 @@ class ProductBody(Body):
             if prod(value.shape) != prod(shape) or place is None:
                 raise Refused("an output that has not one element for each of the product")
             missing = [name for name in ("row", "column") if name not in {item.name for item in where.variables}]
+            self.runs_along(where, value.dtype)
             number = formula(where, self.lengths)
             address = " + ".join([pointer, *([number] if where.terms else []), *missing])
             self.line(f"tl.store({address}, {self.value(value, place)}, mask=row_inside & column_inside)")
@@ -174,6 +176,7 @@ def _parts(
     body.sum("first", "end")
     plane = "(part * batches + batch)" if sizes.batches > 1 else "part"
     where = f"{body.pointers[left]} + ({plane} * rows + row) * columns + column"
+    body.runs_along(body.column.whole(), left.dtype)
     body.line(f"tl.store({where}, {body.total}, mask=row_inside & column_inside)")
     step = chosen.blocks["INNER"]
     per_part = -(-sizes.inner // (parts * step)) * step
@@ -216,6 +219,7 @@ def _source(
     return KernelSource(
         name, text, kind, tuple(body.inputs), region.outputs, tuple(body.draws), numbers, chosen.blocks,
         {key: numbers[key.lower()] for key in chosen.blocks}, grid, chosen.warps, chosen.stages,
+        together=body.together() | (body.together({"across": "per_part"}) if "per_part" in more else {}),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from hybrid_lab.engines.triton.writing.body import TYPES, Body, Refused, comment, label, wide
+from hybrid_lab.engines.triton.writing.body import TOGETHER, TYPES, Body, Refused, comment, label, wide
 from hybrid_lab.engines.triton.writing.factors import multiplied
 from hybrid_lab.engines.triton.writing.index import Variable
 from hybrid_lab.engines.triton.writing.product import is_exact
@@ -82,6 +82,7 @@ def _start(group: Region, anchor: Node, states: dict[str, Value], first: dict[st
     return KernelSource(
         name, text, "pointwise", tuple(body.inputs), tuple(states.values()), (), {"n": count},
         {"BLOCK": block_for(count, 16, BLOCK)}, {"BLOCK": count}, (("n", "BLOCK"),),
+        together={"n": TOGETHER // anchor.outputs[0].dtype.itemsize},
     )  # fmt: skip
 
 
@@ -232,7 +233,7 @@ class _Steps:
         text = function(name, body, list(self.outputs.values()), head, list(sizes), list(blocks), summary)
         return KernelSource(
             name, text, "recurrence", tuple(body.inputs), self.group.outputs, (), sizes, blocks, {"ROWS": self.batch},
-            (("rows", "ROWS"),),
+            (("rows", "ROWS"),), together={"hidden": TOGETHER // self.anchor.outputs[0].dtype.itemsize},
         )  # fmt: skip
 
 

@@ -238,6 +238,7 @@ class RowBody(Body):
             place = unravel(where, value.shape)
             if place is None:
                 raise Refused("an output whose elements lie in another order")
+            self.runs_along(where, value.dtype)
             number = self.named_if_long(formula(where, self.lengths), "at")
             address, mask = (number, "row_inside & column_inside") if full else ("row", "row_inside")
             self.line(f"tl.store({self.pointers[value]} + {address}, {self.value(value, place)}, mask={mask})")
@@ -301,7 +302,7 @@ def _rows(group: Region, looped: bool) -> KernelSource:
     return KernelSource(
         name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
         {"rows": rows, "columns": columns},
-        blocks, {"ROWS": rows}, (("rows", "ROWS"),), warps, passes=body.passes,
+        blocks, {"ROWS": rows}, (("rows", "ROWS"),), warps, passes=body.passes, together=body.together(),
     )  # fmt: skip
 
 
@@ -482,6 +483,7 @@ def _parts(
     return KernelSource(
         name, text, "parts of rows", tuple(body.inputs), made.outputs, tuple(body.draws), sizes,
         tile, {"ROWS": rows}, (("rows", "ROWS"), ("parts", "")), warps,
+        together=body.together() | body.together({"column": "per_part"}),
     )  # fmt: skip
 
 
@@ -501,6 +503,7 @@ def put_together(
     parts_of: dict[Node, str] = {}
     for node, value in zip(nodes, spaces, strict=True):
         load = f"tl.load({body.pointer(value)} + column * rows + row, mask=row_inside & column_inside, other=0)"
+        body.runs_along(body.row.whole(), value.dtype)
         part = parts_of[node] = body.named(load, "part")
         pair = pair_of(node, body.nodes)
         if pair is not None and pair.first in parts_of:
@@ -528,4 +531,5 @@ def put_together(
     return KernelSource(
         name, text, "rows of parts", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
         {"ROWS": block_for(rows, 1, max(1, TILE // width)), "COLUMNS": width}, {"ROWS": rows}, (("rows", "ROWS"),),
+        together=body.together({"row": "rows"}),
     )  # fmt: skip

@@ -77,6 +77,8 @@ class KernelSource:
     grid : pairs (size, block): so many programs along each axis of the launch as blocks cover the size; a block "" is 1
     warps : of a program on a GPU; stages : of its pipelined loops, None for what Triton's backend takes by itself
     passes : input -> how many loops over its rows read it, where they are more than one
+    together : size -> of what number a binary is for multiples only, where the size is one (see Body.together); the
+        others it takes as they come. None: every size, of 16
     """
 
     name: str
@@ -92,6 +94,7 @@ class KernelSource:
     warps: int = 4
     stages: int | None = None
     passes: Mapping[Value, int] = field(default_factory=dict)
+    together: Mapping[str, int] | None = None
 
     @cached_property
     def text(self) -> str:

@@ -1,0 +1,41 @@
+"""Another batch runs the binaries of the first one."""
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab.engines.triton.building.compiling import divisible
+from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.gluon import ahead, nn
+
+
+def binaries(net, *shape):
+    """What decides whether a kernel of forward and backward is compiled anew."""
+    x = mx.nd.array(np.zeros(shape, "float32"))
+    return {
+        (source.name, source.code, *source.blocks.items(), divisible(source), source.warps, source.stages)
+        for graph in ahead.graphs_of(net, x, train=True).values() for source in kernels_of(graph)[2]
+    }  # fmt: skip
+
+
+def convolutions():
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(20, 3), nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(2), nn.Conv2D(40, 3, strides=2))
+    net.add(nn.BatchNorm(), nn.Activation("relu"), nn.GlobalAvgPool2D(), nn.Dense(50, "tanh"), nn.Dense(10))
+    return net
+
+
+def encoder():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(64, flatten=False), nn.LayerNorm(), nn.GELU(), nn.Dropout(0.1), nn.Dense(30, flatten=False))
+    return net
+
+
+@pytest.mark.parametrize("make, shape", [(convolutions, (3, 30, 30)), (encoder, (12, 40))])
+@pytest.mark.parametrize("batch", [64, 63, 50, 33])
+def test_another_batch_compiles_nothing(make, shape, batch):
+    """Of 64 too, none more is a multiple of something than of 63."""
+    net = make()
+    net.initialize()
+    first = binaries(net, 62, *shape)
+    assert binaries(net, batch, *shape) <= first
