@@ -103,8 +103,9 @@ def finals(F: Any, sizes: Sizes, states: list[Any]) -> Any:
     """The states after the last step that each direction computes: (layers * directions, N, H)."""
     ends = []
     for place, item in enumerate(states):
-        last = 0 if sizes.directions == 2 and place % 2 else item.shape[0] - 1
-        ends.append(F.slice_axis(item, axis=0, begin=last, end=last + 1))
+        # No number of steps is an attribute: sequences of another length have the same graph.
+        begin, end = (0, 1) if sizes.directions == 2 and place % 2 else (-1, None)
+        ends.append(F.slice_axis(item, axis=0, begin=begin, end=end))
     return joined(F, ends, 0)
 
 
@@ -162,16 +163,15 @@ def backward(
 
 def _before(F: Any, output: Any, first: Any, lengths: Any, direction: int) -> Any:
     """(T, N, H): the state before each step that counts."""
-    steps = output.shape[0]
     first = F.expand_dims(first, axis=0)
     if direction == 1 and lengths is not None:  # outputs are 0 behind the end, where the state still is the first one
         everywhere = F.broadcast_like(first, output)
         output = output + (everywhere - masked(F, everywhere, lengths))
-    if steps == 1:
+    if output.shape[0] == 1:
         return first
     if direction == 1:
-        return F.Concat(F.slice_axis(output, axis=0, begin=1, end=steps), first, dim=0)
-    return F.Concat(first, F.slice_axis(output, axis=0, begin=0, end=steps - 1), dim=0)
+        return F.Concat(F.slice_axis(output, axis=0, begin=1, end=None), first, dim=0)
+    return F.Concat(first, F.slice_axis(output, axis=0, begin=0, end=-1), dim=0)
 
 
 def _step_gradients(

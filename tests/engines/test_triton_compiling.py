@@ -94,7 +94,7 @@ def test_equal_kernels_are_compiled_once_and_another_batch_not_at_all(started):
 
 
 def test_a_size_that_is_no_multiple_of_what_is_loaded_together_has_a_binary_of_its_own():
-    large = [replace(source(n=compiling.SMALL + more), together={"n": 4}) for more in (4, 16, 3)]
+    large = [in_rows(compiling.SMALL + more) for more in (4, 16, 3)]
     assert [divisible(item) for item in large] == [((0, 16), (1, 16), (2, 4))] * 2 + [((0, 16), (1, 16))]
     even, _, odd = compile_all(large, "gfx942")
     assert "buffer_load_dwordx4" in even.assembly
@@ -102,11 +102,15 @@ def test_a_size_that_is_no_multiple_of_what_is_loaded_together_has_a_binary_of_i
 
 
 def test_of_sizes_that_decide_nothing_a_binary_knows_nothing():
-    large = source(n=compiling.SMALL * 16)
-    assert divisible(large) == ((0, 16), (1, 16), (2, 16))
-    assert divisible(replace(large, together={})) == ((0, 16), (1, 16))
-    few = replace(source(n=4096), together={"n": 4})
-    assert divisible(few) == ((0, 16), (1, 16)), "too few elements for it to matter"
+    assert divisible(source(n=4096)) == ((0, 16), (1, 16), (2, 16)), "who says nothing about sizes gets all of them"
+    assert divisible(replace(source(n=1 << 20), together={})) == ((0, 16), (1, 16))
+    assert divisible(in_rows(4096)) == ((0, 16), (1, 16)), "too few elements for it to matter"
+    assert divisible(in_rows(4096, 8)) == ((0, 16), (1, 16), (2, 4)), "so it is for any number of rows"
+
+
+def in_rows(n, row=1):
+    """A kernel of n elements of which 4 are loaded at once."""
+    return replace(source(n=n), together={"n": 4}, outputs=(input_node("y", shape=(n // row, row), dtype="float32"),))
 
 
 def test_what_is_loaded_is_neither_looked_for_nor_loaded_again(monkeypatch):

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -81,15 +82,33 @@ def facts(sources):
     ]  # fmt: skip
 
 
+#: Arguments for numbers that vary.
+VARYING = re.compile(r"\bsize\d+\b")
+
+
 def check(fusion):
     """Every group's kernels are what would be written for it now, and take its arrays."""
     for group in fusion.groups:
         found, fresh = fusion.kernels[group], write_kernels(group)
-        assert facts(found) == facts(fresh)
+        if any(map(VARYING.fullmatch, [name for source in found for name in source.sizes])):
+            assert [printed(source) for source in found] == [printed(source) for source in fresh]
+        else:
+            assert facts(found) == facts(fresh)
         inside = {*group.inputs, *group.outputs}
         for one, other in zip(found, fresh, strict=True):
             for value, wanted in zip((*one.inputs, *one.outputs), (*other.inputs, *other.outputs), strict=True):
                 assert value is wanted or value not in inside  # what one kernel leaves for the next is made anew
+
+
+def printed(source):
+    """A kernel with the numbers of its arguments in the text, without its head."""
+    sizes = {name: number for name, number in source.sizes.items() if VARYING.fullmatch(name)}
+    text = VARYING.sub(lambda name: str(sizes[name[0]]), source.text[source.text.index("):\n") :])
+    lines = [re.sub(r" +# ", "  # ", line) for line in text.splitlines()]
+    left = [name for name in source.passed if name not in sizes]
+    assert {name for name in sizes if name in source.code} == sizes.keys() == set(source.passed) - set(left)
+    fields = (source.kind, source.blocks, source.tiled, source.grid, source.warps, source.draws)
+    return source.name, lines, left, {name: source.sizes[name] for name in left}, fields
 
 
 def fused(graph):
@@ -258,7 +277,6 @@ def test_another_batch_is_neither_fused_nor_written(name, writes):
 
 
 def test_a_smaller_batch_of_images_has_the_binaries_of_the_larger_one():
-    """As long as sizes are multiples of 16 or are not, as before."""
     net, target = Mixed(), target_of("gfx942")
 
     def made(batch):
@@ -270,7 +288,7 @@ def test_a_smaller_batch_of_images_has_the_binaries_of_the_larger_one():
         return {request_of(source, target)["key"] for source in sources}, sources
 
     known, _ = made(128)
-    for batch in (96, 64, 48, 32):
+    for batch in (96, 64, 48, 32, 33, 126):
         keys, sources = made(batch)
         assert keys <= known, [source.name for source in sources if request_of(source, target)["key"] not in known]
 
@@ -337,6 +355,35 @@ def test_a_group_that_would_be_another_text_is_written_anew_and_kept(writes, exa
     (again,) = kernels_of(net(8))[2]
     assert again.code == second.code and len(writes) == 1
     assert [source.code for source in kernels_of(net(6))[2]] == [first.code] and len(writes) == 1
+
+
+def test_from_the_third_size_on_what_varies_is_an_argument(writes, exact):
+    def net(n):
+        return graph_of(lambda F, x: F.transpose(x * 2.0, axes=(1, 0)) + 1.0, (n, 5))
+
+    texts = []
+    for n in (6, 8, 10, 12, 33, 1000):
+        found = fused(net(n))
+        check(found)
+        ((source,),) = found.kernels.values()
+        texts.append(source.code)
+        assert all(found.kernels[group] for group in found.groups)
+    assert len(set(texts)) == 3 == len(set(texts[:3])) and len(set(texts[2:])) == 1
+    assert source.sizes == {"n": 5000, "size1": 1000, "size2": 1000}, "of `offsets // 1000` and `offsets % 1000`"
+    assert source.together == {"n": 4, "size1": 4, "size2": 4}
+    writes.clear()
+    for n in (6, 8, 14):
+        fused(net(n))
+    assert not writes
+
+
+def test_products_have_their_sizes_in_the_text(exact):
+    """Their loops would divide by arguments."""
+    for n in (6, 8, 10, 12):
+        found = fused(graph_of(lambda F, x, w: F.Convolution(x, w, no_bias=True, kernel=(3, 3), num_filter=4),
+                               (2, 3, n, n), (4, 3, 3, 3)))  # fmt: skip
+        check(found)
+        assert not any(VARYING.search(source.code) for group in found.groups for source in found.kernels[group])
 
 
 def test_nan_in_a_graph_is_a_number_like_others(writes):

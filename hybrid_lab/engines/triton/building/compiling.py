@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Sequence
+from math import prod
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,7 +42,7 @@ _ONE_STAGE = ("gfx950",)
 
 
 #: A pointwise kernel of fewer elements takes as long for one as for four of them at once.
-SMALL = 1 << 13
+SMALL = 1 << 16
 #: Sizes that are no part of an address but as a factor of others.
 _COUNTED = ("parts", "planes")
 
@@ -52,7 +53,8 @@ def divisible(source: KernelSource) -> tuple[tuple[int, int], ...]:
 
     That is all that a binary knows of a size: another batch runs the same one, but a binary for multiples must not run
     with other sizes. So nothing is said of sizes that decide nothing - which ones these are `KernelSource.together`
-    knows, and how many parts there are says nothing of where they lie - nor of how many elements a small kernel has.
+    knows, and how many parts there are says nothing of where they lie - nor of how many elements a small kernel has, if
+    that depends on its rows.
     """
     sizes, known, found = source.sizes, source.together, []
     for index, (name, kind) in enumerate(source.signature.items()):
@@ -62,10 +64,16 @@ def divisible(source: KernelSource) -> tuple[tuple[int, int], ...]:
             if known is None:
                 many = 1 if name in _COUNTED else 16
             else:
-                many = 1 if source.kind == "pointwise" and sizes[name] < SMALL else known.get(name, 1)
-            if many > 1 and sizes[name] % many == 0:
+                many = known.get(name, 1)
+            least = SMALL if known is not None and source.kind == "pointwise" and _per_row(source) % many else 0
+            if many > 1 and sizes[name] >= least and sizes[name] % many == 0:
                 found.append((index, many))
     return tuple(found)
+
+
+def _per_row(source: KernelSource) -> int:
+    """The elements of an output but for its first axis, which is most often the one that changes."""
+    return prod(source.outputs[0].shape[1:])
 
 
 def options_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ All of it is data: numbers, strings and lists, so that it can lie in a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,11 +32,13 @@ from hybrid_lab.engines.triton.writing.body import Remark, Said
 from hybrid_lab.engines.triton.writing.source import KernelSource, Text
 from hybrid_lab.engines.triton.writing.symbolic import (
     Conditions,
+    Formula,
     Formulas,
     Number,
     Step,
     Trace,
     filled,
+    formula_of,
     marks,
     renumbered,
 )
@@ -44,6 +47,7 @@ from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import dtype_of
 from hybrid_lab.ops.operator import Operator
 
+_ARGUMENT = re.compile(r"size\d+")
 #: By what factor sizes may differ for kernels whose tiles would now be chosen otherwise.
 NEAR = 4
 
@@ -125,13 +129,15 @@ class Written:
     kernels: list[WrittenKernel]
 
     @staticmethod
-    def of(region: Region, write: Write) -> Written:
+    def of(region: Region, write: Write, varying: Collection[Formula] = ()) -> Written:
         """Run a writer and keep what it did. Raises what it raises, Refused among it; TypeError and the like where it
         asks numbers for what they cannot note.
+
+        varying : numbers that are arguments rather than parts of the text
         """
         values, numbers = values_of(region.nodes), numbers_of(region.nodes)
         symbols = _symbols(region.nodes, values, len(numbers))
-        trace = Trace()
+        trace = Trace(varying)
         known: dict[int, Number] = {}
         for symbol, number in zip(symbols, numbers, strict=True):
             if symbol not in known:
@@ -196,6 +202,26 @@ class Written:
         """The kernels for a region of the same form; None where a writer would write other ones."""
         fit = self.evaluated(numbers_of(region.nodes))
         return None if fit is None else self.made(region.nodes, values_of(region.nodes), fit[0])
+
+    def varying(self, numbers: Sequence[Any]) -> set[Formula]:
+        """The whole numbers in the text that are others for a region with these numbers."""
+        given = [dict(zip(self.symbols, each, strict=True)) for each in (self.given, numbers)]
+        try:
+            old, new = (self._formulas.values([each[symbol] for symbol in range(len(each))]) for each in given)
+        except (ZeroDivisionError, OverflowError):
+            return set()
+        printed = {a for name, a, _, _ in self.notes if name == "is" and type(old[a]) is type(new[a]) is int}
+        return {formula_of(self.steps, a) for a in printed if old[a] != new[a]}
+
+    @cached_property
+    def has_arguments(self) -> bool:
+        """Whether numbers that vary are no part of the text."""
+        return any(_ARGUMENT.fullmatch(name) for kernel in self.kernels for name in kernel.sizes)
+
+    @cached_property
+    def multiplies(self) -> bool:
+        """Whether a kernel is of a product."""
+        return any("product" in kernel.kind or "attention" in kernel.kind for kernel in self.kernels)
 
     def _is_near(self, numbers: Sequence[Any]) -> bool:
         pairs = zip(self.given, numbers, strict=True)
@@ -393,14 +419,20 @@ def _kernel(trace: Trace, source: KernelSource, back: dict[Value, int], nodes: d
     def plain(item: Any) -> Any:
         return item.known() if type(item) is Number else item
 
+    varying = {name: item for name, item in trace.arguments.items() if name in text.arguments}
+    sizes = {**source.sizes, **{name: number for name, (number, _) in varying.items()}}
+    together = source.together
+    if together is not None:
+        together = {name: plain(count) for name, count in together.items()}
+        together |= {name: many for name, (_, many) in varying.items()}
     return WrittenKernel(
         source.name, source.kind, list(text.arguments), list(text.head), list(text.lines), summary,
         [nodes[item.node] if isinstance(item, Said) else item for item in remarks],
         [back[value] for value in source.inputs], [back[value] for value in source.outputs], list(source.draws),
-        {name: trace.of(size).at for name, size in source.sizes.items()},
+        {name: trace.of(size).at for name, size in sizes.items()},
         {name: plain(size) for name, size in source.blocks.items()},
         {name: trace.of(size).at for name, size in source.tiled.items()},
         [list(pair) for pair in source.grid], plain(source.warps), plain(source.stages),
         [[back[value], count] for value, count in source.passes.items()],
-        None if source.together is None else {name: plain(count) for name, count in source.together.items()},
+        together,
     )  # fmt: skip

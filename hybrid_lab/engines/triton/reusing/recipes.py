@@ -43,20 +43,22 @@ from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.writing import write
 from hybrid_lab.engines.triton.writing.body import Refused, label
 from hybrid_lab.engines.triton.writing.source import KernelSource
+from hybrid_lab.engines.triton.writing.symbolic import Formula
 from hybrid_lab.graph.form import Form
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.size import At
 
-#: So many recipes are kept in memory, files on disk, and ways to write one group.
-MOST, MOST_FILES, MOST_WAYS = 64, 1024, 6
+#: So many recipes are kept in memory, files on disk, and ways to write one group, and so many of these have numbers in
+#: their text that are arguments afterwards.
+MOST, MOST_FILES, MOST_WAYS, LITERAL = 64, 1024, 6, 2
 
 
 @dataclass
 class GroupRecipe:
     """nodes : numbers of its operators; inputs : (operator, which of its inputs); outputs : (operator, which output)
-    ways : to write it, the last one first
+    ways : to write it, the last one first; those with arguments for what varies come after the others
     """
 
     nodes: list[int]
@@ -89,12 +91,27 @@ class GroupRecipe:
             key = id(way), known
             fit = seen[key] if key in seen else seen.setdefault(key, way.evaluated(numbers))
             if fit is not None and fit[1]:
-                if way is not self.ways[0]:  # the next call is more likely to be like this one
+                # The next call is more likely to be like this one.
+                if way is not self.ways[0] and not way.has_arguments:
                     self.ways = [way, *(other for other in self.ways if other is not way)]
                 return way, fit[0]
             if fit is not None and second is None:
                 second = way, fit[0]
         return second
+
+    def varying(self, numbers: Sequence[Any]) -> frozenset[Formula]:
+        """What the text for these numbers has as arguments: nothing for the first and the second sizes, whose kernels
+        are the faster for it; then what is another number in one of the texts that there are. Of products nothing:
+        their loops divide by sizes.
+        """
+        if sum(not way.has_arguments for way in self.ways) < LITERAL or any(way.multiplies for way in self.ways):
+            return frozenset()
+        return frozenset().union(*[way.varying(numbers) for way in self.ways])
+
+    def add(self, way: Written) -> None:
+        """Another way to write it."""
+        ways = [way, *self.ways]
+        self.ways = sorted(ways, key=lambda way: way.has_arguments)[:MOST_WAYS]
 
 
 @dataclass
@@ -158,11 +175,11 @@ class Recipe:
             found = group.kernels(region, seen)
             if found is None:
                 try:
-                    found = recorder.write(region)
+                    found = recorder.write(region, group.varying(numbers_of(region.nodes)))
                 except Refused:
                     return None, False
                 with self.lock:
-                    group.ways = [recorder.way(found), *group.ways][:MOST_WAYS]
+                    group.add(recorder.way(found))
                 grown = True
             kernels[region] = found
         laid.kernels = kernels
@@ -198,12 +215,15 @@ class _Recorder:
         self._ways: dict[int, tuple[Any, Written]] = {}
         self._known: dict[Any, Written] = {}
 
-    def write(self, region: Region) -> tuple[KernelSource, ...]:
-        """The kernels of a region; for equal ones the writer runs once. Raises Refused."""
-        form = _form(region)
+    def write(self, region: Region, varying: frozenset[Formula] = frozenset()) -> tuple[KernelSource, ...]:
+        """The kernels of a region; for equal ones the writer runs once. Raises Refused.
+
+        varying : as Written.of takes it
+        """
+        form = _form(region), varying
         sources = None
         try:
-            way = self._known[form] = self._known.get(form) or Written.of(region, self._write)
+            way = self._known[form] = self._known.get(form) or Written.of(region, self._write, varying)
             sources = way.at(region)
         except Refused:
             raise

@@ -22,7 +22,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.writing.index import ZERO, Index, Variable, formula, linear, strided, unravel
 from hybrid_lab.engines.triton.writing.kinds import collects, is_product
-from hybrid_lab.engines.triton.writing.symbolic import is_power_of_two
+from hybrid_lab.engines.triton.writing.symbolic import is_power_of_two, varies
 from hybrid_lab.engines.triton.writing.views import strides_in
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_type
@@ -42,6 +42,9 @@ TYPES = {
 }
 
 Place = tuple[Index, ...]
+
+#: What arguments for sizes that vary are called (see symbolic.shown).
+_SIZE = re.compile(r"size\d+")
 
 #: Between an operator and where it comes from, in a comment.
 ORIGIN = "   < "
@@ -120,7 +123,7 @@ class Body:
     def fresh(self, wanted: str) -> str:
         """A name that nothing else has."""
         name = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_").lower() or "x"
-        name = f"x_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
+        name = f"x_{name}" if name[0].isdigit() or keyword.iskeyword(name) or _SIZE.fullmatch(name) else name
         base, number = name, 2
         while name in self._taken:
             name, number = f"{base}{number}", number + 1
@@ -276,7 +279,7 @@ class Body:
         for (variable, below, size), factor in where.terms:
             if factor == 1 and not below > 1:
                 part = below * size < variable.length  # printed, and so known
-                run = int(size) & -int(size) if part else TOGETHER
+                run = int(size) & -int(size) if part and not varies(size) else TOGETHER
                 self._runs.setdefault(variable.name, []).append((run, TOGETHER // dtype.itemsize))
 
     def together(self, lengths: Mapping[str, str] | None = None) -> dict[str, int]:
@@ -357,6 +360,8 @@ class Elements:
             text = f"tl.minimum(tl.maximum({text}, 0), {size - 1})"
         else:
             text = f"(({text} % {size}) + {size}) % {size}"
+        if self._has_int64(number):
+            text = f"({text}).to(tl.int32)"
         return self._body.number(text, size, variables, "place").whole()
 
     def computed(self, text: str, size: int, *indices: Index) -> Index:
@@ -421,8 +426,21 @@ class Elements:
         return f"{text}.to(tl.float32)" if target.name in NARROW else text
 
     def whole(self, name: str, number: int) -> str:
-        """An element that was read of input `number` as a whole number."""
-        return f"{tensor(name, self._node.inputs[number].dtype)}.to(tl.int32)"
+        """An element that was read of input `number` as a whole number, in int64 where int32 does not hold all; what
+        int64 does not hold is its least number, as on the host.
+        """
+        dtype = self._node.inputs[number].dtype
+        name = tensor(name, dtype)
+        if not self._has_int64(number):
+            return f"{name}.to(tl.int32)"
+        if is_floating(dtype):
+            name = f"tl.where(tl.abs({name}) < 9.2e18, {name}, -9223372036854775808.0)"
+        return f"{name}.to(tl.int64)"
+
+    def _has_int64(self, number: int) -> bool:
+        """Whether whole numbers of an input's dtype may be beyond int32."""
+        dtype = self._node.inputs[number].dtype
+        return is_floating(dtype) or dtype.kind == "i" and dtype.itemsize == 8
 
     def guard(self, index: Index, size: int) -> str:
         """The condition that an index lies on an axis of `size`; "" where it always does."""

@@ -15,6 +15,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
+from hybrid_lab.engines.triton.writing.symbolic import shown
+
+#: Strides and the like that are arguments had better be multiples of this: so many numbers are loaded at once.
+NEIGHBOURS = 4
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -245,9 +250,9 @@ def _printed(digit: Digit) -> str:
     variable, below, size = digit
     text = variable.name
     if below > 1:
-        text = f"{text} // {below}"
+        text = f"{text} // {shown(below, NEIGHBOURS)}"
     if below * size < variable.length:
-        text = f"({text}) % {size}" if below > 1 else f"{text} % {size}"
+        text = f"({text}) % {shown(size)}" if below > 1 else f"{text} % {shown(size, NEIGHBOURS)}"
     return text
 
 
@@ -258,11 +263,13 @@ def _summed(parts: Sequence[tuple[str, int]], constant: int) -> str:
         if factor < 0:
             text += f" - {_times(part, -factor)}" if text else f"0 - {_times(part, -factor)}"
     if constant:
-        text += f" {'-' if constant < 0 else '+'} {abs(constant)}" if text else f"{constant}"
+        number = shown(abs(constant) if text else constant, NEIGHBOURS)
+        text += f" {'-' if constant < 0 else '+'} {number}" if text else number
     return text or "0"
 
 
 def _times(text: str, factor: int) -> str:
     if factor == 1:
         return text
-    return f"({text}) * {factor}" if " " in text else f"{text} * {factor}"
+    number = shown(factor, NEIGHBOURS)
+    return f"({text}) * {number}" if " " in text else f"{text} * {number}"

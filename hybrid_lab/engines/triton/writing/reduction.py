@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.engines.triton.writing.body import TYPES, Body, Place, Refused, Scope, comment, short, wide
-from hybrid_lab.engines.triton.writing.index import Variable, formula, linear, unravel
+from hybrid_lab.engines.triton.writing.index import Index, Variable, formula, linear, unravel
 from hybrid_lab.engines.triton.writing.one_pass import (
     Exponentials,
     Pair,
@@ -184,6 +184,11 @@ class RowBody(Body):
         if scope is not self.scopes[0] and self.row in linear(place, value.shape).variables:
             self._loops.setdefault(value, set()).add(scope)
         return super()._load(value, place, guard, scope)
+
+    def runs_along(self, where: Index, dtype: np.dtype) -> None:
+        variables = where.variables
+        if all(item in variables or item.length == 1 for item in (self.row, self.column)):
+            super().runs_along(where, dtype)  # others have an element per row, or per column: little beside these
 
     def anchored(self, value: Value, place: Place) -> str:
         if value.node.op.combine is None:
@@ -503,7 +508,7 @@ def put_together(
     parts_of: dict[Node, str] = {}
     for node, value in zip(nodes, spaces, strict=True):
         load = f"tl.load({body.pointer(value)} + column * rows + row, mask=row_inside & column_inside, other=0)"
-        body.runs_along(body.row.whole(), value.dtype)
+        body.runs_along(body.column.whole() * rows + body.row.whole(), value.dtype)
         part = parts_of[node] = body.named(load, "part")
         pair = pair_of(node, body.nodes)
         if pair is not None and pair.first in parts_of:

@@ -10,6 +10,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from hybrid_lab.engines.triton.writing import symbolic
 from hybrid_lab.engines.triton.writing.body import ORIGIN, Body, Refused, Remark, short
 from hybrid_lab.engines.triton.writing.functions import FUNCTIONS, PHILOX
 from hybrid_lab.engines.triton.writing.symbolic import choice
@@ -172,7 +173,7 @@ def function(
     arguments += ["seed"] * bool(body.draws) + [f"draw{number}" for number in body.draws]
     written = body.scopes[0].lines
     words = set(re.findall(r"\w+", " ".join([*head, *(text for text, _ in written)])))
-    arguments += [size for size in sizes if size in words]
+    arguments += [size for size in (*sizes, *symbolic.arguments()) if size in words]
     declared = [*arguments, *(f"{block}: tl.constexpr" for block in blocks)]
     helpers = "".join(text for name, text in FUNCTIONS.items() if name in words or (body.draws and text is PHILOX))
     top = ["import triton", "import triton.language as tl", *helpers.splitlines(), "", ""]

@@ -12,6 +12,10 @@ A writer has no other inputs and no memory of what it has written. So for other 
 through the same steps: the same text, and the same formulas for the numbers that are handed over beside it. Nothing is
 assumed about which size is a batch, and no note is left out because it is thought not to matter.
 
+Numbers of which it is known that they vary need not be printed: `shown` gives the name of an argument instead, and
+nothing is noted. A kernel with arguments for all sizes would be slower than one with their numbers, so that this is for
+graphs that were already written for other sizes (see recipes.py).
+
 A function that is a `choice` decides what is as right one way as another, how large tiles are or whether sums are
 split: what it compares is noted apart. What it prints is not.
 
@@ -26,7 +30,7 @@ import functools
 import operator
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import copysign, frexp
 from typing import Any, TypeVar
 
@@ -50,6 +54,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "is": lambda a, b: same(a, b),
     "power of two": lambda a, _: is_power_of_two(a),
 }
+#: A formula without its trace: nested (operation, formula, formula), equal for equal formulas.
+Formula = tuple[Any, ...]
 _MARK = re.compile("\x00(\\d+)([,d])\x00")
 
 
@@ -80,10 +86,14 @@ _now = threading.local()
 class Trace:
     """Formulas and notes of one run of a writer.
 
+    varying : the formulas that `shown` gives names to
     steps : as they came; notes : (comparison, a, b) -> its outcome; preferences : the same of choices
+    arguments : name -> what it stands for, and of how many a binary should know that this is a multiple
     """
 
-    def __init__(self) -> None:
+    def __init__(self, varying: Collection[Formula] = ()) -> None:
+        self.varying = frozenset(varying)
+        self.arguments: dict[str, tuple[Number, int]] = {}
         self.steps: list[Step] = []
         self.notes: dict[tuple[str, int, int], bool] = {}
         self.preferences: dict[tuple[str, int, int], bool] = {}
@@ -146,6 +156,45 @@ class Trace:
         if key not in notes:
             notes[key] = bool(COMPARISONS[name](one.value, other.value))
         return notes[key]
+
+
+    def shown(self, number: Number, together: int) -> str:
+        """See `shown`."""
+        name = next((name for name, (other, _) in self.arguments.items() if other.at == number.at), "")
+        if not name:
+            if not self.varying or formula_of(self.steps, number.at) not in self.varying:
+                return str(number)
+            name = f"size{len(self.arguments) + 1}"
+        _, before = self.arguments.get(name, (number, 1))
+        self.arguments[name] = number, max(before, together)
+        return name
+
+
+def formula_of(steps: Sequence[Step], at: int) -> Formula:
+    """A step as a formula of symbols and constants."""
+    name, a, b = steps[at]
+    if name in ("symbol", "constant"):
+        return name, type(a).__name__, a
+    return name, formula_of(steps, a), formula_of(steps, b)
+
+
+def shown(number: Any, together: int = 1) -> str:
+    """A whole number as a kernel's text has it: as it is, or, where it is known to vary, as an argument.
+
+    together : of how many a binary should know that the argument is a multiple
+    """
+    return number.trace.shown(number, together) if type(number) is Number else str(number)
+
+
+def varies(number: Any) -> bool:
+    """Whether `shown` has given it a name."""
+    return type(number) is Number and any(other.at == number.at for other, _ in number.trace.arguments.values())
+
+
+def arguments() -> Mapping[str, Any]:
+    """The arguments of the trace that is running, by name."""
+    trace = getattr(_now, "trace", None)
+    return {} if trace is None else trace.arguments
 
 
 Chooses = TypeVar("Chooses", bound=Callable[..., Any])
