@@ -43,8 +43,6 @@ _ONE_STAGE = ("gfx950",)
 
 #: A pointwise kernel of fewer elements takes as long for one as for four of them at once.
 SMALL = 1 << 16
-#: Sizes that are no part of an address but as a factor of others.
-_COUNTED = ("parts", "planes")
 
 
 def divisible(source: KernelSource) -> tuple[tuple[int, int], ...]:
@@ -56,18 +54,12 @@ def divisible(source: KernelSource) -> tuple[tuple[int, int], ...]:
     knows, and how many parts there are says nothing of where they lie - nor of how many elements a small kernel has, if
     that depends on its rows.
     """
-    sizes, known, found = source.sizes, source.together, []
-    for index, (name, kind) in enumerate(source.signature.items()):
-        if kind.startswith("*"):
-            found.append((index, 16))
-        elif name in sizes:
-            if known is None:
-                many = 1 if name in _COUNTED else 16
-            else:
-                many = known.get(name, 1)
-            least = SMALL if known is not None and source.kind == "pointwise" and _per_row(source) % many else 0
-            if many > 1 and sizes[name] >= least and sizes[name] % many == 0:
-                found.append((index, many))
+    sizes, found = source.sizes, []
+    small = source.kind == "pointwise" and source.together is not None
+    for index, name, many in source.multiples:
+        if name and (sizes[name] % many or (small and sizes[name] < SMALL and _per_row(source) % many)):
+            continue
+        found.append((index, many))
     return tuple(found)
 
 
@@ -180,15 +172,7 @@ def _loaded(source: KernelSource, target: tuple[str, Any, int]) -> Any:
 
 def _alike(source: KernelSource, target: tuple[str, Any, int]) -> tuple[Any, ...]:
     """Equal for sources of one binary; what `request_of` has, without a digest of it."""
-    return (
-        source.name,
-        source.code,
-        *source.signature.values(),
-        *source.blocks.items(),
-        divisible(source),
-        target,
-        *options_of(source, target).items(),
-    )
+    return source.fixed, divisible(source), target
 
 
 #: What `load` has given, by `_alike`.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -186,37 +185,38 @@ def version() -> str:
     return str(triton.__version__)
 
 
+@functools.cache
 def target_here() -> tuple[str, Any, int]:
     """(backend, architecture, threads per warp) of this machine's first GPU."""
     from triton.runtime.driver import driver
 
-    with _built():
+    try:
         found = driver.active.get_current_target()
+    except subprocess.CalledProcessError as error:
+        raise _not_built(error) from error
     return found.backend, found.arch, found.warp_size
 
 
-@contextlib.contextmanager
-def _built() -> Iterator[None]:
+def _not_built(error: subprocess.CalledProcessError) -> Exception:
     """Triton builds what talks to the driver and, in older releases, what launches each kind of kernel with a C
-    compiler at first use: where that fails, raise EngineError with the next step.
+    compiler at first use: the EngineError, with the next step, where that fails.
     """
-    try:
-        yield
-    except subprocess.CalledProcessError as error:
-        from hybrid_lab.diagnostics.errors import EngineError
+    from hybrid_lab.diagnostics.errors import EngineError
 
-        tool = os.path.basename(error.cmd[0]) if isinstance(error.cmd, list) else "a compiler"
-        raise EngineError(
-            f"Triton could not build the helper that launches kernels: {tool} ended with status {error.returncode}, "
-            "and what it printed is above. It needs Python's header files (Debian: apt-get install python3-dev "
-            "libc6-dev; Fedora: dnf install python3-devel); `hybrid-lab env` looks for them"
-        ) from error
+    tool = os.path.basename(error.cmd[0]) if isinstance(error.cmd, list) else "a compiler"
+    return EngineError(
+        f"Triton could not build the helper that launches kernels: {tool} ended with status {error.returncode}, "
+        "and what it printed is above. It needs Python's header files (Debian: apt-get install python3-dev "
+        "libc6-dev; Fedora: dnf install python3-devel); `hybrid-lab env` looks for them"
+    )
 
 
 def handles(compiled: Any) -> tuple[Any, Any, Any]:
     """What a launch of Triton's CompiledKernel takes: its launcher, the function on the device and its metadata."""
-    with _built():
+    try:
         run = compiled.run  # loads the binary
+    except subprocess.CalledProcessError as error:
+        raise _not_built(error) from error
     return run, compiled.function, compiled.packed_metadata
 
 

@@ -50,6 +50,10 @@ from hybrid_lab.ops.operator import Operator
 _ARGUMENT = re.compile(r"size\d+")
 #: By what factor sizes may differ for kernels whose tiles would now be chosen otherwise.
 NEAR = 4
+#: What a KernelSource computes of itself that is the same for all sizes.
+_LASTING = ("code", "passed", "signature", "multiples", "fixed")
+#: For so many sets of sizes that change it is kept what depends on them.
+MOST_CHANGES = 32
 
 Write = Callable[[Region], "tuple[KernelSource, ...]"]
 #: (comparison, step, step, outcome)
@@ -93,7 +97,7 @@ class WrittenKernel:
             remarks = [filled(item, numbers) if isinstance(item, str) else Said(nodes[item]) for item in self.remarks]
             return filled(self.summary, numbers), remarks
 
-        return KernelSource(
+        made = KernelSource(
             self.name,
             Text.of(self.arguments, self.head, self.lines, said, self.code),
             self.kind,
@@ -109,6 +113,16 @@ class WrittenKernel:
             {values[number]: count for number, count in self.passes},
             self.together,
         )
+        lasting = self._lasting
+        if not lasting:
+            lasting.update({name: getattr(made, name) for name in _LASTING})
+        made.__dict__.update(lasting)
+        return made
+
+    @cached_property
+    def _lasting(self) -> dict[str, Any]:
+        """What is the same for all sizes, and computed when it is asked for."""
+        return {}
 
 
 @dataclass
@@ -161,14 +175,6 @@ class Written:
     def _formulas(self) -> Formulas:
         return Formulas(self.steps)
 
-    @cached_property
-    def _conditions(self) -> Conditions:
-        return Conditions(self.notes)
-
-    @cached_property
-    def _choices(self) -> Conditions:
-        return Conditions(self.preferences)
-
     def evaluated(self, numbers: Sequence[Any]) -> tuple[list[Any], bool] | None:
         """The value of every step for the numbers of a region of the same form, and whether a writer would choose the
         same tiles; None where it would write other kernels, or for sizes too far from those that these are for.
@@ -180,14 +186,37 @@ class Written:
             known = given.setdefault(symbol, number)
             if known != number and (known == known or number == number):  # NaN is NaN here
                 return None
+        before, values = self._before
+        changed = tuple([symbol for symbol, old in before.items() if not _is_same(old, given[symbol])])
+        formulas, conditions, choices = self._after(changed)
         try:
-            found = self._formulas.values([given[symbol] for symbol in range(len(given))])
-            if not self._conditions.hold(found):
+            found = formulas.values(given, values)
+            if not conditions.hold(found):
                 return None
-            chosen = self._choices.hold(found)
+            chosen = choices.hold(found)
         except (ZeroDivisionError, OverflowError):
             return None
         return (found, chosen) if chosen or self._is_near(numbers) else None
+
+    @cached_property
+    def _before(self) -> tuple[dict[int, Any], list[Any]]:
+        """The symbols that the kernels were written for, and the values of all steps."""
+        given = dict(zip(self.symbols, self.given, strict=True))
+        return given, self._formulas.values(given)
+
+    def _after(self, changed: tuple[int, ...]) -> tuple[Formulas, Conditions, Conditions]:
+        """What other values of some symbols have a say in; the rest is as when the kernels were written."""
+        found = self._changes.get(changed)
+        if found is None:
+            formulas, moving = self._formulas.after(changed)
+            found = formulas, Conditions(self.notes).after(moving), Conditions(self.preferences).after(moving)
+            if len(self._changes) < MOST_CHANGES:
+                self._changes[changed] = found
+        return found
+
+    @cached_property
+    def _changes(self) -> dict[tuple[int, ...], tuple[Formulas, Conditions, Conditions]]:
+        return {}
 
     def made(self, nodes: Sequence[Node], values: list[Value], found: Sequence[Any]) -> tuple[KernelSource, ...]:
         """The kernels for the operators of a region and their values, to which parts are added.
@@ -207,7 +236,7 @@ class Written:
         """The whole numbers in the text that are others for a region with these numbers."""
         given = [dict(zip(self.symbols, each, strict=True)) for each in (self.given, numbers)]
         try:
-            old, new = (self._formulas.values([each[symbol] for symbol in range(len(each))]) for each in given)
+            old, new = map(self._formulas.values, given)
         except (ZeroDivisionError, OverflowError):
             return set()
         printed = {a for name, a, _, _ in self.notes if name == "is" and type(old[a]) is type(new[a]) is int}
@@ -239,6 +268,11 @@ class Written:
         symbols, given, steps, notes, preferences, parts, kernels = data
         made = [WrittenKernel(*kernel) for kernel in kernels]
         return Written(symbols, given, steps, notes, preferences, parts, made)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether nothing tells two numbers apart; zeros have signs."""
+    return one is other or (type(one) is type(other) is int and one == other)
 
 
 # -- a region as numbers -----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,10 @@ POINTERS = {
     "uint8": "*u8",
     "bool": "*i1",
 }
+
+
+#: Sizes that are no part of an address but as a factor of others.
+COUNTED = ("parts", "planes")
 
 
 class Text(str):
@@ -130,6 +135,24 @@ class KernelSource:
         types += ["i64"] * bool(self.draws) + ["i64"] * len(self.draws)
         types += ["i32"] * len(self.passed) + ["constexpr"] * len(self.blocks)
         return dict(zip(self._arguments, types, strict=True))
+
+    @cached_property
+    def multiples(self) -> tuple[tuple[int, str, int], ...]:
+        """Arguments that a binary may be for multiples of: (which one, its size or "" for an address, of what)."""
+        found, known = [], self.together
+        for index, (name, kind) in enumerate(self.signature.items()):
+            if kind.startswith("*"):
+                found.append((index, "", 16))
+            elif name in self.sizes:
+                many = known.get(name, 1) if known is not None else 1 if name in COUNTED else 16
+                if many > 1:
+                    found.append((index, name, many))
+        return tuple(found)
+
+    @cached_property
+    def fixed(self) -> tuple[Any, ...]:
+        """All that a binary depends on but sizes and the chip."""
+        return self.name, self.code, *self.signature.values(), *self.blocks.items(), self.warps, self.stages
 
 
 @cache

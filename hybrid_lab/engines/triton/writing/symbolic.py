@@ -347,14 +347,28 @@ class Formulas:
             if name not in ("symbol", "constant")
         ]
 
-    def values(self, symbols: Sequence[Any]) -> list[Any]:
-        """The value of every step. Raises ZeroDivisionError, OverflowError."""
-        values = self._constants.copy()
+    def values(self, symbols: Mapping[int, Any] | Sequence[Any], before: list[Any] | None = None) -> list[Any]:
+        """The value of every step. Raises ZeroDivisionError, OverflowError.
+
+        before : the values of the steps that are not among these formulas, see `after`
+        """
+        values = (self._constants if before is None else before).copy()
         for at, symbol in self._symbols:
             values[at] = symbols[symbol]
         for at, operation, a, b in self._operations:
             values[at] = operation(values[a], values[b])
         return values
+
+    def after(self, changed: Collection[int]) -> tuple[Formulas, set[int]]:
+        """Those that depend on some symbols - `values` then wants the others' values - and which steps these are."""
+        moving = {at for at, symbol in self._symbols if symbol in changed}
+        found = Formulas(())
+        found._symbols = [item for item in self._symbols if item[0] in moving]
+        for item in self._operations:
+            if item[2] in moving or item[3] in moving:
+                moving.add(item[0])
+                found._operations.append(item)
+        return found, moving
 
 
 class Conditions:
@@ -369,6 +383,12 @@ class Conditions:
             if comparison(values[a], values[b]) is not outcome:
                 return False
         return True
+
+    def after(self, moving: Collection[int]) -> Conditions:
+        """Those alone that look at some of these steps."""
+        found = Conditions(())
+        found._notes = [item for item in self._notes if item[1] in moving or item[2] in moving]
+        return found
 
 
 def filled(text: str, values: Sequence[Any]) -> str:
