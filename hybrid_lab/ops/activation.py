@@ -38,6 +38,7 @@ relu = unary(
     "max(data, 0); the gradient at 0 is 0.",
     samples=[*_WIDE, sample((3, 4), dtype="float16")],
     integers=True,
+    triton_whole=MAXIMUM.format("{0}", "0"),
 )
 
 
@@ -45,7 +46,7 @@ class ReluGrad(Pointwise, name="_relu_grad"):
     """dy where y > 0, else 0: the gradient of relu from its output. dy, y : one shape; returns : as dy."""
 
     mxnet = None
-    triton = "tl.where({1} > 0, {0}, 0.0)"
+    triton = "{0} * tl.where({1} > 0, 1.0, 0.0)"
     samples = [sample((3, 4), (3, 4))]
 
     def infer_shape(self, dy: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
@@ -106,7 +107,7 @@ softrelu = unary(
     "_softrelu",
     _softplus,
     lambda F, x, y, dy: dy * F.sigmoid(x),
-    "(tl.maximum({0}, 0.0) + tl.log(1.0 + tl.exp(-tl.abs({0}))))",
+    MAXIMUM.format("{0}", "0.0") + " + log_plus_one(tl.exp(-tl.abs({0})))",
     "Softplus",
     "log(1 + exp(data)).",
     aliases=("softrelu", "softplus"),
@@ -145,6 +146,7 @@ class HardSigmoid(Pointwise, name="hard_sigmoid"):
 class Activation(Pointwise, name="Activation"):
     """The activation named by `act_type`. data : any shape, floating; returns : as data."""
 
+    kinds = "fiu"
     act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"]
     samples = [
         sample((2, 3, 4), low=-3.0, high=3.0, act_type=name)
@@ -161,6 +163,14 @@ class Activation(Pointwise, name="Activation"):
     @property
     def triton(self) -> str | None:  # type: ignore[override]
         return self.plain.triton
+
+    @property
+    def triton_whole(self) -> str | None:  # type: ignore[override]
+        return self.plain.triton_whole
+
+    @property
+    def floating(self) -> bool:  # type: ignore[override]
+        return self.plain.floating
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return data

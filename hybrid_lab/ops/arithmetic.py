@@ -58,12 +58,22 @@ def _divide(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         return np.divide(a, b, out=out)
     # C's division: towards zero. 0 where the divisor is 0, which would stop MXNet's process.
     a, b = np.asarray(a), np.asarray(b)
+    if dtype == np.int64:
+        return into(_whole_quotient(a, b), out)
     quotient = np.zeros(np.broadcast_shapes(a.shape, b.shape)) if out is None else np.zeros(out.shape)
     np.divide(a, b, out=quotient, where=b != 0)
     if out is None:
         return np.trunc(quotient).astype(dtype)
     np.copyto(out, np.trunc(quotient), casting="unsafe")
     return out
+
+
+def _whole_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The same of numbers that float64 has not: the quotient downwards, plus 1 where it is broken and negative."""
+    divisor = np.where(b == 0, 1, b)
+    quotient, rest = np.divmod(a, divisor)
+    quotient += (rest != 0) & ((a < 0) != (divisor < 0))
+    return np.where(b == 0, 0, quotient)
 
 
 broadcast_div = binary(
@@ -80,8 +90,10 @@ broadcast_div = binary(
 
 
 def _modulo(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
-    if is_scalar(b) and b != 0:
-        return np.mod(a, b, out=out)
+    if is_scalar(b):
+        b = np.asarray(b).astype(a.dtype)[()]
+        if b != 0:
+            return np.mod(a, b, out=out)
     divisor = np.asarray(b)
     zero = divisor == 0
     if not zero.any():
@@ -166,10 +178,8 @@ broadcast_power = binary(
     "broadcast_power",
     numpy=_power,
     grad=(_power_base, _power_exponent),
-    triton=(
-        "tl.where({1} == 0, 1.0, tl.exp2({1} * tl.log2(tl.abs({0}))) * tl.where({0} >= 0, 1.0, "
-        "tl.where(({1}) % 1.0 != 0, float('nan'), tl.where(({1}) % 2.0 == 0, 1.0, -1.0))))"
-    ),
+    triton="raised({0}, {1})",
+    floating=True,
     onnx=_onnx_power,
     doc="lhs to the power of rhs, with broadcasting.",
     aliases=("_power", "_Power", "power"),

@@ -6,8 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.pointwise import Comparison, Unary, binary
+from hybrid_lab.ops.pointwise import Comparison, Unary, binary, is_scalar
 from hybrid_lab.ops.sample import ints, sample
+
+
+class _Logic(Comparison):
+    """A relation of what is 0 and what is not; an immediate is 0 where the tensor's dtype has no number so small."""
+
+    def numpy(self, lhs: Any, rhs: Any, out: np.ndarray | None = None, scratch: Any = np.empty) -> Any:
+        if is_scalar(lhs) and rhs.dtype.kind == "f":
+            lhs = rhs.dtype.type(lhs)
+        elif is_scalar(rhs) and lhs.dtype.kind == "f":
+            rhs = lhs.dtype.type(rhs)
+        return super().numpy(lhs, rhs, out, scratch)
+
 
 _LEVELS = [
     sample(ints((3, 4), 0, 3), ints((3, 4), 0, 3), gradient=False),
@@ -39,8 +51,9 @@ def _relation(
 
     triton = f"(({{0}} != 0) {symbol} ({{1}} != 0))" if logic else f"({{0}} {symbol} {{1}})"
     record = binary(
-        name, numpy, None, f"{triton}.to(tl.float32)", emit, doc, aliases, samples, base=Comparison, __module__=__name__
-    )
+        name, numpy, None, f"{triton}.to(tl.float32)", emit, doc, aliases, samples,
+        base=_Logic if logic else Comparison, __module__=__name__,
+    )  # fmt: skip
     return record
 
 

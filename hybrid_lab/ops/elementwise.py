@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.pointwise import unary
 from hybrid_lab.ops.sample import sample
 
@@ -50,7 +51,7 @@ sign = unary(
     "sign",
     np.sign,
     _zero,
-    "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, {0}))",
+    "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, tl.where({0} == 0, 0.0, {0})))",
     "Sign",
     "-1, 0 or 1; gradient 0.",
     samples=[*_SIGNED, _COUNTED],
@@ -58,26 +59,42 @@ sign = unary(
 )
 
 
+# Half added to an odd number of 24 bits, or to the one below 0.5, is rounded up: so fractions are looked at instead.
+
+
 def _half_away(x: Any, out: np.ndarray | None = None) -> Any:
     """Round halves away from zero, as C's round."""
-    return np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x, out=out)
+    whole = np.trunc(x)
+    with np.errstate(invalid="ignore"):  # infinite numbers have no fraction
+        further = np.abs(x - whole) >= x.dtype.type(0.5)
+    return np.add(whole, np.copysign(further.astype(x.dtype), x), out=out)
 
 
 def _half_down(x: Any, out: np.ndarray | None = None) -> Any:
     """Round halves downwards, as MXNet's rint."""
-    return np.ceil(np.subtract(x, x.dtype.type(0.5), out=out), out=out)
+    low, high = np.floor(x), np.ceil(x)
+    with np.errstate(invalid="ignore"):
+        return into(np.where(x - low <= high - x, low, high), out)
 
 
-def _onnx_half_away(op: Any, g: Any, x: Any) -> Any:
-    return g.Mul(g.Sign(x), g.Floor(g.Add(g.Abs(x), g.const(0.5, g.dtype(x)))))
+def onnx_half_away(op: Any, g: Any, x: Any) -> Any:
+    """round, of ONNX's operators."""
+    whole = _onnx_truncate(op, g, x)
+    further = g.GreaterOrEqual(g.Abs(g.Sub(x, whole)), g.const(0.5, g.dtype(x)))
+    return g.Add(whole, g.Mul(g.Sign(x), g.cast(further, g.dtype(x))))
+
+
+def _onnx_half_down(op: Any, g: Any, x: Any) -> Any:
+    low, high = g.Floor(x), g.Ceil(x)
+    return g.Where(g.LessOrEqual(g.Sub(x, low), g.Sub(high, x)), low, high)
 
 
 round_ = unary(
     "round",
     _half_away,
     _zero,
-    "tl.where({0} < 0, -tl.floor(0.5 - {0}), tl.floor({0} + 0.5))",
-    _onnx_half_away,
+    "half_away({0})",
+    onnx_half_away,
     "The nearest whole number; halves go away from zero. Gradient 0.",
     samples=_ROUNDED,
 )
@@ -85,8 +102,8 @@ rint = unary(
     "rint",
     _half_down,
     _zero,
-    "tl.ceil({0} - 0.5)",
-    lambda op, g, x: g.Ceil(g.Sub(x, g.const(0.5, g.dtype(x)))),
+    "tl.where({0} - tl.floor({0}) <= tl.ceil({0}) - {0}, tl.floor({0}), tl.ceil({0}))",
+    _onnx_half_down,
     "The nearest whole number; halves go down (as MXNet). Gradient 0.",
     samples=_ROUNDED,
 )
@@ -172,7 +189,7 @@ cbrt = unary(
     "cbrt",
     np.cbrt,
     lambda F, x, y, dy: dy / (y * y * 3.0),
-    "tl.where({0} == 0, 0.0, tl.where({0} < 0, -1.0, 1.0) * tl.exp2(tl.log2(tl.abs({0})) * 0.3333333333333333))",
+    "tl.where({0} == 0, {0}, tl.where({0} < 0, -1.0, 1.0) * tl.exp2(tl.log2(tl.abs({0})) * 0.3333333333333333))",
     _onnx_cbrt,
     "The cube root.",
     samples=[sample((3, 4)), sample((3, 4), low=0.2, high=4.0)],
@@ -258,8 +275,7 @@ log1p = unary(
     "log1p",
     np.log1p,
     lambda F, x, y, dy: dy / (x + 1.0),
-    "tl.where(tl.abs({0}) < 0.01, "
-    "{0} * (1.0 - {0} * (0.5 - {0} * (0.3333333333333333 - {0} * 0.25))), tl.log(1.0 + {0}))",
+    "log_plus_one({0})",
     lambda op, g, x: g.Log(g.Add(x, g.const(1, g.dtype(x)))),
     "log(1 + data).",
     samples=[sample((3, 4), low=-0.8, high=3.0)],

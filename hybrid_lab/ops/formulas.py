@@ -10,7 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.pointwise import Pointwise, printed
 from hybrid_lab.ops.sample import sample
 
 
@@ -18,6 +18,7 @@ class Quadratic(Pointwise, name="_contrib_quadratic", aliases=("contrib_quadrati
     """a * data^2 + b * data + c. data : numbers; returns : as data."""
 
     kinds = "fiu"
+    floating = True
     a: float = 0.0
     b: float = 0.0
     c: float = 0.0
@@ -25,7 +26,11 @@ class Quadratic(Pointwise, name="_contrib_quadratic", aliases=("contrib_quadrati
 
     @property
     def triton(self) -> str:  # type: ignore[override]
-        return f"(({self.a!r} * {{0}} + {self.b!r}) * {{0}} + {self.c!r})"
+        return self.expression(np.dtype("float32"))
+
+    def expression(self, dtype: np.dtype) -> str:
+        a, b, c = (printed(number, dtype) for number in (self.a, self.b, self.c))
+        return f"(({a} * {{0}} + {b}) * {{0}} + {c})"
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return data

@@ -15,7 +15,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, Hybrid
 from hybrid_lab.ops.attributes import Field, Scalar
 from hybrid_lab.ops.collect import Collect
 from hybrid_lab.ops.contract import RUN_KEYWORDS, check_record, named_parameters
-from hybrid_lab.ops.dtypes import BFLOAT16, bfloat16
+from hybrid_lab.ops.dtypes import BFLOAT16, bfloat16, is_floating
 from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.sample import Sample
 
@@ -59,6 +59,8 @@ class Operator:
     """A pointwise operator as an expression of Triton over its operands {0} {1} ...; may be a property."""
     triton_whole: ClassVar[str | None] = None
     """The same for whole numbers, where they need another one."""
+    floating: ClassVar[bool] = False
+    """Whether whole numbers are computed in float64 and cut back, as in MXNet. Kernels do not take them then."""
     combine: ClassVar[str | None] = None
     """How a reduction over `axes(rank)` combines elements in a kernel: "sum", "max", "min", "prod"."""
 
@@ -271,6 +273,12 @@ class Operator:
     def numpy(self, *inputs: Any, out: Any = None) -> Any:
         """The reference kernel."""
         raise NotImplementedError(f"{self.name} has no NumPy kernel")
+
+    def expression(self, dtype: np.dtype) -> str:
+        """`triton`, or `triton_whole`, for elements of a dtype; records override it whose numbers a dtype rounds."""
+        found = self.triton if is_floating(dtype) else self.triton_whole or self.triton
+        assert found is not None, "asked of operators with a `triton` expression"
+        return found
 
     def is_pointwise(self, *shapes: tuple[int, ...]) -> bool:
         """Whether, for these input shapes, element i of the output depends on element i of the broadcast inputs only.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isnan
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Pointwise, Unary
+from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Pointwise, Unary, printed
 from hybrid_lab.ops.sample import sample
 
 
@@ -21,14 +21,23 @@ class SmoothL1(Unary, name="smooth_l1"):
     samples = [sample((3, 4), low=-2.0, high=2.0), sample((3, 4), low=-2.0, high=2.0, scalar=2.0)]
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def _numbers(self) -> tuple[float, float, float]:
+        """s^2 / 2, 0.5 / s^2 and 1 / s^2."""
         square = self.scalar**2
-        inner, outer = f"{0.5 * square!r} * {{0}} * {{0}}", f"tl.abs({{0}}) - {0.5 / square!r}"
-        return f"tl.where(tl.abs({{0}}) < {1 / square!r}, {inner}, {outer})"
+        inverse = 1 / square if square else float("inf")
+        return 0.5 * square, 0.5 * inverse, inverse
+
+    @property
+    def triton(self) -> str:  # type: ignore[override]
+        return self.expression(np.dtype("float32"))
+
+    def expression(self, dtype: np.dtype) -> str:
+        half, less, limit = (printed(number, dtype) for number in self._numbers)
+        return f"tl.where(tl.abs({{0}}) < {limit}, {half} * {{0}} * {{0}}, tl.abs({{0}}) - {less})"
 
     def ufunc(self, data: Any, out: Any = None) -> Any:
-        square, size = self.scalar**2, np.abs(data)
-        result = np.where(size < 1 / square, 0.5 * square * data * data, size - 0.5 / square)
+        (half, less, limit), size = self._numbers, np.abs(data)
+        result = np.where(size < limit, half * data * data, size - less)
         if out is None:
             return result
         np.copyto(out, result)
@@ -39,21 +48,16 @@ class SmoothL1(Unary, name="smooth_l1"):
         return dy * F.clip(x * square, a_min=-1.0, a_max=1.0)
 
     def onnx(self, g: Any, x: Any) -> Any:
-        square, dtype = self.scalar**2, g.dtype(x)
+        half, less, limit = (g.const(number, g.dtype(x)) for number in self._numbers)
         size = g.Abs(x)
-        inner = g.Mul(g.Mul(x, x), g.const(0.5 * square, dtype))
-        return g.Where(g.Less(size, g.const(1 / square, dtype)), inner, g.Sub(size, g.const(0.5 / square, dtype)))
-
-
-def _printed(limit: float) -> str:
-    """A number in the text of a kernel."""
-    return repr(limit) if isfinite(limit) else f"float('{limit}')"
+        return g.Where(g.Less(size, limit), g.Mul(g.Mul(x, x), half), g.Sub(size, less))
 
 
 class Clip(Pointwise, name="clip"):
     """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included.
 
-    data : any shape and dtype; returns : as data
+    data : any shape and dtype; returns : as data. Whole numbers: limits are cut towards zero, and those beyond what the
+    dtype has, or NaN, limit nothing
     """
 
     a_min: float
@@ -65,21 +69,34 @@ class Clip(Pointwise, name="clip"):
 
     @property
     def triton(self) -> str:  # type: ignore[override]
-        low, high = map(_printed, (self.a_min, self.a_max))
+        return self.expression(np.dtype("float32"))
+
+    def expression(self, dtype: np.dtype) -> str:
+        low, high = (printed(limit, dtype) for limit in self.limits(dtype))
         return MINIMUM.format(MAXIMUM.format("{0}", low), high)
+
+    def limits(self, dtype: np.dtype) -> tuple[float, float]:
+        """a_min and a_max as numbers that a dtype has."""
+        if dtype.kind not in "iu":
+            return self.a_min, self.a_max
+        range_ = np.iinfo(dtype)
+        low = range_.min if isnan(self.a_min) else self.a_min
+        high = range_.max if isnan(self.a_max) else self.a_max
+        return int(max(range_.min, min(low, range_.max))), int(max(range_.min, min(high, range_.max)))
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return data
 
     def numpy(self, data: Any, out: Any = None) -> Any:
-        low, high = (np.asarray(limit).astype(data.dtype) for limit in (self.a_min, self.a_max))
+        low, high = (np.asarray(limit).astype(data.dtype) for limit in self.limits(data.dtype))
         return np.minimum(np.maximum(data, low, out=out), high, out=out)
 
     def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
         return F._clip_grad(dy, x, a_min=self.a_min, a_max=self.a_max)
 
     def onnx(self, g: Any, x: Any) -> Any:
-        return g.Clip(x, g.const(self.a_min, g.dtype(x)), g.const(self.a_max, g.dtype(x)))
+        low, high = (g.const(limit, g.dtype(x)) for limit in self.limits(g.dtype(x)))
+        return g.Clip(x, low, high)
 
 
 class ClipGrad(Pointwise, name="_clip_grad"):
@@ -92,8 +109,11 @@ class ClipGrad(Pointwise, name="_clip_grad"):
 
     @property
     def triton(self) -> str:  # type: ignore[override]
-        low, high = map(_printed, (self.a_min, self.a_max))
-        return f"tl.where(({{1}} >= {low}) & ({{1}} <= {high}), {{0}}, 0.0)"
+        return self.expression(np.dtype("float32"))
+
+    def expression(self, dtype: np.dtype) -> str:
+        low, high = (printed(limit, dtype) for limit in (self.a_min, self.a_max))
+        return f"{{0}} * tl.where(({{1}} >= {low}) & ({{1}} <= {high}), 1.0, 0.0)"
 
     def infer_shape(self, dy: tuple[int, ...], x: tuple[int, ...]) -> tuple[int, ...]:
         return dy

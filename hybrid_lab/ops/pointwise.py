@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.ops.dtypes import is_floating
+from hybrid_lab.diagnostics.errors import DTypeError
+from hybrid_lab.ops.dtypes import is_bfloat16, is_floating
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import Sample, sample
 from hybrid_lab.ops.shapes import broadcast_shapes, same_rank_shapes
@@ -20,6 +21,21 @@ Rule = Callable[..., Any]
 #: Kernel expressions of the larger and the smaller of two numbers; NaN where one of them is, as in NumPy.
 MAXIMUM = "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)"
 MINIMUM = "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)"
+
+
+def printed(number: float, dtype: np.dtype) -> str:
+    """A Python number in the text of a kernel, as an operand of this dtype takes it: int32 * 0.5 multiplies by 0, and
+    float16 * 1e-8 does, too.
+    """
+    if dtype.kind in "iu":
+        return repr(int(_wrapped(number, dtype)))
+    number = float(number)
+    with np.errstate(over="ignore", under="ignore"):
+        narrow: Any = np.float16(number) if dtype == np.float16 else np.float64(number)
+        narrow = np.float32(number) if dtype == np.float32 or is_bfloat16(dtype) else narrow
+    if dtype == np.float16 or narrow == 0 or np.isinf(narrow):  # else Triton rounds it alike, and it reads better
+        number = float(narrow)
+    return repr(number) if number - number == 0 else f"float({str(number)!r})"
 
 
 class Pointwise(Operator):
@@ -35,6 +51,10 @@ class Unary(Pointwise):
     ufunc: ClassVar[Callable[..., np.ndarray]]
     integers: ClassVar[bool] = False
     """Whether the kernel takes integer arrays itself; else they go through float64 and are cut back, as in MXNet."""
+
+    @property
+    def floating(self) -> bool:  # type: ignore[override]
+        return not self.integers
 
     def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         return data
@@ -98,7 +118,15 @@ def scalar_as(value: Any, other: Any) -> Any:
     if is_floating(dtype):
         # NumPy takes plain Python numbers in the array's dtype; float subclasses (np.float64) it does not.
         return value if kind is float else dtype.type(value) if dtype.kind == "f" else float(value)
-    return value if dtype.kind == "b" else np.asarray(int(value)).astype(dtype)[()]
+    return value if dtype.kind == "b" else _wrapped(value, dtype)
+
+
+def _wrapped(number: float, dtype: np.dtype) -> Any:
+    """A Python number as a whole number: without its fraction, beyond the dtype's range wrapped around."""
+    try:
+        return np.asarray(int(number)).astype(dtype)[()]
+    except (OverflowError, ValueError):
+        raise DTypeError(f"{number!r} is no number for {dtype.name}: whole numbers have at most 64 bits") from None
 
 
 def unary(

@@ -13,7 +13,7 @@ from hybrid_lab.ops.attributes import DType, Shape
 from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
-from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.pointwise import Pointwise, printed
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import axis_of, kept_shape
 
@@ -242,7 +242,10 @@ class MaskedScale(Pointwise, name="_masked_scale"):
 
     @property
     def triton(self) -> str:  # type: ignore[override]
-        return f"tl.where({{1}}, {{0}} * {self.scale!r}, 0.0)"
+        return self.expression(np.dtype("float32"))
+
+    def expression(self, dtype: np.dtype) -> str:
+        return f"{{0}} * tl.where({{1}}, {printed(self.scale, dtype)}, 0.0)"
 
     def infer_shape(self, data: tuple[int, ...], mask: tuple[int, ...]) -> tuple[int, ...]:
         return data

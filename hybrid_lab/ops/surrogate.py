@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.elementwise import round_, sign
+from hybrid_lab.ops.elementwise import onnx_half_away, round_, sign
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import unary
@@ -22,7 +22,7 @@ round_ste = unary(
     round_.ufunc,  # type: ignore[attr-defined]
     _through,
     round_.triton,
-    lambda op, g, x: g.Mul(g.Sign(x), g.Floor(g.Add(g.Abs(x), g.const(0.5, g.dtype(x))))),
+    onnx_half_away,
     "The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432).",
     aliases=("contrib_round_ste",),
     samples=[sample((3, 4), low=-3.0, high=3.0)],
@@ -36,6 +36,7 @@ sign_ste = unary(
     "-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432).",
     aliases=("contrib_sign_ste",),
     samples=[sample((3, 4))],
+    integers=True,
 )
 
 

@@ -158,7 +158,7 @@ def _leaky(torch: Any, node: RuleNode) -> Kernel:
 
 @rule("clip")
 def _clip(torch: Any, node: RuleNode) -> Kernel:
-    low, high = node.op.a_min, node.op.a_max
+    low, high = node.op.limits(node.outputs[0].dtype)
     return lambda x: torch.clamp(x, low, high)
 
 

@@ -37,7 +37,22 @@ def lowered(graph: Graph) -> Graph:
     def supported(node: Node) -> bool:
         return unfit(node) is None and (_known(node) or _writers_refusal(present(node)) is None)
 
-    return simplify(decompose(lower_random(graph), supported))
+    return simplify(decompose(lower_random(_rounded(graph)), supported))
+
+
+def _rounded(graph: Graph) -> Graph:
+    """The graph in which numbers beside tensors of float16 are such numbers, as they are eagerly: 1e-8 is 0. Those that
+    composites are taken apart into come later, and stay as they are.
+    """
+
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+        if node.op.triton is None or node.composite or node.outputs[0].dtype != np.float16:
+            return None
+        with np.errstate(over="ignore"):
+            made = tuple([float(np.float16(item)) if type(item) in (int, float) else item for item in inputs])
+        return None if made == inputs else node.replace(inputs=made).outputs
+
+    return graph.map(rewrite)
 
 
 def refusal(node: Node) -> str | None:
@@ -107,9 +122,9 @@ def unfit(node: Node) -> str | None:
         return f"more than {MOST_AXES} axes"
     if any(value.nbytes >= 2**31 for value in values):
         return "more than 2 GiB"
-    whole = any(value.dtype.kind in "iu" for value in values)
+    whole = any(value.dtype.kind in "iub" for value in values)
     if op.triton is not None:
-        if whole and _FLOATING.search(op.triton):
+        if whole and op.triton_whole is None and (op.floating or _FLOATING.search(op.triton)):
             return "a floating function of whole numbers"
         if not op.is_pointwise(*(item.shape if isinstance(item, Value) else () for item in node.inputs)):
             return "its operands do not broadcast element by element"

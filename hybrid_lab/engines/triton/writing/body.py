@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.triton.writing.functions import FUNCTIONS
 from hybrid_lab.engines.triton.writing.index import ZERO, Index, Variable, formula, linear, strided, unravel
 from hybrid_lab.engines.triton.writing.kinds import collects, is_product
 from hybrid_lab.engines.triton.writing.symbolic import is_power_of_two, varies
@@ -27,6 +28,7 @@ from hybrid_lab.engines.triton.writing.views import strides_in
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.ops.dtypes import BFLOAT16, NARROW, is_floating
+from hybrid_lab.ops.pointwise import printed
 
 #: dtype name -> its type in a kernel
 TYPES = {
@@ -90,7 +92,8 @@ class Body:
         self.widens = True
         self.counts: list[tuple[int, str]] = []
         self.lengths: dict[str, str] = {}
-        self._taken = {"tl", "triton", "seed"}
+        draws = {f"draw{node.draw or 0}" for node in nodes if node.op.random}
+        self._taken = {"tl", "triton", "seed", "float", "range", *FUNCTIONS, *draws}
         self._lines = 0
         self._made_of: dict[str, set[str]] = {}
         self._heavy: dict[Value, tuple[Place, str]] = {}
@@ -190,7 +193,9 @@ class Body:
         ]
         if operands and all(map(_is_number, operands)):  # a Python number has no .to
             operands[0] = tensor(operands[0], dtype)
-        template = node.op.triton if is_floating(dtype) else node.op.triton_whole or node.op.triton
+        template = node.op.expression(dtype)
+        if template.partition("(")[0] in FUNCTIONS:
+            operands = [tensor(item, dtype) for item in operands]
         if counted >= 0:
             template, operands = "{0} / {1}", [operands[0], self.count(counted)]
         keywords = {}
@@ -420,6 +425,8 @@ class Elements:
             return f"{name} != 0"
         if is_floating(source) and target.kind == "u":
             name = f"{name}.to(tl.int64)"
+        elif is_floating(source) and target.name == "int8":
+            name = f"{name}.to(tl.int32)"  # what lies outside wraps, as in C
         elif target.name == BFLOAT16 and wide(source) != "float32":
             name = f"{name}.to(tl.float32)"  # as on the host: GPUs make bfloat16 of nothing else
         text = f"{name}.to({TYPES[target.name]})"
@@ -505,13 +512,8 @@ def wide(dtype: Any) -> str:
 
 
 def literal(item: Any, dtype: Any) -> str:
-    """A Python scalar as the operand's dtype takes it (int32 * 0.5 multiplies by 0)."""
-    if dtype.kind in "iu":
-        bits = 8 * dtype.itemsize
-        number = int(item) & ((1 << bits) - 1)  # beyond its range it wraps, as NumPy's do
-        return repr(number - (1 << bits) if dtype.kind == "i" and number >> (bits - 1) else number)
-    number = float(item)
-    return repr(number) if number - number == 0 else f"float({str(number)!r})"
+    """A Python scalar as an operand of this dtype takes it; the parts of composites round none to float16."""
+    return printed(item, np.dtype(wide(dtype)))
 
 
 @dataclass(frozen=True)

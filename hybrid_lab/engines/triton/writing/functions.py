@@ -58,17 +58,36 @@ def arc_tangent(x):
     below = ((((s + 24.858464901423062) * s + 165.02700983169885) * s + 432.88106049129027) * s + 485.3903996359137) * s
     y = y * s * (above - 64.85021904942025) / (below + 194.5506571482614) + y
     y += tl.where(near, 0.0, tl.where(far, 2.0, 1.0)).to(x.dtype) * 0.7853981633974483
-    return tl.where(x < 0, -y, y)
+    return tl.where(x < 0, -y, tl.where(x == 0, x, y))
 '''
 
 # A quotient that is rounded before it is cut, as in a - floor(a / b) * b and in a GPU's own remainder, is not exact.
-# Digits below 2^28 times a divisor of 24 bits are exact in float64; ten of them reach over all of float32.
+# Digits below 2^28 times a divisor of 24 bits are exact in float64; ten of them reach over all of float32. A divisor of
+# float64 is two halves, of which digits below 2^26 have exact products; 84 digits reach over all of it.
 MODULO = '''
+
+@triton.jit
+def rest_of_division(left, size):
+    """What is left of a number not below 0 behind the whole multiples of another, in float64."""
+    for part in tl.static_range(4):
+        factor = tl.full([], 2.0**520, tl.float64)
+        for _ in range(21):
+            step = size * (2.0 ** (273 * (3 - part))) * (2.0 ** (273 * (3 - part))) * factor
+            high = (step.to(tl.int64, bitcast=True) & -134217728).to(tl.float64, bitcast=True)
+            digit = tl.floor(left / step)
+            taken = digit * high
+            rest = left - taken
+            lost = (left - (rest - (rest - left))) - (taken + (rest - left))
+            rest = (rest - digit * (step - high)) + lost
+            left = tl.where(step > left, left, tl.where(rest < 0, rest + step, rest))
+            factor *= 2.0**-26
+    return left
+
 
 @triton.jit
 def modulo(a, b):
     """a modulo b with the sign of b, 0 where b is 0: long division, with digits of 28 bits for floating numbers."""
-    a, b = tl.where(b == b, a, b), tl.where(a == a, b, a)  # each as large as both: one may be a number
+    a, b = tl.broadcast(a, b)
     if a.dtype.is_int():
         divisor = tl.where(b == 0, 1, b)
         rest = a % divisor
@@ -76,10 +95,13 @@ def modulo(a, b):
         return tl.where(b == 0, 0, rest)
     else:
         left, size = tl.abs(a).to(tl.float64), tl.abs(b).to(tl.float64)
-        for place in tl.static_range(10):
-            step = size * (2.0 ** (252 - 28 * place))
-            rest = tl.fma(-tl.floor(left / step), step, left)
-            left = tl.where(step > left, left, tl.where(rest < 0, rest + step, rest))
+        if a.dtype == tl.float64:
+            left = rest_of_division(left, size)
+        else:
+            for place in tl.static_range(10):
+                step = size * (2.0 ** (252 - 28 * place))
+                rest = tl.fma(-tl.floor(left / step), step, left)
+                left = tl.where(step > left, left, tl.where(rest < 0, rest + step, rest))
         rest = left.to(a.dtype)
         rest = tl.where(((a < 0) == (b < 0)) | (rest == 0), rest, tl.abs(b) - rest)
         return tl.where(b == 0, 0.0, tl.where(b < 0, -rest, rest))
@@ -91,7 +113,6 @@ WHOLE_QUOTIENT = '''
 @triton.jit
 def whole_quotient(a, b):
     """a / b of whole numbers, towards zero; 0 where b is 0."""
-    a, b = tl.where(b == b, a, b), tl.where(a == a, b, a)  # each as large as both: one may be a number
     return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
 '''
 
@@ -102,7 +123,7 @@ HYPOTENUSE = '''
 def hypotenuse(a, b):
     """sqrt(a^2 + b^2) without squares that overflow; infinite where a or b is."""
     endless = (a == float('inf')) | (a == -float('inf')) | (b == float('inf')) | (b == -float('inf'))
-    a, b = tl.where(b == b, a, b), tl.where(a == a, b, a)  # each as large as both: one may be a number
+    a, b = tl.broadcast(a, b)
     if a.dtype.is_int():
         longer, shorter = tl.abs(a.to(tl.float64)), tl.abs(b.to(tl.float64))
     else:
@@ -110,6 +131,43 @@ def hypotenuse(a, b):
     longer, shorter = tl.where(longer < shorter, shorter, longer), tl.where(longer < shorter, longer, shorter)
     slope = shorter / tl.where(longer == 0, 1.0, longer)
     return tl.where(endless, float('inf'), longer * tl.sqrt(1.0 + slope * slope))
+'''
+
+
+# float32 has too few digits for a logarithm that is multiplied by a large exponent.
+RAISED = '''
+
+@triton.jit
+def raised(a, b):
+    """a to the power of b, in float64; zeros, infinities and NaN as C's pow has them."""
+    size = tl.exp2(b.to(tl.float64) * tl.log2(tl.abs(a).to(tl.float64))).to(a.dtype)
+    whole, half = tl.floor(b) == b, b * 0.5
+    odd = whole & (tl.floor(half) != half)
+    below = (a < 0) | ((a == 0) & (1.0 / a < 0))
+    broken = (a < 0) & (a > -float('inf')) & (whole == 0)
+    size = tl.where(broken, float('nan'), tl.where(below & odd, -size, size))
+    return tl.where((b == 0) | (a == 1) | ((a == -1) & (tl.abs(b) == float('inf'))), 1.0, size)
+'''
+
+
+LOG_PLUS_ONE = '''
+
+@triton.jit
+def log_plus_one(x):
+    """log(1 + x); what is lost of x in the sum u is made up for by the quotient of x and u - 1."""
+    u = 1.0 + x
+    kept = u - 1.0
+    return tl.where(u == x, tl.log(u), tl.where(kept == 0, x, tl.log(u) * (x / tl.where(kept == 0, 1.0, kept))))
+'''
+
+
+HALF_AWAY = '''
+
+@triton.jit
+def half_away(x):
+    """The nearest whole number; halves go away from zero."""
+    whole = tl.where(x < 0, tl.ceil(x), tl.floor(x))
+    return tl.where(tl.abs(x - whole) >= 0.5, whole + tl.where(x < 0, -1.0, 1.0), whole)
 '''
 
 
@@ -157,6 +215,9 @@ FUNCTIONS = {
     "modulo": MODULO,
     "whole_quotient": WHOLE_QUOTIENT,
     "hypotenuse": HYPOTENUSE,
+    "raised": RAISED,
+    "log_plus_one": LOG_PLUS_ONE,
+    "half_away": HALF_AWAY,
     "hyperbolic_sine": HYPERBOLIC_SINE,
     "hyperbolic_cosine": HYPERBOLIC_COSINE,
     "area_tangent": AREA_TANGENT,
