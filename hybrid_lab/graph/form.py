@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
+from hybrid_lab.graph.node import Constant, Input, Node, Value, constant_node, input_node
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
 from hybrid_lab.ops.size import Answers, At, Size, answers_of
@@ -33,13 +33,14 @@ class Form:
     kept : what engines keep for the graphs of this form, by keys of theirs; goes with the form
     """
 
-    __slots__ = ("__weakref__", "_derived", "_sizes", "answers", "graph", "kept")
+    __slots__ = ("__weakref__", "_derived", "_lasting", "_sizes", "answers", "graph", "kept")
 
     def __init__(self, graph: Graph, answers: Answers):
         self.graph, self.answers = graph, answers
         self.kept: dict[Any, Any] = {}
         self._derived: dict[Any, tuple[Form, tuple[int, int]] | None] = {}
         self._sizes: list[Size] | None = None
+        self._lasting: set[Node] | None = None
 
     def at(self, at: At) -> Graph:
         """The graph at these sizes, made when somebody looks into it. Its answers must be the same there (see
@@ -47,14 +48,25 @@ class Form:
         """
         return _Later(self, at)
 
-    def made(self, at: At, make: Callable[[Node, list[Any]], Node | None] = lambda node, inputs: None) -> Graph:
-        """The same, made now. make : gives other nodes in the place of some, with as many outputs or more"""
+    def made(
+        self, at: At, make: Callable[[Node, list[Any]], Node | None] = lambda node, inputs: None, shared: bool = False
+    ) -> Graph:
+        """The same, made now.
+
+        make : gives other nodes in the place of some, with as many outputs or more
+        shared : whether graphs of other sizes may have the same nodes for parameters and constants; these are older
+            then than what program order (see graph.reachable) would have it
+        """
         old = self.graph
         new: dict[Value, Value] = {}
         nodes: list[Node] = []
-        shape, size = at.shape, at.size
+        shape, size, lasting = at.shape, at.size, self._same_at_all_sizes() if shared else ()
         for node in old.nodes:
             op: Operator = node.op
+            if node in lasting:
+                nodes.append(node)
+                new[node.outputs[0]] = node.outputs[0]
+                continue
             if type(op) is Sized:
                 made = constant_node(op.at(at), True, scope=node.scope, location=node.location).node
                 nodes.append(made)
@@ -89,6 +101,16 @@ class Form:
         )
         graph.form, graph.at, graph._nodes = self, at, tuple(nodes)
         return graph
+
+    def _same_at_all_sizes(self) -> set[Node]:
+        """Parameters and constants."""
+        if self._lasting is None:
+            self._lasting = {
+                node
+                for node in self.graph.nodes
+                if type(node.op) in (Input, Constant) and not any(type(size) is Size for size in node.outputs[0].shape)
+            }
+        return self._lasting
 
     def ones(self, at: At) -> tuple[bool, ...]:
         """Of each Size in the shapes of the graph, whether it is 1 there: which axes may broadcast."""

@@ -167,8 +167,9 @@ class Writer:
 
     def _size(self, item: Any) -> str:
         """A name for a number or a shape that another batch changes: then its program is the same text."""
-        name = self._bind("size_0", item, ("size", len(self._sizes)))
-        self._sizes[name] = item
+        number = len(self._sizes)
+        name = f"size_0_{number + 1}" if number else "size_0"
+        self.bound[name] = self._sizes[name] = item
         return name
 
     def _local(self, kind: str) -> str:

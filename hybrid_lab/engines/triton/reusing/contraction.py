@@ -21,7 +21,7 @@ from hybrid_lab.engines.triton.running.vendor import VendorSource
 from hybrid_lab.engines.triton.writing.source import KernelSource
 from hybrid_lab.graph.form import Form, Sized
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
+from hybrid_lab.graph.node import Constant, Node, Value, constant_node
 from hybrid_lab.graph.partition import Region, contract
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.size import Answers, At, Size
@@ -166,27 +166,23 @@ class Contraction:
                 return None
             place = node.op.number
             group, (way, found) = self._groups[place], fits[place]  # type: ignore[misc]
-            outputs = [
-                input_node("", shape=at.shape(value.shape), dtype=value.dtype) for value in group.region.outputs
-            ]
-            values = list(group.values)
-            for number, value in (*zip(group.inputs, inputs), *zip(group.outputs, outputs)):
-                values[number] = value
-            for number in group.sized:
-                values[number] = constant_node(values[number].node.op.at(at), True)  # type: ignore[attr-defined]
-            sources = way.made(group.region.nodes, values, found)
-            region = _Later(tuple(inputs), tuple(outputs), lambda: regions()[place])
-            op = KernelOperator(region, sources)
-            types = [*((value.shape, value.dtype) for value in outputs), *op.temporaries]
-            groups[place] = region, group.names, sources
-            return node.replace(
-                op=op,
-                inputs=inputs,
-                shapes=tuple([shape for shape, _ in types]),
-                dtypes=tuple([dtype for _, dtype in types]),
-            )
+            count = len(group.outputs)
 
-        graph = self._form.made(at, make)
+            def fill(outputs: tuple[Value, ...]) -> tuple[Region, tuple[KernelSource, ...]]:
+                values = list(group.values)
+                for number, value in (*zip(group.inputs, inputs), *zip(group.outputs, outputs)):
+                    values[number] = value
+                for number in group.sized:
+                    values[number] = constant_node(values[number].node.op.at(at), True)  # type: ignore[attr-defined]
+                sources = way.made(group.region.nodes, [*values, *outputs[count:]], found)
+                region = _Later(tuple(inputs), outputs[:count], lambda: regions()[place])
+                groups[place] = region, group.names, sources
+                return region, sources
+
+            types = [(at.shape(value.shape), value.dtype) for value in group.region.outputs]
+            return KernelOperator.at(node, inputs, [*types, *way.left(found)], count, fill)
+
+        graph = self._form.made(at, make, shared=True)
         return Steps(graph, [groups[place] for place in range(len(self._groups))], {}, self._operators)
 
     def _regions(self, at: At) -> list[Region]:

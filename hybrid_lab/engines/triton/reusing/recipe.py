@@ -218,19 +218,27 @@ class Written:
     def _changes(self) -> dict[tuple[int, ...], tuple[Formulas, Conditions, Conditions]]:
         return {}
 
-    def made(self, nodes: Sequence[Node], values: list[Value], found: Sequence[Any]) -> tuple[KernelSource, ...]:
-        """The kernels for the operators of a region and their values, to which parts are added.
+    def made(self, nodes: Sequence[Node], values: Sequence[Value], found: Sequence[Any]) -> tuple[KernelSource, ...]:
+        """The kernels for the operators of a region.
 
-        found : what `evaluated` gave for its numbers
+        values : those of the region, and what one kernel leaves for the next; found : what `evaluated` gave
         """
-        for name, sizes, dtype in self.parts:
-            values.append(input_node(name, shape=[found[step] for step in sizes], dtype=dtype_of(dtype)))
         return tuple([kernel.at(nodes, values, found) for kernel in self.kernels])
+
+    def left(self, found: Sequence[Any]) -> list[tuple[tuple[int, ...], Any]]:
+        """Shapes and dtypes of what one kernel leaves for the next. found : what `evaluated` gave"""
+        return [(tuple([found[step] for step in sizes]), dtype_of(dtype)) for _, sizes, dtype in self.parts]
+
+    def values(self, region: Region, found: Sequence[Any]) -> list[Value]:
+        """For `made`: the values of a region, and new ones for what one kernel leaves for the next."""
+        parts = zip(self.parts, self.left(found), strict=True)
+        left = [input_node(name, shape=shape, dtype=dtype) for (name, _, _), (shape, dtype) in parts]
+        return [*values_of(region.nodes), *left]
 
     def at(self, region: Region) -> tuple[KernelSource, ...] | None:
         """The kernels for a region of the same form; None where a writer would write other ones."""
         fit = self.evaluated(numbers_of(region.nodes))
-        return None if fit is None else self.made(region.nodes, values_of(region.nodes), fit[0])
+        return None if fit is None else self.made(region.nodes, self.values(region, fit[0]), fit[0])
 
     def varying(self, numbers: Sequence[Any]) -> set[Formula]:
         """The whole numbers in the text that are others for a region with these numbers."""

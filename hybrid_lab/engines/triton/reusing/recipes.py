@@ -80,7 +80,7 @@ class GroupRecipe:
         seen : what ways gave for numbers of other groups of the graph
         """
         fit = self.fit(numbers_of(region.nodes), seen)
-        return None if fit is None else fit[0].made(region.nodes, values_of(region.nodes), fit[1])
+        return None if fit is None else fit[0].made(region.nodes, fit[0].values(region, fit[1]), fit[1])
 
     def fit(self, numbers: Sequence[Any], seen: dict[Any, Any]) -> tuple[Written, list[Any]] | None:
         """The way that is right for the numbers of a region, and the values of its steps."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,15 +33,38 @@ class KernelOperator(Operator):
 
     def __init__(self, group: Region, sources: tuple[KernelSource | VendorSource, ...]):
         parts = [value for source in sources for value in source.outputs if value not in group.outputs]
+        self._begin(len(group.outputs) + len(parts))
+        self._fill(group, sources, parts)
+
+    @staticmethod
+    def at(
+        node: Node, inputs: Sequence[Any], types: Sequence[tuple[Any, Any]], count: int,
+        fill: Callable[[tuple[Value, ...]], tuple[Region, tuple[KernelSource | VendorSource, ...]]],
+    ) -> Node:  # fmt: skip
+        """A node in the place of another one, whose outputs are the very Values that its kernels write.
+
+        types : (shape, dtype) of its outputs, the first `count` of them the group's
+        fill : outputs -> group and kernels
+        """
+        op = object.__new__(KernelOperator)
+        op._begin(len(types))
+        shapes, dtypes = zip(*types, strict=True)
+        made = Node(op, inputs, name=node.name, scope=node.scope, location=node.location, shapes=shapes, dtypes=dtypes)
+        group, sources = fill(made.outputs)
+        op._fill(group, sources, list(made.outputs[count:]))
+        return made
+
+    def _begin(self, outputs: int) -> None:
+        for key, value in (("num_outputs", outputs), ("attributes", {}), ("inferred", {})):
+            object.__setattr__(self, key, value)
+
+    def _fill(self, group: Region, sources: tuple[KernelSource | VendorSource, ...], parts: list[Value]) -> None:
         for key, value in (
             ("region", group),
             ("label", sources[-1].name),
             ("kernels", [VendorKernel(each) if isinstance(each, VendorSource) else Kernel(each) for each in sources]),
             ("parts", parts),
             ("temporaries", [(value.shape, value.dtype) for value in parts]),
-            ("num_outputs", len(group.outputs) + len(parts)),
-            ("attributes", {}),
-            ("inferred", {}),
         ):
             object.__setattr__(self, key, value)
 
