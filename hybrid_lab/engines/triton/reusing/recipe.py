@@ -95,7 +95,9 @@ class WrittenKernel:
 
         def said() -> tuple[str, list[Remark]]:
             remarks = [filled(item, numbers) if isinstance(item, str) else Said(nodes[item]) for item in self.remarks]
-            return filled(self.summary, numbers), remarks
+            varying = [f"{name} = {numbers[step]:,}" for name, step in self.sizes.items() if _ARGUMENT.fullmatch(name)]
+            summary = filled(self.summary, numbers)
+            return f"{summary} Here {', '.join(varying)}." if varying else summary, remarks
 
         made = KernelSource(
             self.name,
