@@ -358,7 +358,11 @@ class Elements:
         count negative ones from the end and clip the rest.
         """
         variables = [variable.name for index in place for variable in index.variables]
-        text = self.whole(self.read(number, place), number)
+        element, dtype = self.read(number, place), self.dtype(number)
+        if mode == "clip" and is_floating(dtype) and size <= 1 << 24:  # as floats, which have all of them; NaN gives 0
+            text = f"tl.minimum(tl.maximum({tensor(element, dtype)}, 0.0), {size - 1}.0).to(tl.int32)"
+            return self._body.number(text, size, variables, "place").whole()
+        text = self.whole(element, number)
         if mode == "end":
             text = f"tl.where({text} < 0, {text} + {size}, {text})"
         if mode != "wrap":
