@@ -405,7 +405,8 @@ class OneHot(Operator, name="one_hot"):
     def numpy(self, indices: Any, out: Any = None) -> Any:
         hit = indices.astype(np.int64)[..., None] == np.arange(self.depth)
         dtype = np.dtype(self.dtype)
-        return into(np.where(hit, dtype.type(self.on_value), dtype.type(self.off_value)), out)
+        on, off = (np.asarray(value).astype(dtype) for value in (self.on_value, self.off_value))
+        return into(np.where(hit, on, off), out)
 
     def element(self, K: Any, place: tuple[Any, ...]) -> str:
         index = K.whole(K.read(0, place[:-1]), 0)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import is_scalar
+from hybrid_lab.ops.pointwise import is_scalar, scalar_as
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import broadcast_shapes
 
@@ -58,10 +58,10 @@ class Where(Operator, name="where"):
         if out is None:
             out = np.empty(np.broadcast_shapes(hit.shape, shape), dtype)
         elif not is_scalar(x) and np.may_share_memory(out, x):
-            np.copyto(out, y, where=~hit)
+            np.copyto(out, scalar_as(y, out), where=~hit, casting="unsafe" if is_scalar(y) else "same_kind")
             return out
-        np.copyto(out, y, casting="unsafe" if is_scalar(y) else "same_kind")
-        np.copyto(out, x, where=hit, casting="unsafe" if is_scalar(x) else "same_kind")
+        np.copyto(out, scalar_as(y, out), casting="unsafe" if is_scalar(y) else "same_kind")
+        np.copyto(out, scalar_as(x, out), where=hit, casting="unsafe" if is_scalar(x) else "same_kind")
         return out
 
     def grad(self, F: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, Any, Any]:

@@ -14,18 +14,20 @@ element, float32 or the weight's dtype, it is a value of the graph, and a new le
     effects = [(w, w2), (m, m2)]
 
 What stays (momentum, betas, limits) is an attribute. Every output may be written over any input of its shape.
-Half-precision weights are updated in their own dtype, and by the `mp_` forms through a float32 copy, `weight32`.
+Half-precision weights are updated in float32 and rounded at the end, as epsilon and the squares of small gradients are
+0 in float16; the `mp_` forms keep a float32 copy, `weight32`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import log, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.ops.dtypes import is_narrow
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.namespace import F as raw
 from hybrid_lab.ops.operator import Operator
@@ -54,6 +56,11 @@ def limited(F: Any, value: Any, limit: float) -> Any:
 def mean_of(old: Any, new: Any, beta: float) -> Any:
     """The running mean beta * old + (1 - beta) * new."""
     return old * beta + new * (1.0 - beta)
+
+
+def begun(F: Any, beta: float, t: Any) -> Any:
+    """1 - beta^t, how much of a running mean there is after t steps: few digits of beta^t differ from those of 1."""
+    return 1.0 - beta**t if is_scalar(t) or beta <= 0 else -F.expm1(t * log(beta))
 
 
 class Update(Operator):
@@ -125,9 +132,13 @@ class Update(Operator):
             for target, kind in zip(given, kinds, strict=True)
         ]
         flat = [item.reshape(-1) for item in made]
+        narrow = not self.single and inputs[0].dtype == np.float16
         for start in range(0, inputs[0].size, _PIECE):
             piece = slice(start, start + _PIECE)
-            new = self.step(raw, *(item if is_scalar(item) else item[piece] for item in values))
+            parts = [item if is_scalar(item) else item[piece] for item in values]
+            if narrow:
+                parts = [item if is_scalar(item) else item.astype(np.float32) for item in parts]
+            new = self.step(raw, *parts)
             for target, value in zip(flat, new, strict=True):
                 target[piece] = value
         results = tuple(into(item, None if target is item else target) for item, target in zip(made, given))
@@ -137,13 +148,18 @@ class Update(Operator):
         return dict(zip(self.aux_names, outputs[1:], strict=True))
 
     def lower(self, F: Any, *inputs: Any) -> Any:
-        names = self.names()
-        master = inputs[names.index(self.single[-1])] if self.single else inputs[0]
+        names, given = self.names(), list(inputs)
+        narrow = not self.single and is_narrow(inputs[0].dtype)
+        if narrow:
+            given = [F.Cast(item, dtype="float32") if self.is_array(name) else item for name, item in zip(names, given)]
+        master = given[names.index(self.single[-1])] if self.single else given[0]
         values = [
             item if self.is_array(name) or is_scalar(item) else F._cast_like(item, master)
-            for name, item in zip(names, inputs, strict=True)
+            for name, item in zip(names, given, strict=True)
         ]
         results = self.step(F, *values)
+        if narrow:
+            results = tuple(F._cast_like(item, inputs[0]) for item in results)
         return results if len(results) > 1 else results[0]
 
 

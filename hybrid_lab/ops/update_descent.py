@@ -9,7 +9,7 @@ import numpy as np
 from hybrid_lab.ops.attributes import Scalar
 from hybrid_lab.ops.pointwise import is_scalar
 from hybrid_lab.ops.sample import sample
-from hybrid_lab.ops.update import Descent, Mixed, Update, changing, decayed, limited, mean_of, mixed, scaled
+from hybrid_lab.ops.update import Descent, Mixed, Update, begun, changing, decayed, limited, mean_of, mixed, scaled
 
 
 class SGDUpdate(Descent, name="sgd_update"):
@@ -222,6 +222,6 @@ class FTMLUpdate(Update, name="ftml_update"):
     ) -> tuple[Any, ...]:
         g = limited(F, decayed(scaled(grad, rescale_grad), weight, wd), self.clip_grad)
         v = mean_of(v, F.square(g), self.beta2)
-        new_d = (F.sqrt(v / (1.0 - self.beta2**t)) + self.epsilon) * ((1.0 - self.beta1**t) / lr)
+        new_d = (F.sqrt(v / begun(F, self.beta2, t)) + self.epsilon) * (begun(F, self.beta1, t) / lr)
         z = mean_of(z, g, self.beta1) - (new_d - d * self.beta1) * weight
         return -z / new_d, new_d, v, z

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.attributes import Scalar
 from hybrid_lab.ops.memory import into
@@ -46,7 +48,10 @@ class GroupAdaGradUpdate(Descent, name="_contrib_group_adagrad_update", aliases=
 
     def numpy(self, *inputs: Any, out: Any = None) -> Any:
         arrays, numbers = inputs[:3], [item if is_scalar(item) else item.item() for item in inputs[3:]]
-        return tuple(map(into, self.step(raw, *arrays, *numbers), out or (None, None)))
+        dtype = arrays[0].dtype
+        wide = [item.astype(np.float32) for item in arrays] if dtype == np.float16 else arrays
+        made = [item.astype(dtype, copy=False) for item in self.step(raw, *wide, *numbers)]
+        return tuple(map(into, made, out or (None, None)))
 
     def step(self, F: Any, weight: Any, grad: Any, history: Any, lr: Any, rescale_grad: Any) -> tuple[Any, ...]:
         g = self.gradient(F, grad, rescale_grad)

@@ -9,7 +9,7 @@ import numpy as np
 from hybrid_lab.ops.attributes import Scalar
 from hybrid_lab.ops.pointwise import is_scalar
 from hybrid_lab.ops.sample import ints, sample
-from hybrid_lab.ops.update import Descent, Mixed, Update, changing, decayed, limited, mean_of, scaled
+from hybrid_lab.ops.update import Descent, Mixed, Update, begun, changing, decayed, limited, mean_of, scaled
 
 
 class AdamUpdate(Descent, name="adam_update"):
@@ -218,7 +218,7 @@ class LAMBDirection(Update, name="lamb_update_phase1"):
         mean, var = mean_of(mean, g, self.beta1), mean_of(var, F.square(g), self.beta2)
         first, second = mean, var
         if self.bias_correction:
-            first, second = mean / (1.0 - self.beta1**t), var / (1.0 - self.beta2**t)
+            first, second = mean / begun(F, self.beta1, t), var / begun(F, self.beta2, t)
         return decayed(first / (F.sqrt(second) + self.epsilon), weight, wd), mean, var
 
 

@@ -30,7 +30,7 @@ from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.ops.dtypes import is_bfloat16, is_floating, is_narrow
+from hybrid_lab.ops.dtypes import is_floating, is_narrow
 from hybrid_lab.ops.operator import Operator
 
 if TYPE_CHECKING:
@@ -48,19 +48,27 @@ def update_graph(
     """The graph of one step of one block: inputs weight, grad, states and the named numbers; effects on all but grad.
 
     size : of the block, in values. Decay and rescaling that are not among `numbers` are left out.
+    dtype : of the arrays; float16 and bfloat16 are updated in float32, with numbers of float32, and rounded
     half : of weights with copies in `dtype`: the copy stands for the weight, the gradient comes in `half`, and the
         weight itself is one more input behind the states, written to
     """
     builder = Builder()
+    narrow = is_narrow(np.dtype(dtype))
+    wide = np.dtype("float32" if narrow else dtype)
 
     def array(name: str, dtype: Any = dtype) -> Expr:
         return Expr(builder, input_node(name, "param", shape=(size,), dtype=dtype))
 
     weight, grad = array("weight" if half is None else "weight32"), array("grad", half or dtype)
     states = [array(name) for name in op.aux_names]
-    given = {name: Expr(builder, input_node(name, "number", shape=(1,), dtype=dtype)) for name in numbers}
-    gradient = grad if half is None else builder.Cast(grad, dtype=np.dtype(dtype).name)
-    new = kind.graph_step(builder, op, weight, gradient, states, given)
+    given = {name: Expr(builder, input_node(name, "number", shape=(1,), dtype=wide)) for name in numbers}
+    old = [weight, *states]
+    if narrow:
+        old = [builder.Cast(each, dtype=wide.name) for each in old]
+    gradient = builder.Cast(grad, dtype=wide.name) if narrow or half is not None else grad
+    new = kind.graph_step(builder, op, old[0], gradient, old[1:], given)
+    if narrow:
+        new = tuple(builder.Cast(each, dtype=np.dtype(dtype).name) for each in new)
     effects = [(old.value, made.value) for old, made in zip((weight, *states), new, strict=True)]
     arrays = [weight, grad, *states]
     if half is not None:
@@ -80,6 +88,12 @@ def _program(kind: type[Optimizer], op: Operator, dtype: np.dtype, numbers: tupl
 def _mixed_graph(kind: type[Optimizer], op: Operator, half: np.dtype, numbers: tuple[str, ...]) -> Graph:
     """The step through float32 copies, for a device."""
     return update_graph(kind, op, np.dtype("float32"), numbers, half=half)
+
+
+@lru_cache(maxsize=256)
+def _narrow_graph(kind: type[Optimizer], op: Operator, dtype: np.dtype, numbers: tuple[str, ...]) -> Graph:
+    """The step of weights of half precision without copies, for a device."""
+    return update_graph(kind, op, dtype, numbers)
 
 
 @lru_cache(maxsize=256)
@@ -136,7 +150,7 @@ class _Arrays:
             part = () if inner is None else inner if isinstance(inner, tuple) else (inner,)
             self.rows.append((copy, grad, *part, *([weight] if half else ())))
             self.halves.append(weight._view.dtype if half else None)
-        self.has_bfloat16 = any(is_bfloat16(weight._view.dtype) for weight, *_ in self.rows)
+        self.narrow = {weight._view.dtype for weight, *_ in self.rows if is_narrow(weight._view.dtype)}
         self.written = [array._buffer for weight, _, *part in self.rows for array in (weight, *part)]
         self.buffers = self.written + [grad._buffer for grad in gradients]
         self.partition: Any = None
@@ -193,6 +207,8 @@ def _group(
 ) -> _Group:
     if half is not None:
         return _Group(_mixed_graph(kind, op, half, numbers), None)
+    if is_narrow(dtype):
+        return _Group(_narrow_graph(kind, op, dtype, numbers), None)
     program = _program(kind, op, dtype, numbers)
     return _Group(program.graph, program)
 
@@ -361,17 +377,16 @@ class FusedUpdate:
                 return None
             self._held = held
         self.refusal = ""
-        if any(held.halves) and not self._mixed_on(held.device(), held):
-            name = next(half.name for half in held.halves if half is not None)
-            self.refusal = f"{name} weights are updated through float32 copies"
-            return None
-        if held.has_bfloat16 and held.device() is None:
-            self.refusal = "NumPy has no arithmetic of bfloat16: each weight is updated in float32, and rounded"
+        if (any(held.halves) or held.narrow) and not self._half_precision_on(held.device(), held):
+            copied = {half.name for half in held.halves if half is not None}
+            names = " and ".join(sorted(copied or {dtype.name for dtype in held.narrow}))
+            way = "through float32 copies" if copied else "in float32 one by one, and rounded"
+            self.refusal = f"{names} weights are updated {way}"
             return None
         return held
 
-    def _mixed_on(self, device: Any, held: _Arrays) -> bool:
-        """Whether float32 copies can be updated together there."""
+    def _half_precision_on(self, device: Any, held: _Arrays) -> bool:
+        """Whether weights of half precision, with float32 copies or without, can be updated together there."""
         if device is None:
             return False
         from hybrid_lab.engines.triton.running.availability import torch_device
@@ -379,6 +394,7 @@ class FusedUpdate:
         names = tuple(self.optimizer.scaled_numbers(1.0, 1.0, 1, np.dtype("float32")))
         kind: Any = type(self.optimizer)
         graphs = [_mixed_graph(kind, held.op, half, names) for half in set(held.halves) - {None}]
+        graphs += [_narrow_graph(kind, held.op, dtype, names) for dtype in held.narrow]
         return device == torch_device() and all(_device_update((graph,)) is not None for graph in graphs)
 
     def _count(self, indices: Sequence[Any]) -> list[tuple[float, float, int]]:

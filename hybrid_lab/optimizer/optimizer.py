@@ -17,7 +17,7 @@ import numpy as np
 from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import zeros
-from hybrid_lab.ops.dtypes import is_bfloat16, is_narrow
+from hybrid_lab.ops.dtypes import is_narrow
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import narrow, widen
 
@@ -212,7 +212,7 @@ class Optimizer:
         lr, wd, count = self._get_lr(index), self._get_wd(index), self._index_update_count[index]
         arrays = () if state is None else state if isinstance(state, (tuple, list)) else (state,)
         flat = [array._data.reshape(-1) for array in (weight, grad, *arrays)]  # arrays are always contiguous
-        wide = [widen(item) if is_bfloat16(item.dtype) else item for item in flat]
+        wide = [widen(item) if is_narrow(item.dtype) else item for item in flat]
         self._update_flat(wide[0], wide[1], wide[2:], lr, wd, count)
         for old, new in zip(flat[:1] + flat[2:], wide[:1] + wide[2:], strict=True):
             if new is not old:

@@ -155,6 +155,13 @@ def test_whole_numbers_are_not_cut_to_24_bits(function, dtype):
     assert_same(*both(function, data), 0)
 
 
+@pytest.mark.parametrize("dtype", WHOLE)
+def test_numbers_that_are_chosen_wrap(dtype):
+    data = np.array(WHOLE[dtype], dtype)
+    assert_same(*both(lambda F, x: F.where(x > 1, x, 300) + F.where(x > 1, -3.7, x), data), 0)
+    assert_same(*both(lambda F, x: F.one_hot(x, depth=4, on_value=300, off_value=-1, dtype=dtype), data[:2]), 0)
+
+
 @pytest.mark.parametrize("number", [1e20, INF, NAN])
 def test_whole_numbers_take_no_number_beyond_64_bits(number):
     net = nn.HybridLambda(lambda F, x: x + number)

@@ -95,6 +95,27 @@ def test_float16_weights_with_float32_copies(name, options, small_blocks):
     assert "2 launches of" in repr(fused)
 
 
+@pytest.mark.filterwarnings("ignore:updating")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*SETTINGS, ("adam", {"learning_rate": 1e-3}), ("sgd", {"learning_rate": 1e-5}), ("adamw", {"wd": 1e-4})],
+)
+def test_half_precision_weights_are_updated_in_float32_and_rounded(name, options, dtype, small_blocks):
+    """On the host, too: learning rates and epsilon are no numbers of float16, 1 - lr * wd is 1 in bfloat16."""
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    found, states, updater = updated(GPU, name, options, dtypes=(dtype,))
+    expected, expected_states, on_host = updated(mx.cpu(), name, options, dtypes=(dtype,))
+    step = 2e-3 if dtype == "float16" else 1e-2  # a number may be rounded to the neighbour
+    for one, other in zip([*found, *states.values()], [*expected, *expected_states.values()], strict=True):
+        one, other = (item.astype("float64") for item in (one, other))
+        assert np.isfinite(other).all()
+        np.testing.assert_allclose(one, other, rtol=step, atol=1e-6)
+    assert updater.fused.refusal == ""
+    assert on_host.fused.refusal == f"{dtype} weights are updated in float32 one by one, and rounded"
+
+
 def test_half_precision_gradients_on_the_host_go_weight_by_weight():
     _, _, updater = updated(mx.cpu(), "sgd", {"multi_precision": True}, dtypes=("float16",))
     assert updater.fused.refusal == "float16 weights are updated through float32 copies"

@@ -88,6 +88,19 @@ def test_large_weights_are_updated_piece_by_piece():
     np.testing.assert_allclose(found, w.asnumpy() - 0.1 * (g.asnumpy() + 0.5 * w.asnumpy()), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["adam_update", "rmsprop_update", "ftml_update"])
+def test_float16_weights_take_steps_of_gradients_whose_squares_it_has_not(name: str):
+    record, numbers = ops.get(name), {"lr": 0.01, "t": 1, "wd": 0.0, "rescale_grad": 1.0}
+    op = record.bind()
+    data = [np.full(4, 0.5, "float16"), np.array([1e-4, -1e-4, 6e-8, 0.0], "float16")]
+    given = [*data, *(np.zeros(4, "float16") for _ in op.aux_names), *(numbers[key] for key in record.scalars)]
+    found = op.numpy(*given)
+    wide = op.numpy(*(item.astype("float32") if isinstance(item, np.ndarray) else item for item in given))
+    for one, other in zip(found, wide, strict=True):
+        assert one.dtype == np.float16 and np.isfinite(one).all()
+        np.testing.assert_array_equal(one, other.astype("float16"))
+
+
 def test_group_adagrad_has_one_rate_per_row():
     w, g = arrays(2)
     history = nd.ones((3, 1))

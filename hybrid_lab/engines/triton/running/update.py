@@ -35,6 +35,7 @@ from hybrid_lab.graph.node import Constant, Input, Value, input_node
 from hybrid_lab.graph.partition import Region, region_of
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.cast import Cast
+from hybrid_lab.ops.dtypes import is_narrow
 from hybrid_lab.ops.pointwise import Binary, Unary
 
 #: Of a weight's row in the table: its rule, twice, and 1 more where it is ragged; where its numbers begin; how many
@@ -68,7 +69,7 @@ class Rule:
     def __init__(self, graph: Graph):
         self._given = [value for value in graph.inputs if _is_number(value)]
         self.arrays = [value for value in graph.inputs if not _is_number(value)]
-        self.dtype = self.arrays[0].dtype
+        self.dtype = np.dtype("float32") if is_narrow(self.arrays[0].dtype) else self.arrays[0].dtype
         self._host: list[Any] = []
         uniform = set(self._given)
         for node in graph.operators:
