@@ -374,6 +374,6 @@ class RandomSlopes(Operator, name="_random_slopes"):
 
     def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
         numbers = philox.uniform(*(rng or (0, 0)), prod(data.shape), data.dtype)
-        numbers *= numbers.dtype.type(self.high - self.low)
-        numbers += numbers.dtype.type(self.low)
-        return into(numbers.reshape(data.shape), out)
+        if data.dtype == np.float16:
+            numbers = numbers.astype(np.float32)
+        return into(philox.moved(numbers, self.high - self.low, self.low, data.dtype).reshape(data.shape), out)

@@ -19,6 +19,7 @@ from hybrid_lab.ops import philox
 from hybrid_lab.ops.attributes import DType, Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.pointwise import printed
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.special import log_gamma
 
@@ -226,7 +227,7 @@ class _PerElement(_Distribution):
 def _exponential_text(op: Any) -> str | None:
     """`draw_exponential` as an expression of a kernel; None where its rate is refused."""
     word = "(philox_word({seed}, {draw}, {element}).to(tl.float64) + 0.5)"
-    return f"(-tl.log({word} * {2.0**-32!r}) / {op.lam!r})" if op.lam > 0 else None
+    return f"(-tl.log({word} * {2.0**-32!r}) / {printed(op.lam, np.dtype('float64'))})" if op.lam > 0 else None
 
 
 def _families(kind: str, method: Any, parameters: dict[str, Any], doc: str, **members: Any) -> None:
@@ -293,7 +294,10 @@ class UniformLike(_Like, name="_random_uniform_like", aliases=("random_uniform_l
 
     @property
     def triton(self) -> str:  # type: ignore[override]
-        return philox.moved_text(philox.uniform_text(np.dtype("float32"), wide=True), self.high - self.low, self.low)
+        return self.expression(np.dtype("float32"))
+
+    def expression(self, dtype: np.dtype) -> str:
+        return philox.moved_text(philox.uniform_text(dtype, wide=True), self.high - self.low, self.low)
 
 
 class NormalLike(_Like, name="_random_normal_like", aliases=("random_normal_like",)):
@@ -305,8 +309,11 @@ class NormalLike(_Like, name="_random_normal_like", aliases=("random_normal_like
     samples = [sample((3, 4), gradient=False, loc=-1.0, scale=2.0)]
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
-        return philox.moved_text(philox.normal_text(np.dtype("float32")), self.scale, self.loc)
+    def triton(self) -> str | None:  # type: ignore[override]
+        return self.expression(np.dtype("float32")) if self.scale >= 0 else None  # which is refused, by the host
+
+    def expression(self, dtype: np.dtype) -> str:
+        return philox.moved_text(philox.normal_text(dtype), self.scale, self.loc)
 
 
 _SHARES, _PAIR = np.array([0.3, 0.9, 0.5], "float32"), np.array([0.7, 20.0], "float32")

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ops.pointwise import printed
+
 _MULTIPLIERS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _MASK = 0xFFFFFFFF
@@ -124,10 +126,18 @@ def normal_text(dtype: np.dtype) -> str:
     return f"philox_normal({{seed}}, {{draw}}, {{element}}, tl.{kind})"
 
 
+def moved(numbers: np.ndarray, factor: float, start: float, dtype: np.dtype) -> np.ndarray:
+    """numbers * factor + start, rounded to a dtype once; the numbers, of float32 or float64, are written over."""
+    if (factor, start) != (1.0, 0.0):
+        numbers *= numbers.dtype.type(factor)
+        numbers += numbers.dtype.type(start)
+    return numbers.astype(dtype, copy=False)
+
+
 def moved_text(text: str, factor: float, start: float) -> str:
-    """An expression times a number, plus a number."""
-    text = text if factor == 1 else f"({text}) * {factor!r}"
-    return text if start == 0 else f"{text} + {start!r}"
+    """`moved` as an expression of Triton."""
+    text = text if factor == 1 else f"({text}) * {printed(factor, np.dtype('float64'))}"
+    return text if start == 0 else f"{text} + {printed(start, np.dtype('float64'))}"
 
 
 def keep_threshold(probability: float) -> int:

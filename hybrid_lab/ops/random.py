@@ -57,11 +57,11 @@ class RandomUniform(_Sampled, name="random_uniform", aliases=("_random_uniform",
         return philox.moved_text(philox.uniform_text(self.infer_type()), self.high - self.low, self.low)
 
     def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
-        numbers = philox.uniform(*_key(rng), prod(self.shape), self.infer_type())
-        if (self.low, self.high) != (0.0, 1.0):
-            numbers *= numbers.dtype.type(self.high - self.low)
-            numbers += numbers.dtype.type(self.low)
-        return into(numbers.reshape(self.shape), out)
+        dtype = self.infer_type()
+        numbers = philox.uniform(*_key(rng), prod(self.shape), dtype)
+        if dtype == np.float16:  # as kernels, which compute in float32
+            numbers = numbers.astype(np.float32)
+        return into(philox.moved(numbers, self.high - self.low, self.low, dtype).reshape(self.shape), out)
 
 
 class RandomNormal(_Sampled, name="random_normal", aliases=("_random_normal", "normal")):
@@ -83,11 +83,10 @@ class RandomNormal(_Sampled, name="random_normal", aliases=("_random_normal", "n
         return philox.moved_text(philox.normal_text(self.infer_type()), self.scale, self.loc)
 
     def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
-        numbers = philox.normal(*_key(rng), prod(self.shape), self.infer_type())
-        if (self.loc, self.scale) != (0.0, 1.0):
-            numbers *= numbers.dtype.type(self.scale)
-            numbers += numbers.dtype.type(self.loc)
-        return into(numbers.reshape(self.shape), out)
+        dtype = self.infer_type()
+        wide = np.dtype("float32") if dtype == np.float16 else dtype
+        numbers = philox.normal(*_key(rng), prod(self.shape), wide)
+        return into(philox.moved(numbers, self.scale, self.loc, dtype).reshape(self.shape), out)
 
 
 class RandomIntegers(_Sampled, name="random_randint", aliases=("_random_randint", "randint")):

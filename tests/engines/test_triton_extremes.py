@@ -231,3 +231,40 @@ def test_a_parameter_may_be_called_like_what_a_kernel_calls(name, function):
 def test_float_to_small_whole_numbers_wraps(dtype):
     data = np.array([300.0, -3.0, -129.0, 255.9, -0.5], "float32")
     assert_same(*both(lambda F, x: F.cast(x, dtype=dtype), data, gradients=False), 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda F, x, dtype: F.random.uniform(-1e4, 1e4, shape=(257,), dtype=dtype),
+        lambda F, x, dtype: F.random.uniform(0, INF, shape=(257,), dtype=dtype),
+        lambda F, x, dtype: F.random.normal(-3, 2, shape=(257,), dtype=dtype),
+        lambda F, x, dtype: F.random.normal(NAN, 1, shape=(257,), dtype=dtype),
+        lambda F, x, dtype: F.random_uniform_like(x, low=-2, high=3),
+        lambda F, x, dtype: F.random_normal_like(x, loc=-2, scale=3),
+        lambda F, x, dtype: F.random_exponential_like(x, lam=INF),
+    ],
+)
+def test_random_numbers_of_any_range(draw, dtype):
+    def function(F, x):
+        return draw(F, x, dtype) + x * 0
+
+    net, found = nn.HybridLambda(function), []
+    with np.errstate(all="ignore"):
+        for engine in (None, "triton"):
+            if engine is not None:
+                net.hybridize(engine=engine)
+            mx.random.seed(11)
+            found.append(net(nd.zeros((257,), dtype=dtype)).asnumpy().astype("float64"))
+    largest = np.abs(found[0][np.isfinite(found[0])]).max(initial=0)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-3 if dtype == "float16" else 0, atol=3e-7 * largest)
+
+
+def test_a_deviation_below_0_is_refused():
+    net = nn.HybridLambda(lambda F, x: F.random_normal_like(x, scale=-1.0))
+    for engine in (None, "triton"):
+        if engine is not None:
+            net.hybridize(engine=engine)
+        with pytest.raises(mx.MXNetError, match="sigma >= 0"):
+            net(nd.zeros((3,)))
