@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.diagnostics.errors import DTypeError, Unmappable
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.lower import is_composite, lower
 from hybrid_lab.graph.node import Constant, Node, Value
@@ -45,19 +45,23 @@ def decompose(graph: Graph, supported: Supported | None = None) -> Graph:
     """An inferred graph with its composites written in primitives, by their records' `lower`, again and again.
 
     supported : which operators the engine can run. A composite that it can run stays whole, and so does one of whose
-        parts it cannot run some. None: only primitives are left, but for composites that have no lowering for their
-        attributes
+        parts it cannot run some, or that has an empty array, for which parts may have no answer. None: only primitives
+        are left, but for composites that have no lowering for their attributes
     Each part carries scope and source line of its composite, and in `Node.composite` its name: "softmax3".
     """
     names = composite_names(graph)
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
-        if node not in names or (supported is not None and supported(node)):
+        if node not in names or (supported is not None and (_is_empty(node) or supported(node))):
             return None
         origin = node.replace(composite=node.composite or names[node])
         return _expanded(origin, inputs, supported)
 
     return graph.map(rewrite) if names else graph
+
+
+def _is_empty(node: Node) -> bool:
+    return any(0 in value.shape for value in (*node.values_in, *node.outputs))
 
 
 def composite_names(graph: Graph) -> dict[Node, str]:
@@ -81,7 +85,7 @@ def _expanded(node: Node, inputs: tuple[Any, ...], supported: Supported | None) 
     """The outputs of a composite over new inputs, in supported operators; None where that cannot be."""
     try:
         values = lower(node, inputs)
-    except Unmappable:
+    except (Unmappable, DTypeError):  # parts may be choosier than the whole, as of bools
         return None
     if len(values) != len(node.outputs):
         return None

@@ -118,7 +118,8 @@ class BatchNorm(Operator, name="BatchNorm"):
         inverse = np.empty(channels, moving_var.dtype) if inverse is None else inverse
         result = np.empty(data.shape, data.dtype) if y is None or not y.flags.c_contiguous else y
         if data.dtype == np.float16:
-            wide = self.numpy(data.astype(np.float32), gamma, beta, moving_mean, moving_var)
+            single = [item.astype(np.float32) for item in (data, gamma, beta, moving_mean, moving_var)]
+            wide = self.numpy(*single)
             for target, value in zip((result, mean, inverse), wide, strict=True):
                 np.copyto(target, value, casting="unsafe")
         else:

@@ -14,6 +14,7 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import LAYOUTS
 from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.reduce import whole_quotient
 from hybrid_lab.ops.sample import Derived, sample
 from hybrid_lab.ops.windows import Windows, everywhere, lowest
 
@@ -155,7 +156,8 @@ class Pooling(Pooled, name="Pooling"):
             return np.power((np.abs(data) ** power).sum(axis=axes, keepdims=True), 1 / power, out=out, dtype=data.dtype)
         np.add.reduce(data, axis=axes, keepdims=True, out=out)
         if self.pool_type == "avg":
-            np.divide(out, prod(data.shape[2:]), out=out, casting="unsafe")
+            count = prod(data.shape[2:])
+            return np.divide(out, count, out=out) if is_floating(out.dtype) else whole_quotient(out, count, out)
         return out
 
     def lower(self, F: Any, data: Any) -> Any:

@@ -106,6 +106,15 @@ def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch
     return np.add.reduce(data, axis=axes, keepdims=True, dtype=dtype, out=out)
 
 
+def whole_quotient(total: np.ndarray, count: int, out: np.ndarray) -> np.ndarray:
+    """total / count of whole numbers into `out`, cut towards 0; total may be out."""
+    wide = total.astype(np.int64)
+    quotient = wide // count
+    quotient += (wide < 0) & (quotient * count != wide)
+    np.copyto(out, quotient, casting="unsafe")
+    return out
+
+
 class Sum(Reduction, name="sum", aliases=("sum_axis",)):
     """The sum over `axis` (None: all, giving shape (1,)); `exclude` sums over all other axes.
 
@@ -139,8 +148,7 @@ class Mean(Reduction, name="mean"):
         count = max(data.size // max(out.size, 1), 1)
         if data.dtype.kind == "f":
             return np.divide(total, count, out=out, casting="same_kind")
-        out[...] = np.trunc(total / count)
-        return out
+        return whole_quotient(total, count, out)
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
         return F.broadcast_like(self.spread(F, dy, data) * F._size_ratio(dy, data), data)

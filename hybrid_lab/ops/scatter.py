@@ -210,11 +210,11 @@ class UnravelIndex(_Numbering, name="_unravel_index", aliases=("unravel_index",)
         return into(np.stack(made).astype(data.dtype), out)
 
     def lower(self, F: Any, data: Any) -> Any:
-        # Quotients of whole numbers below 2^53 are exact in float64 where they are whole, and never round up to it.
-        numbers, made = F.Cast(data, dtype="float64"), []
+        numbers, made = F.Cast(data, dtype="int64"), []
         for axis, (stride, size) in enumerate(zip(self.strides, self.shape, strict=True)):
-            place = F.floor(numbers / float(stride))
-            made.append(place - F.floor(place / float(size)) * float(size) if axis else place)
+            place = numbers / int(stride)
+            place = place - F.broadcast_lesser(numbers, place * int(stride))  # it was cut towards 0
+            made.append(F.broadcast_mod(place, int(size)) if axis else place)
         return F.Cast(F.stack(*made, axis=0), dtype=data.dtype.name)
 
     def onnx(self, g: Any, data: Any) -> Any:

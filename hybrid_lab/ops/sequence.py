@@ -48,8 +48,8 @@ class _Sequence(Operator):
         """In kernels: the index of a sequence's last step. number : the input with the lengths; place : the batch's"""
         if not self.use_sequence_length:
             return K.zero + (steps - 1)
-        length = f"{K.read(number, place)}.to(tl.int32)"
-        return K.computed(f"tl.minimum(tl.maximum({length} - 1, 0), {steps - 1})", steps, *place)
+        length = K.whole(K.read(number, place), number)
+        return K.computed(f"tl.minimum(tl.maximum({length}, 1), {steps}).to(tl.int32) - 1", steps, *place)
 
 
 class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
@@ -87,7 +87,7 @@ class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
         if not self.use_sequence_length:
             return str(data)
         length = K.read(1, (place[1 - self.axis],))
-        return f"tl.where(({place[self.axis]}) < {length}, {data}, {K.literal(self.value)})"
+        return f"tl.where(({place[self.axis]}) >= {length}, {K.literal(self.value)}, {data})"
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         dy = rest[-1]
@@ -131,7 +131,7 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         """The index of the last steps."""
         if length is None:
             return (*(slice(None),) * self.axis, shape[self.axis] - 1)
-        last = np.clip(length.astype(np.int64) - 1, 0, shape[self.axis] - 1)
+        last = np.clip(length.astype(np.int64), 1, shape[self.axis]) - 1
         batch = np.arange(shape[1 - self.axis])
         return (last, batch) if self.axis == 0 else (batch, last)
 
@@ -247,7 +247,7 @@ class SequenceReverse(_Sequence, name="SequenceReverse"):
         step, steps = place[0], K.shape(0)[0]
         if not self.use_sequence_length:
             return str(K.read(0, (step * -1 + (steps - 1), *place[1:])))
-        length = f"tl.minimum({K.read(1, place[1:2])}.to(tl.int32), {steps})"
+        length = f"tl.minimum(tl.maximum({K.whole(K.read(1, place[1:2]), 1)}, 0), {steps}).to(tl.int32)"
         source = K.computed(f"tl.where(({step}) < {length}, {length} - 1 - ({step}), {step})", steps, *place[:2])
         return str(K.read(0, (source, *place[1:])))
 

@@ -39,10 +39,10 @@ def turned(rows: np.ndarray) -> np.ndarray:
 
 
 def reduced(function: np.ufunc, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray) -> np.ndarray:
-    """function.reduce of data over `axes` (from the front, in order) into `out`, which has them as 1."""
+    """function.reduce of data over `axes` (from the front, in order) into `out`, which has them as 1, in its dtype."""
     if len(axes) == 1 and are_short(data, axes[0]) and out.flags.c_contiguous:
         rows, results = data.reshape(-1, data.shape[-1]), out.reshape(-1)
         for part in blocks(rows):
-            function.reduce(turned(rows[part]), 0, data.dtype, results[part])
+            function.reduce(turned(rows[part]), 0, out.dtype, results[part])
         return out
-    return function.reduce(data, axis=axes, keepdims=True, dtype=data.dtype, out=out)  # type: ignore[no-any-return]
+    return function.reduce(data, axis=axes, keepdims=True, dtype=out.dtype, out=out)  # type: ignore[no-any-return]

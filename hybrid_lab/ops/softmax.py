@@ -9,7 +9,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops import short_rows
 from hybrid_lab.ops.attributes import DType
-from hybrid_lab.ops.dtypes import is_floating
+from hybrid_lab.ops.dtypes import NARROW, is_floating
+from hybrid_lab.ops.index import whole
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.reduce import accumulate
@@ -248,12 +249,18 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         return into(np.where(inside, y, wide.dtype.type(0)).astype(dtype), out)
 
     def lower(self, F: Any, data: Any, length: Any = None) -> Any:
-        wide = data if self.dtype is None else F.Cast(data, dtype=self.dtype)
+        dtype = self.infer_type(data.dtype)
+        narrow = dtype.name in NARROW and dtype != data.dtype
+        wide = F.Cast(data, dtype="float32" if narrow else dtype.name)
         if length is None:
-            return self.plain().lower(F, wide)
-        steps = F._channel_like(F._contrib_arange_like(wide, axis=self.axis), wide, axis=self.axis)
-        inside = F.broadcast_lesser(steps, F._cast_like(F.expand_dims(length, axis=self.axis), steps))
-        return F.where(inside, self.plain().lower(F, F.where(inside, wide, -1e30)), 0.0)
+            y = self.plain().lower(F, wide)
+        else:
+            # Steps and lengths are counted in a dtype that can.
+            steps = F._contrib_arange_like(F.Cast(data, dtype="float32"), axis=self.axis)
+            steps = F._channel_like(steps, data, axis=self.axis)
+            inside = F.broadcast_lesser(steps, F.Cast(F.expand_dims(length, axis=self.axis), dtype="float32"))
+            y = F.where(inside, self.plain().lower(F, F.where(inside, wide, -np.inf)), 0.0)
+        return F.Cast(y, dtype=dtype.name)
 
     def grad(self, F: Any, x: Any, *rest: Any) -> Any:
         y, dy = rest[-2:]
@@ -298,7 +305,7 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
     def numpy(self, data: Any, label: Any, out: Any = None) -> Any:
         logarithms = data - data.max(axis=1, keepdims=True)
         logarithms -= np.log(np.exp(logarithms).sum(axis=1, keepdims=True))
-        total = -logarithms[np.arange(len(data)), label.astype(np.int64)].sum()
+        total = -logarithms[np.arange(len(data)), whole(label, data.shape[1], "raise", self.name)].sum()
         if out is None:
             return np.full(1, total, data.dtype)
         out[...] = total
@@ -338,12 +345,12 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
             out = data.copy()
         else:
             np.copyto(out, data)
-        out[np.arange(len(data)), label.astype(np.int64)] -= 1
+        out[np.arange(len(data)), whole(label, data.shape[1], "raise", "softmax_cross_entropy")] -= 1
         return out
 
     def element(self, K: Any, place: tuple[Any, ...]) -> str:
-        data, label = K.read(0, place), K.read(1, place[:1])
-        return f"tl.where({label}.to(tl.int32) == ({place[1]}), {data} - {K.literal(1)}, {data})"
+        data, label = K.read(0, place), K.number(1, place[:1], K.shape(0)[1])
+        return f"tl.where(({label}) == ({place[1]}), {data} - {K.literal(1)}, {data})"
 
     def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
         return dy, F.zeros_like(label)

@@ -207,7 +207,7 @@ class _Steps:
         if not self.op.use_sequence_length:
             return ""
         length = self.body.value(self.given["sequence_length"], (self.row.whole(),))
-        return f"(step < {length}.to(tl.int32))"
+        return f"(step + 1 <= {length})"
 
     def function(self, name: str, value: str) -> str:
         """tanh and sigmoid as their records write them."""
