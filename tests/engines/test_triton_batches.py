@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 
 import hybrid_lab as mx
+from hybrid_lab import engines
 from hybrid_lab.engines.triton.building.compiling import divisible
 from hybrid_lab.engines.triton.engine import kernels_of
+from hybrid_lab.engines.triton.reusing import recipes
+from hybrid_lab.engines.triton.writing import symbolic
 from hybrid_lab.gluon import ahead, nn
+from tests.engines.random_graphs import random_case
+from tests.engines.small_tiles import use_small_tiles
+from tests.engines.test_random_graphs import problems
+from tests.triton_device import use_triton
 
 
 def binaries(net, *shape):
@@ -54,3 +61,32 @@ def test_other_lengths_and_batches_of_sequences_compile_nothing_after_the_third(
         known |= binaries(net, steps, batch, 12)
     for steps, batch in ((9, 35), (7, 34), (12, 32)):
         assert binaries(net, steps, batch, 12) <= known
+
+
+class Everything:
+    """All formulas but constants."""
+
+    def __contains__(self, formula):
+        return formula[0] != "constant"
+
+
+@pytest.mark.parametrize("first", range(0, 120, 40))
+def test_random_graphs_whose_numbers_are_all_arguments(first, monkeypatch):
+    """More than `GroupRecipe.varying` would ever ask for, in products too."""
+    use_triton(monkeypatch)
+    monkeypatch.setattr(symbolic.Trace, "varying", property(lambda trace: Everything(), lambda trace, _: None), False)
+    written = recipes._Recorder.write
+    counts = [0, 0]
+
+    def counted(recorder, *given):
+        sources = written(recorder, *given)
+        counts[recorder.way(sources).has_arguments] += 1
+        return sources
+
+    monkeypatch.setattr(recipes._Recorder, "write", counted)
+    for seed in range(first, first + 40, 5):
+        with monkeypatch.context() as patch:
+            if seed % 2:
+                use_small_tiles(patch, loops=seed % 4 == 1, split=seed % 3 == 0)
+            assert problems(random_case(seed), engines.get("triton"), train=True) == [], seed
+    assert counts[True] > counts[False] > 0
