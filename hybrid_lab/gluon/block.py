@@ -252,6 +252,17 @@ class Block:
         """Set the gradients of all parameters to zero."""
         self.collect_params().zero_grad()
 
+    def setattr(self, name: str, value: Any) -> None:
+        """Set an attribute of every parameter: `setattr('grad_req', 'null')` freezes them. As in Gluon 2."""
+        self.collect_params().setattr(name, value)
+
+    def reset_ctx(self, ctx: Context | Sequence[Context] | None) -> None:
+        """Move all parameters to other contexts: `net.reset_ctx(mx.gpu(0))`. As in Gluon 2.
+
+        Raises UninitializedError before `initialize()`.
+        """
+        self.collect_params().reset_ctx(ctx)
+
     def cast(self, dtype: Any) -> None:
         """Change the element type of all parameters."""
         for child in self._children.values():

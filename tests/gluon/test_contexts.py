@@ -48,3 +48,21 @@ def test_a_context_without_parameters_is_named(active):
     net.hybridize(active, engine="numpy")
     with pytest.raises(UninitializedError, match=r"not initialized on cpu\(1\)"):
         net(nd.ones((1, 3), ctx=mx.cpu(1)))
+
+
+def test_a_block_moves_and_freezes_its_parameters():
+    """By the methods of Gluon 2."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, in_units=2), nn.BatchNorm(in_channels=3))
+    net.initialize()
+    net.hybridize()
+    x = nd.ones((4, 2))
+    before = net(x).asnumpy()
+    net.reset_ctx(mx.cpu(1))
+    assert {ctx for item in net.collect_params().values() for ctx in item.list_ctx()} == {mx.cpu(1)}
+    after = net(x.as_in_context(mx.cpu(1)))
+    assert after.context == mx.cpu(1) and np.array_equal(after.asnumpy(), before)
+    net.setattr("grad_req", "null")
+    assert {item.grad_req for item in net.collect_params().values()} == {"null"}
+    with pytest.raises(UninitializedError):
+        nn.Dense(2, in_units=3).reset_ctx(mx.cpu(1))
