@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -216,7 +217,9 @@ def _kernel_cache() -> Item:
     if folder is None:
         return Item("kernel cache", "off (HYBRID_LAB_CACHE is empty)")
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
+    try:  # permissions do not tell of a file system that nobody may write to
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError:
         return Item("kernel cache", f"{folder} cannot be written; HYBRID_LAB_CACHE names another folder")
     count = sum(len(entry.name) == 64 for entry in os.scandir(folder)) if folder.is_dir() else 0
     return Item("kernel cache", f"{count} binaries in {folder}")

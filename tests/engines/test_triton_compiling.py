@@ -169,6 +169,8 @@ def test_a_kernel_that_spills_gets_more_threads():
 
 def test_every_target_of_the_tables_is_known():
     assert {target_of(name)[0] for name in TARGETS} == {"hip", "cuda"}
+    assert target_of("GFX942") == target_of("gfx942:sramecc+:xnack-") == ("hip", "gfx942", 64)
+    assert target_of("sm90a") == target_of("sm_90") == target_of("SM90") == ("cuda", 90, 32)
     assert set(CHIPS) == set(TARGETS)
     assert CHIPS["sm90"].seconds(3.35e9, 0, "float32") == pytest.approx(1e-3)
     with pytest.raises(EngineError, match="gfx942"):

@@ -46,16 +46,16 @@ _MAKERS = re.compile(r"amd|nvidia|radeon|instinct|geforce|tesla|jetson|[^a-z0-9]
 
 
 def target_of(name: str) -> tuple[str, Any, int]:
-    """Triton's (backend, architecture, threads per warp) of "gfx942" or "sm90"; "sm_90" counts too, and "gfx942" with
-    the features that ROCm's tools put behind it. Raises EngineError for others.
+    """Triton's (backend, architecture, threads per warp) of "gfx942" or "sm90"; "sm_90" and "sm90a" count too, and
+    "gfx942" with the features that ROCm's tools put behind it. Raises EngineError for others.
     """
     if not isinstance(name, str):
         raise EngineError(f"a target is a name such as 'gfx942' or 'sm90', not {name!r}")
-    plain = name.rpartition("--")[2].partition(":")[0]
+    plain = name.lower().rpartition("--")[2].partition(":")[0]
     for threads, architectures in _AMD.items():
         if plain in architectures:
             return "hip", plain, threads
-    match = re.fullmatch(r"sm_?(\d{2,3})", name)
+    match = re.fullmatch(r"sm_?(\d{2,3})[af]?", plain)
     if match is not None and int(match[1]) in _NVIDIA:
         return "cuda", int(match[1]), 32
     card = _MAKERS.sub("", name.lower())
