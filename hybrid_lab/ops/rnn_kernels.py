@@ -83,7 +83,7 @@ def read_lengths(lengths: np.ndarray | None, steps: int) -> Lengths | None:
     """Steps from sequence_length[n] on do not count: outputs are 0, states stay."""
     if lengths is None:
         return None
-    counts = np.clip(np.asarray(lengths, np.float64), 0, steps).astype(np.int64)
+    counts = np.clip(np.nan_to_num(np.asarray(lengths, np.float64)), 0, steps).astype(np.int64)
     valid = (np.arange(steps)[:, None] < counts)[..., None]
     return Lengths(valid, ~valid, counts - 1)
 

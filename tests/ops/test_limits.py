@@ -54,3 +54,13 @@ def test_labels_outside_are_refused(label):
 def test_an_infinite_index_is_the_first_or_the_last(dtype):
     indices = nd.array([np.inf, -np.inf, np.nan, 1.7], dtype=dtype)
     np.testing.assert_array_equal(nd.take(nd.arange(5), indices).asnumpy(), [4, 0, 0, 1])
+
+
+def test_a_length_that_is_no_number_has_no_steps():
+    parameters = nd.ones(2 * 4 * (2 * 3 + 3 * 3 + 6))
+    states = nd.ones((2, 3, 3)), nd.ones((2, 3, 3))
+    y = nd.RNN(
+        nd.ones((4, 3, 2)), parameters, *states, nd.array([np.nan, np.inf, 2]), mode="lstm", state_size=3,
+        num_layers=1, bidirectional=True, use_sequence_length=True,
+    )  # fmt: skip
+    np.testing.assert_array_equal((y.asnumpy() != 0).any(axis=2).sum(axis=0), [0, 4, 2])
