@@ -157,12 +157,15 @@ class Trace:
             notes[key] = bool(COMPARISONS[name](one.value, other.value))
         return notes[key]
 
+    def varies(self, number: Number) -> bool:
+        """See `varies`."""
+        return bool(self.varying) and formula_of(self.steps, number.at) in self.varying
 
     def shown(self, number: Number, together: int) -> str:
         """See `shown`."""
         name = next((name for name, (other, _) in self.arguments.items() if other.at == number.at), "")
         if not name:
-            if not self.varying or formula_of(self.steps, number.at) not in self.varying:
+            if not self.varies(number):
                 return str(number)
             name = f"size{len(self.arguments) + 1}"
         _, before = self.arguments.get(name, (number, 1))
@@ -187,8 +190,8 @@ def shown(number: Any, together: int = 1) -> str:
 
 
 def varies(number: Any) -> bool:
-    """Whether `shown` has given it a name."""
-    return type(number) is Number and any(other.at == number.at for other, _ in number.trace.arguments.values())
+    """Whether `shown` gives it a name. Nothing is noted."""
+    return type(number) is Number and number.trace.varies(number)
 
 
 def arguments() -> Mapping[str, Any]:
