@@ -108,6 +108,7 @@ broadcast_mod = binary(
     numpy=_modulo,
     grad=(lambda F, a, b, y, dy: dy, lambda F, a, b, y, dy: -dy * F.floor(F.broadcast_div(a, b))),
     triton="modulo({0}, {1})",
+    jumps=True,
     onnx=lambda op, g, a, b: _onnx_modulo(g, a, b),
     doc="lhs modulo rhs with the sign of rhs, and 0 where rhs is 0 (as MXNet).",
     aliases=("_mod", "_Mod", "modulo"),

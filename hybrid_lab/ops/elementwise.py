@@ -56,6 +56,7 @@ sign = unary(
     "-1, 0 or 1; gradient 0.",
     samples=[*_SIGNED, _COUNTED],
     integers=True,
+    jumps=True,
 )
 
 
@@ -97,6 +98,7 @@ round_ = unary(
     onnx_half_away,
     "The nearest whole number; halves go away from zero. Gradient 0.",
     samples=_ROUNDED,
+    jumps=True,
 )
 rint = unary(
     "rint",
@@ -106,6 +108,7 @@ rint = unary(
     _onnx_half_down,
     "The nearest whole number; halves go down (as MXNet). Gradient 0.",
     samples=_ROUNDED,
+    jumps=True,
 )
 ceil = unary(
     "ceil",
@@ -115,6 +118,7 @@ ceil = unary(
     "Ceil",
     "The least whole number not below data. Gradient 0.",
     samples=_ROUNDED,
+    jumps=True,
 )
 floor = unary(
     "floor",
@@ -124,6 +128,7 @@ floor = unary(
     "Floor",
     "The largest whole number not above data. Gradient 0.",
     samples=_ROUNDED,
+    jumps=True,
 )
 
 
@@ -139,6 +144,7 @@ trunc = unary(
     _onnx_truncate,
     "data without its fraction. Gradient 0.",
     samples=_ROUNDED,
+    jumps=True,
 )
 fix = unary(
     "fix",
@@ -148,6 +154,7 @@ fix = unary(
     _onnx_truncate,
     "The nearest whole number towards zero. Gradient 0.",
     samples=_ROUNDED,
+    jumps=True,
 )
 
 square = unary(
@@ -189,7 +196,7 @@ cbrt = unary(
     "cbrt",
     np.cbrt,
     lambda F, x, y, dy: dy / (y * y * 3.0),
-    "tl.where({0} == 0, {0}, tl.where({0} < 0, -1.0, 1.0) * tl.exp2(tl.log2(tl.abs({0})) * 0.3333333333333333))",
+    "cube_root({0})",
     _onnx_cbrt,
     "The cube root.",
     samples=[sample((3, 4)), sample((3, 4), low=0.2, high=4.0)],
@@ -205,7 +212,7 @@ rcbrt = unary(
     "rcbrt",
     _rcbrt,
     lambda F, x, y, dy: dy * y / x * (-1.0 / 3.0),
-    "tl.where({0} == 0, 1.0 / {0}, tl.where({0} < 0, -1.0, 1.0) * tl.exp2(tl.log2(tl.abs({0})) * -0.3333333333333333))",
+    "(1.0 / cube_root({0}))",
     lambda op, g, x: g.Reciprocal(_onnx_cbrt(op, g, x)),
     "1 / cbrt(data).",
     samples=_POSITIVE,

@@ -25,6 +25,7 @@ class _Kind(Unary):
 
     mxnet = None
     floating = False  # type: ignore[assignment]
+    jumps = True
     samples = _SAMPLES
 
     def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:

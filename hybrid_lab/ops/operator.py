@@ -59,6 +59,10 @@ class Operator:
     """A pointwise operator as an expression of Triton over its operands {0} {1} ...; may be a property."""
     triton_whole: ClassVar[str | None] = None
     """The same for whole numbers, where they need another one."""
+    jumps: ClassVar[bool] = False
+    """Whether the result jumps where operands change a little. Kernels then round operands of half precision, which
+    they compute in float32, to what eager calls look at.
+    """
     floating: ClassVar[bool] = False
     """Whether whole numbers are computed in float64 and cut back, as in MXNet. Kernels do not take them then."""
     combine: ClassVar[str | None] = None

@@ -89,6 +89,7 @@ class Comparison(Binary):
     """1 where the relation holds, else 0, in the dtype of the inputs (as MXNet)."""
 
     kinds = "fiub"
+    jumps = True
 
     def numpy(self, lhs: Any, rhs: Any, out: np.ndarray | None = None, scratch: Any = np.empty) -> Any:
         lhs, rhs = scalar_as(lhs, rhs), scalar_as(rhs, lhs)

@@ -71,7 +71,8 @@ UNARY = {
     "sign": lambda F, x: F.sign(x),
     "round": lambda F, x: F.round(x),
     "rint": lambda F, x: F.rint(x),
-    "cbrt": lambda F, x: F.cbrt(F.round(x)),
+    "cbrt": lambda F, x: F.cbrt(x),
+    "rcbrt": lambda F, x: F.rcbrt(x),
     "arcsin": lambda F, x: F.arcsin(x),
     "arctan": lambda F, x: F.arctan(x),
     "softrelu": lambda F, x: F.Activation(x, act_type="softrelu"),
@@ -87,11 +88,15 @@ UNARY = {
 def test_functions_of_one_number(name, dtype):
     tolerance, more = DTYPES[dtype]
     data = np.array([*FLOATS, *more], dtype)
-    if name == "cbrt":
-        data = np.array([-0.0, 0.0, 1.0, -8.0, INF, -INF, NAN], dtype)
     # Gradients of sums and squares are rounded in float16 on the way; sigmoid is another formula eagerly.
-    gradients = not (dtype == "float16" and name in ("arctan", "cbrt", "arcsin")) and name != "softrelu"
+    gradients = not (dtype == "float16" and name in ("arctan", "arcsin")) and name not in ("softrelu", "cbrt", "rcbrt")
     assert_same(*both(UNARY[name], data, gradients=gradients), tolerance)
+
+
+def test_cubes_have_whole_roots():
+    data = np.arange(-40, 41, dtype="float32") ** 3
+    (eager,), (hybrid,) = both(lambda F, x: F.trunc(F.cbrt(x)), data, gradients=False)
+    np.testing.assert_array_equal(hybrid, eager)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -268,3 +273,39 @@ def test_a_deviation_below_0_is_refused():
             net.hybridize(engine=engine)
         with pytest.raises(mx.MXNetError, match="sigma >= 0"):
             net(nd.zeros((3,)))
+
+
+HALF = {
+    "largest": lambda F, x, y: F.max(x * 1.1, axis=1),
+    "least of a product": lambda F, x, y: F.min(x * y - x, axis=0),
+    "compared": lambda F, x, y: F.where(x * 1.1 > y * 1.1, x, y),
+    "equal": lambda F, x, y: ((x * 1.1) == F.max(x * 1.1, axis=1, keepdims=True)) * x,
+    "limited": lambda F, x, y: F.clip(x * 1.1, -0.5, 0.5),
+    "rounded": lambda F, x, y: F.floor(x * 10.0) + F.round(y * 10.0),
+    "endless": lambda F, x, y: F.contrib.isfinite(x * 30000.0) * y,
+    "wide": lambda F, x, y: F.cast(x * y, dtype="float32"),
+    "whole": lambda F, x, y: F.cast(F.cast(x * 10.0, dtype="int32"), dtype="float32"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", HALF)
+def test_what_jumps_looks_at_half_precision(name, dtype):
+    """Eager calls round what they compare, cut off or convert; a maximum's gradient goes to the number equal to it."""
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    random = np.random.RandomState(0)
+    inputs = [nd.array(random.randn(4, 33), dtype=dtype) for _ in range(2)]
+    net, found = nn.HybridLambda(HALF[name]), []
+    for engine in (None, "triton"):
+        if engine is not None:
+            net.hybridize(engine=engine)
+        for item in inputs:
+            item.attach_grad()
+        with autograd.record(), np.errstate(over="ignore"):
+            y = net(*inputs)
+        y.backward()
+        found.append([item.astype("float32").asnumpy() for item in (y, *(item.grad for item in inputs))])
+    for eager, hybrid in zip(*found, strict=True):
+        np.testing.assert_allclose(hybrid, eager, rtol=2e-2 if dtype == "bfloat16" else 3e-3, atol=1e-3)
+    np.testing.assert_array_equal(found[0][0] == 0, found[1][0] == 0)

@@ -191,6 +191,8 @@ class Body:
             self.operand(item, place, guard, dtype) if node.op.reads_values(index) else "0.0"
             for index, item in enumerate(node.inputs[:1] if counted >= 0 else node.inputs)
         ]
+        if node.op.jumps:
+            operands = [self._rounded(*pair, scope) for pair in zip(operands, node.inputs)]
         if operands and all(map(_is_number, operands)):  # a Python number has no .to
             operands[0] = tensor(operands[0], dtype)
         template = node.op.expression(dtype)
@@ -212,6 +214,18 @@ class Body:
         elif expression.startswith("(") and _closes_at_the_end(expression):
             expression = expression[1:-1]
         return self.write(expression, short(node.op.name), scope, comment(node))
+
+    def _rounded(self, name: str, item: Any, scope: Scope) -> str:
+        """An operand as eager calls have it: rounded, where it is of half precision and was computed here."""
+        if not isinstance(item, Value) or item.dtype.name not in NARROW or not self.is_computed(item):
+            return name
+        return self._line_for(rounded(name, item.dtype), "rounded", scope)
+
+    def is_computed(self, value: Value) -> bool:
+        """Whether a value is a result of the kernel's own, and not loaded."""
+        while value.node in self.nodes and value.node.op.view:
+            value = value.node.values_in[0]
+        return value.node in self.nodes
 
     def count_of(self, item: Any, factor: bool) -> int:
         """Which of the counts a number divides by, or -1. factor : powers of two stand as 1 / number"""
@@ -392,10 +406,7 @@ class Elements:
 
     def inside(self, number: int, guard: str, name: str) -> str:
         """`name`, an element of input `number`, where the guard holds, else 0; what was loaded is 0 there already."""
-        value = self._node.inputs[number]
-        while value.node in self._body.nodes and value.node.op.view:
-            value = value.node.values_in[0]
-        return self.where(guard, name, "0.0") if value.node in self._body.nodes else name
+        return self.where(guard, name, "0.0") if self._body.is_computed(self._node.inputs[number]) else name
 
     def where(self, guard: str, name: str, other: str) -> str:
         """`name` where the guard holds, else `other`; "" always holds."""
@@ -425,6 +436,8 @@ class Elements:
         if source == target:
             return name
         name = tensor(name, source)
+        if source.name in NARROW and self._body.is_computed(self._node.inputs[0]):
+            name = rounded(name, source)
         if target.kind == "b":
             return f"{name} != 0"
         if is_floating(source) and target.kind == "u":
@@ -549,6 +562,11 @@ def typed(value: Value) -> str:
     """f32[64,120], as a comment says it."""
     inner = ",".join([f"{size:d}" for size in value.shape])
     return f"{format_type((), value.dtype)[:-1]}{inner}]"
+
+
+def rounded(name: str, dtype: Any) -> str:
+    """A number of half precision, computed in float32, as it is in memory."""
+    return f"{tensor(name, dtype)}.to({TYPES[dtype.name]}).to(tl.float32)"
 
 
 def number_of(item: Any) -> Any:

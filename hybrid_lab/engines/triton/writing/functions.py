@@ -161,6 +161,18 @@ def log_plus_one(x):
 '''
 
 
+CUBE_ROOT = '''
+
+@triton.jit
+def cube_root(x):
+    """The cube root, with a step of Newton's, so that it is 10 of 1000."""
+    size = tl.abs(x)
+    y = tl.exp2(tl.log2(size) * 0.3333333333333333)
+    y -= (y - size / (y * y)) * 0.3333333333333333
+    return tl.where((size == 0) | (size == float('inf')), x, tl.where(x < 0, -y, y))
+'''
+
+
 HALF_AWAY = '''
 
 @triton.jit
@@ -218,6 +230,7 @@ FUNCTIONS = {
     "raised": RAISED,
     "log_plus_one": LOG_PLUS_ONE,
     "half_away": HALF_AWAY,
+    "cube_root": CUBE_ROOT,
     "hyperbolic_sine": HYPERBOLIC_SINE,
     "hyperbolic_cosine": HYPERBOLIC_COSINE,
     "area_tangent": AREA_TANGENT,
