@@ -75,7 +75,8 @@ class Pad(_Padding, name="Pad", aliases=("pad",)):
         if out is None:
             out = np.empty(self.infer_shape(data.shape), data.dtype)
         if self.mode == "constant":
-            out.fill(self.constant_value)
+            whole = out.dtype.kind in "iu"  # beyond its range a number wraps
+            out.fill(np.asarray(int(self.constant_value) if whole else self.constant_value).astype(out.dtype))
         np.copyto(out[self.inside(pairs, data.shape)], data)
         if self.mode == "constant":
             return out

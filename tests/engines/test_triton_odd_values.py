@@ -133,3 +133,12 @@ def test_lengths_of_recurrent_layers(lengths):
     size = 4 * (5 * 2 + 5 * 5 + 10)
     inputs = data(3, 3, 2), data(size) * np.float32(0.3), data(1, 3, 5), data(1, 3, 5), lengths
     agree(lambda F, *a: F.RNN(*a, mode="lstm", state_size=5, num_layers=1, use_sequence_length=True), *inputs)
+
+
+@pytest.mark.parametrize("value", [-1.5, 300.0])
+def test_borders_of_bytes(value):
+    widths = (0, 0, 0, 0, 1, 2)
+    agree(
+        lambda F, x: F.pad(x, mode="constant", pad_width=widths, constant_value=value),
+        np.arange(6, dtype="uint8").reshape(1, 2, 3),
+    )
