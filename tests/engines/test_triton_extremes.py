@@ -278,6 +278,7 @@ def test_a_deviation_below_0_is_refused():
 HALF = {
     "largest": lambda F, x, y: F.max(x * 1.1, axis=1),
     "least of a product": lambda F, x, y: F.min(x * y - x, axis=0),
+    "largest of what was kept": lambda F, x, y: F.max(F.exp(x) * y),
     "compared": lambda F, x, y: F.where(x * 1.1 > y * 1.1, x, y),
     "equal": lambda F, x, y: ((x * 1.1) == F.max(x * 1.1, axis=1, keepdims=True)) * x,
     "limited": lambda F, x, y: F.clip(x * 1.1, -0.5, 0.5),

@@ -8,10 +8,12 @@ stands before the loop.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import keyword
 import re
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -60,6 +62,19 @@ TOGETHER = 16
 MOST_LINES, MOST_READS = 512, 8
 
 
+_now = threading.local()
+
+
+@contextlib.contextmanager
+def storing(outputs: Sequence[Value]) -> Iterator[None]:
+    """While kernels are written, in this thread, that store these values."""
+    _now.outputs = outputs
+    try:
+        yield
+    finally:
+        _now.outputs = ()
+
+
 class Refused(Exception):
     """A kernel cannot hold these operators together; the reason is for the report."""
 
@@ -98,6 +113,8 @@ class Body:
         self._made_of: dict[str, set[str]] = {}
         self._heavy: dict[Value, tuple[Place, str]] = {}
         self._runs: dict[str, list[tuple[int, int]]] = {}
+        read = {value for node in nodes for value in node.values_in}
+        self._stored = {value for value in getattr(_now, "outputs", ()) if value in read and value.dtype.name in NARROW}
 
     # -- variables, scopes and lines ---------------------------------------------------------------------------------
 
@@ -213,6 +230,8 @@ class Body:
             expression = f"({expression}).to({TYPES[wide(value.dtype)]})"
         elif expression.startswith("(") and _closes_at_the_end(expression):
             expression = expression[1:-1]
+        if value in self._stored:  # another kernel will go on with the number that is stored, and so does this one
+            expression = rounded(f"({expression})", value.dtype)
         return self.write(expression, short(node.op.name), scope, comment(node))
 
     def _rounded(self, name: str, item: Any, scope: Scope) -> str:

@@ -7,7 +7,7 @@ from math import prod
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.writing.attention import attention_in, write_attention
 from hybrid_lab.engines.triton.writing.attention_grad import chained_in, write_chained
-from hybrid_lab.engines.triton.writing.body import Refused
+from hybrid_lab.engines.triton.writing.body import Refused, storing
 from hybrid_lab.engines.triton.writing.collect import write_collect
 from hybrid_lab.engines.triton.writing.columns import down_columns, write_with_columns
 from hybrid_lab.engines.triton.writing.kinds import collects, is_product, is_recurrence
@@ -25,6 +25,11 @@ def write_kernels(group: Region, precision: str = "ieee") -> tuple[KernelSource,
     precision : how float32 factors are multiplied, "ieee" or "tf32"
     Raises Refused where its operators do not fit into one kernel.
     """
+    with storing(group.outputs):
+        return _written(group, precision)
+
+
+def _written(group: Region, precision: str) -> tuple[KernelSource, ...]:
     for node in group.nodes:
         if is_recurrence(node):
             return write_recurrence(group, node, precision)
