@@ -27,13 +27,13 @@ def joined(K: Any, index: Any, ends: Sequence[int], read: Callable[[int, int, st
     parts, start = [], 0
     for number, end in enumerate(ends):
         if index.smallest < end and index.largest >= start:
-            low = [f"(({index}) >= {start})"] * (index.smallest < start)
-            high = [f"(({index}) < {end})"] * (index.largest >= end)
+            low = [f"(({index}) >= {K.shown(start)})"] if index.smallest < start else []
+            high = [f"(({index}) < {K.shown(end)})"] if index.largest >= end else []
             parts.append((end, read(number, start, " & ".join(low + high))))
         start = end
     text = parts[-1][1]
     for end, name in reversed(parts[:-1]):
-        text = f"tl.where(({index}) < {end}, {name}, {text})"
+        text = f"tl.where(({index}) < {K.shown(end)}, {name}, {text})"
     return text
 
 

@@ -170,7 +170,7 @@ def divisor(K: Any, windows: Windows, window: Sequence[Any], with_padding: bool)
             continue
         start = index * step + -border
         first, end = (f"({start})", size + border) if with_padding else (f"tl.maximum({start}, 0)", size)
-        factors.append(f"(tl.minimum({start + kernel}, {end}) - {first})")
+        factors.append(f"(tl.minimum({start + kernel}, {K.shown(end)}) - {first})")
     if all(factor.lstrip("-").isdigit() for factor in factors):
         return str(K.literal(prod(map(int, factors))))
     return f"({' * '.join(factors)})"

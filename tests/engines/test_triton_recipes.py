@@ -166,7 +166,7 @@ NETS = {
 
 def holds(trace, notes, number):
     """Whether the notes hold for another number of the first symbol."""
-    return Conditions(notes).hold(Formulas(trace.steps).values([number]))
+    return Conditions(notes).hold(Formulas(trace.steps).values({0: number}))
 
 
 def test_a_number_notes_what_is_asked_and_gives_formulas():
@@ -178,7 +178,7 @@ def test_a_number_notes_what_is_asked_and_gives_formulas():
         assert not rows < 3 and n != 1 and max(rows, 20) is rows
         assert f"{rows:,} rows" != "25 rows"
     assert trace.notes and not any(name == "is" for name, _, _ in trace.notes)
-    now, then = Formulas(trace.steps).values([8]), Formulas(trace.steps).values([64])
+    now, then = Formulas(trace.steps).values({0: 8}), Formulas(trace.steps).values({0: 64})
     assert now[rows.at] == 25 and then[rows.at] == 196
     notes = [(*note, outcome) for note, outcome in trace.notes.items()]
     assert Conditions(notes).hold(then) and not holds(trace, notes, 1)
@@ -377,6 +377,23 @@ def test_from_the_third_size_on_what_varies_is_an_argument(writes, exact):
     for n in (6, 8, 14):
         fused(net(n))
     assert not writes
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda F, x, y: F.concat(x, y, dim=1) + 1.0,
+        lambda F, x, y: F.slice_axis(x * 2.0, axis=1, begin=1, end=None) + F.slice_axis(x, axis=1, begin=0, end=-1),
+        lambda F, x, y: F.tile(x * 2.0, reps=(1, 2, 1)) + 1.0,
+    ],
+    ids=["joined", "cut", "repeated"],
+)
+def test_where_axes_are_joined_and_cut_varies_too(compute, exact):
+    texts = []
+    for n, m in ((3, 5), (4, 6), (5, 7), (6, 9), (7, 12), (9, 14)):
+        found = fused(graph_of(compute, (n, m, 4), (n, 3, 4)))
+        texts += [source.code for group in found.groups for source in found.kernels[group]]
+    assert len(texts) == 6 and len(set(texts[2:])) == 1
 
 
 def test_products_have_their_sizes_in_the_text(exact):

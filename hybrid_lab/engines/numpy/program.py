@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import itertools
 import keyword
@@ -136,7 +137,9 @@ class Writer:
     def __init__(self, plan: Plan, static_alloc: bool):
         self.plan, self.static_alloc = plan, static_alloc
         self.names: dict[Value, str] = {}
-        self.bound: dict[str, Any] = {"empty": np.empty, "array": np.array, **dict.fromkeys(_RESERVED)}
+        # Globals without `__builtins__` fail where C code imports in their name, as torch does under a dispatch mode.
+        self.bound: dict[str, Any] = {"__builtins__": builtins, "empty": np.empty, "array": np.array}
+        self.bound |= dict.fromkeys(_RESERVED)
         self._bound_ids: dict[Any, str] = {}
         self._hints: dict[str, int] = {}
         self._counters: dict[str, int] = {}

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hybrid_lab.engines.cache import cache_folder
+from hybrid_lab.engines.triton.building.compiling import divisible
 from hybrid_lab.engines.triton.writing.source import KernelSource
 
 #: Changes when files of before must not be believed any more.
@@ -64,7 +65,7 @@ def key_of(sources: Sequence[KernelSource], target: str) -> str:
     """A name for kernels that the same choice should suit: text, dtypes, options, rounded sizes, chip and versions."""
     digest = hashlib.sha256(f"{FORMAT} {target} {_versions()}\n".encode())
     for source in sources:
-        sizes = {name: (_rounded(size), size % 16 == 0) for name, size in source.sizes.items()}
+        sizes = {name: _rounded(size) for name, size in source.sizes.items()}, divisible(source)
         parts = [source.kind, source.signature, sizes, dict(source.blocks), source.warps, source.stages]
         digest.update(f"{parts}\n{source.code}".encode())
     return digest.hexdigest()[:40]

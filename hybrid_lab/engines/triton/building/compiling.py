@@ -51,8 +51,8 @@ def divisible(source: KernelSource) -> tuple[tuple[int, int], ...]:
 
     That is all that a binary knows of a size: another batch runs the same one, but a binary for multiples must not run
     with other sizes. So nothing is said of sizes that decide nothing - which ones these are `KernelSource.together`
-    knows, and how many parts there are says nothing of where they lie - nor of how many elements a small kernel has, if
-    that depends on its rows.
+    knows, and how many parts there are says nothing of where they lie - nor of how many elements a
+    small pointwise kernel has, unless each of its rows has such a multiple.
     """
     sizes, found = source.sizes, []
     small = source.kind == "pointwise" and source.together is not None

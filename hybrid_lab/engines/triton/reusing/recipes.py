@@ -50,9 +50,10 @@ from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.size import At
 
-#: So many recipes are kept in memory, files on disk, and ways to write one group, and so many of these have numbers in
-#: their text that are arguments afterwards.
-MOST, MOST_FILES, MOST_WAYS, LITERAL = 64, 1024, 6, 2
+#: So many recipes are kept in memory, files on disk, and ways to write one group.
+MOST, MOST_FILES, MOST_WAYS = 64, 1024, 6
+#: A group's kernels for the first so many sizes have numbers in their text, later ones arguments.
+LITERAL = 2
 
 
 @dataclass
@@ -300,7 +301,10 @@ def steps_at(form: Form, at: At, precision: str) -> Steps | None:
         return None
     seen: dict[Any, Any] = {}
     groups = known.recipe.groups
-    return known.contraction.at(at, lambda place, numbers: groups[place].fit(numbers, seen))
+    try:
+        return known.contraction.at(at, lambda place, numbers: groups[place].fit(numbers, seen))
+    except _WRONG:
+        return None
 
 
 @dataclass
@@ -340,7 +344,7 @@ def _known(form: Form, at: At, precision: str) -> _Known | None:
 
 
 #: What a file that was made to be wrong leads to.
-_WRONG = (LookupError, TypeError, ValueError, AttributeError)
+_WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def _applied(key: str, recipe: Recipe, lay: Callable[[], Fusion | None], precision: str) -> Fusion | None:

@@ -148,6 +148,8 @@ class _Weights(Elements):
 class AttentionBody(ProductBody):
     """A body over `row` (queries) and `column` (numbers of a value) of one batch; `key` runs in the loop."""
 
+    rounds = False  # scores are float32, so that the gradient's kernels find the same ones
+
     def __init__(self, group: Region, found: Attention, precision: str):
         super().__init__(group, found.mixed, precision)
         first = product_of(found.scores)

@@ -186,6 +186,8 @@ def _is_turned(end: Node) -> bool:
 class ChainedBody(Body):
     """A body over `row` of one batch, and over what the inner products and the ends go along in a loop."""
 
+    rounds = False
+
     def __init__(self, group: Region, found: Chained, precision: str):
         super().__init__(group.nodes)
         self.found, self.precision = found, precision
@@ -229,17 +231,17 @@ class ChainedBody(Body):
         number = next((number for number in range(1, 9) if self.widths.get(f"{base}{number}", count) == count), 1)
         size = f"{base}{number}"
         last = "" if number == 1 else str(number)
-        shown, block, length = ("down" if down else name) + last, (base + last).upper(), base + last
+        called, block, length = ("down" if down else name) + last, (base + last).upper(), base + last
         self.widths[size] = count
-        if shown not in self.masks:
+        if called not in self.masks:
             for item in (block, length):
                 self.fresh(item)
-            self.declared(shown)
+            self.declared(called)
             self.blocks[block] = power_of_two(count, tiles.LEAST)
             self.counts_of[length] = count
             shape = "[:, None]" if down else "[None, :]"
-            self.head += [f"{shown} = tl.arange(0, {block}){shape}", f"{shown}_inside = {shown} < {length}"]
-        return Variable(shown, count)
+            self.head += [f"{called} = tl.arange(0, {block}){shape}", f"{called}_inside = {called} < {length}"]
+        return Variable(called, count)
 
     def declared(self, name: str) -> None:
         """Make it known outside of all loops."""

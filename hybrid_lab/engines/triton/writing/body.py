@@ -23,9 +23,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.writing.functions import FUNCTIONS
-from hybrid_lab.engines.triton.writing.index import ZERO, Index, Variable, formula, linear, strided, unravel
+from hybrid_lab.engines.triton.writing.index import NEIGHBOURS, ZERO, Index, Variable, formula, linear, strided, unravel
 from hybrid_lab.engines.triton.writing.kinds import collects, is_product
-from hybrid_lab.engines.triton.writing.symbolic import is_power_of_two, varies
+from hybrid_lab.engines.triton.writing.symbolic import is_power_of_two, shown, varies
 from hybrid_lab.engines.triton.writing.views import strides_in
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_type
@@ -98,6 +98,9 @@ class Body:
     lengths : name of a variable -> the argument with its length, where the kernel has one
     """
 
+    #: Whether casts look at numbers of half precision as they are in memory, and what is stored is gone on with.
+    rounds = True
+
     def __init__(self, nodes: Collection[Node]):
         self.nodes = set(nodes)
         self.inputs: dict[Value, str] = {}
@@ -114,7 +117,8 @@ class Body:
         self._heavy: dict[Value, tuple[Place, str]] = {}
         self._runs: dict[str, list[tuple[int, int]]] = {}
         read = {value for node in nodes for value in node.values_in}
-        self._stored = {value for value in getattr(_now, "outputs", ()) if value in read and value.dtype.name in NARROW}
+        stored = getattr(_now, "outputs", ()) if self.rounds else ()
+        self._stored = {value for value in stored if value in read and value.dtype.name in NARROW}
 
     # -- variables, scopes and lines ---------------------------------------------------------------------------------
 
@@ -455,7 +459,7 @@ class Elements:
         if source == target:
             return name
         name = tensor(name, source)
-        if source.name in NARROW and self._body.is_computed(self._node.inputs[0]):
+        if source.name in NARROW and self._body.rounds and self._body.is_computed(self._node.inputs[0]):
             name = rounded(name, source)
         if target.kind == "b":
             return f"{name} != 0"
@@ -488,7 +492,11 @@ class Elements:
     def guard(self, index: Index, size: int) -> str:
         """The condition that an index lies on an axis of `size`; "" where it always does."""
         low = [f"({index} >= 0)"] if index.smallest < 0 else []
-        return " & ".join(low + ([f"({index} < {size})"] if index.largest >= size else []))
+        return " & ".join(low + ([f"({index} < {self.shown(size)})"] if index.largest >= size else []))
+
+    def shown(self, size: int) -> str:
+        """A size, or where an axis is cut, as it stands in the text."""
+        return shown(size, NEIGHBOURS)
 
     def divided(self, index: Index, by: int, size: int) -> tuple[Index, str]:
         """index / by as an index of an axis of `size`, and the condition that it is a whole number on that axis."""
@@ -496,7 +504,7 @@ class Elements:
             return index, self.guard(index, size)
         variables = [variable.name for variable in index.variables]
         whole = self._body.number(f"({index}) // {by}", size, variables, "pixel").whole()
-        last = [f"({whole} < {size})"] if index.largest // by >= size else []
+        last = [f"({whole} < {self.shown(size)})"] if index.largest // by >= size else []
         first = [f"({index} >= 0)"] if index.smallest < 0 else []
         return whole, " & ".join([*first, *last, f"(({index}) % {by} == 0)"])
 

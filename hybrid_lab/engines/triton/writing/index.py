@@ -221,8 +221,8 @@ def formula(index: Index, lengths: Mapping[str, str]) -> str:
     """The index with arguments of the kernel for strides: `row * columns + column` for row * 320 + column.
 
     lengths : name of a variable -> argument with its length
-    So arrays of other sizes have the same text. Where the length has a factor 2, 4 or 8 the stride stays a number: of
-    an argument only multiples of 16 are known when a kernel is compiled, and loads of several elements need to know.
+    So arrays of other sizes have the same text. Where the length has a factor 2, 4 or 8 and not 16 the stride stays a
+    number: of an argument the compiler knows at most that it is a multiple of what is loaded at once, of a number all.
     """
     parts: list[tuple[str, int]] = []
     for digit, factor in index.terms:

@@ -31,7 +31,7 @@ POINTERS = {
 }
 
 
-#: Sizes that are no part of an address but as a factor of others.
+#: Sizes that are no part of an address but as a factor of others: nothing to know about, also where `together` is None.
 COUNTED = ("parts", "planes")
 
 

@@ -350,7 +350,7 @@ class Formulas:
             if name not in ("symbol", "constant")
         ]
 
-    def values(self, symbols: Mapping[int, Any] | Sequence[Any], before: list[Any] | None = None) -> list[Any]:
+    def values(self, symbols: Mapping[int, Any], before: list[Any] | None = None) -> list[Any]:
         """The value of every step. Raises ZeroDivisionError, OverflowError.
 
         before : the values of the steps that are not among these formulas, see `after`
