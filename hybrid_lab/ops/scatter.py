@@ -212,7 +212,7 @@ class UnravelIndex(_Numbering, name="_unravel_index", aliases=("unravel_index",)
     def lower(self, F: Any, data: Any) -> Any:
         numbers, made = F.Cast(data, dtype="int64"), []
         for axis, (stride, size) in enumerate(zip(self.strides, self.shape, strict=True)):
-            place = numbers / int(stride)
+            place = F.broadcast_div(numbers, int(stride))
             place = place - F.broadcast_lesser(numbers, place * int(stride))  # it was cut towards 0
             made.append(F.broadcast_mod(place, int(size)) if axis else place)
         return F.Cast(F.stack(*made, axis=0), dtype=data.dtype.name)
