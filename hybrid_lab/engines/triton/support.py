@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines.triton.running import availability
-from hybrid_lab.engines.triton.writing.body import TYPES, Refused
+from hybrid_lab.engines.triton.writing.body import Refused
 from hybrid_lab.engines.triton.writing.kinds import collects, has_element, is_product, is_recurrence
+from hybrid_lab.engines.triton.writing.words import TYPES
 from hybrid_lab.engines.triton.writing.write import write_kernels
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.form import present

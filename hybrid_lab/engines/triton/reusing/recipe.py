@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from hybrid_lab.engines.triton.writing.body import Remark, Said
 from hybrid_lab.engines.triton.writing.source import KernelSource, Text
 from hybrid_lab.engines.triton.writing.symbolic import (
     Conditions,
@@ -42,6 +41,7 @@ from hybrid_lab.engines.triton.writing.symbolic import (
     marks,
     renumbered,
 )
+from hybrid_lab.engines.triton.writing.words import Remark, Said
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import dtype_of

@@ -17,7 +17,7 @@ from typing import Any
 from hybrid_lab._version import __version__
 from hybrid_lab.engines.triton.fusing import fusion
 from hybrid_lab.engines.triton.writing import write
-from hybrid_lab.engines.triton.writing.body import label
+from hybrid_lab.engines.triton.writing.words import label
 from hybrid_lab.graph.form import Form
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value

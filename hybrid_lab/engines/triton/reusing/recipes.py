@@ -41,9 +41,10 @@ from hybrid_lab.engines.triton.reusing.recipe import Write, Written, numbers_of,
 from hybrid_lab.engines.triton.reusing.recipe_key import FORMAT, code_digest, in_order, kept_key, kind_of, place_of
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.writing import write
-from hybrid_lab.engines.triton.writing.body import Refused, label
+from hybrid_lab.engines.triton.writing.body import Refused
 from hybrid_lab.engines.triton.writing.source import KernelSource
 from hybrid_lab.engines.triton.writing.symbolic import Formula
+from hybrid_lab.engines.triton.writing.words import label
 from hybrid_lab.graph.form import Form
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value

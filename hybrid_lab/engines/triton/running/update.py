@@ -25,10 +25,11 @@ from hybrid_lab.engines.triton.fusing.traffic import element_wise
 from hybrid_lab.engines.triton.running import availability
 from hybrid_lab.engines.triton.running.kernel import Kernel
 from hybrid_lab.engines.triton.support import refusal
-from hybrid_lab.engines.triton.writing.body import TYPES, Body, Refused
+from hybrid_lab.engines.triton.writing.body import Body, Refused
 from hybrid_lab.engines.triton.writing.index import Variable
 from hybrid_lab.engines.triton.writing.pointwise import BLOCK
 from hybrid_lab.engines.triton.writing.source import KernelSource, counted, function
+from hybrid_lab.engines.triton.writing.words import TYPES
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value, input_node

@@ -16,23 +16,13 @@ from math import prod
 from typing import Any
 
 from hybrid_lab.engines.triton.writing import tiles
-from hybrid_lab.engines.triton.writing.body import (
-    TYPES,
-    Elements,
-    Place,
-    Refused,
-    Remark,
-    Scope,
-    comment,
-    plain,
-    short,
-    wide,
-)
+from hybrid_lab.engines.triton.writing.body import Elements, Place, Refused, Scope
 from hybrid_lab.engines.triton.writing.factors import Factors, multiplied
 from hybrid_lab.engines.triton.writing.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.writing.kinds import has_element, is_product, product_of
 from hybrid_lab.engines.triton.writing.product import MOST_PROGRAMS, ProductBody, is_exact
 from hybrid_lab.engines.triton.writing.source import KernelSource, function, kernel_name, power_of_two
+from hybrid_lab.engines.triton.writing.words import TYPES, Remark, comment, plain, short, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import NARROW

@@ -15,12 +15,13 @@ from typing import Any
 
 from hybrid_lab.engines.triton.writing import tiles
 from hybrid_lab.engines.triton.writing.attention import MOST_WIDTH
-from hybrid_lab.engines.triton.writing.body import TYPES, Body, Place, Refused, comment, wide
+from hybrid_lab.engines.triton.writing.body import Body, Place, Refused
 from hybrid_lab.engines.triton.writing.factors import Factors
 from hybrid_lab.engines.triton.writing.index import ZERO, Variable, linear
 from hybrid_lab.engines.triton.writing.kinds import has_element, is_product, product_of
 from hybrid_lab.engines.triton.writing.product import MOST_PROGRAMS, is_exact
 from hybrid_lab.engines.triton.writing.source import KernelSource, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.engines.triton.writing.words import TYPES, comment, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import NARROW

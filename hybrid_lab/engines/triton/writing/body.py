@@ -9,14 +9,11 @@ stands before the loop.
 from __future__ import annotations
 
 import contextlib
-import functools
 import keyword
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,31 +24,31 @@ from hybrid_lab.engines.triton.writing.index import NEIGHBOURS, ZERO, Index, Var
 from hybrid_lab.engines.triton.writing.kinds import collects, is_product
 from hybrid_lab.engines.triton.writing.symbolic import is_power_of_two, shown, varies
 from hybrid_lab.engines.triton.writing.views import strides_in
+from hybrid_lab.engines.triton.writing.words import (
+    TYPES,
+    Remark,
+    closes_at_the_end,
+    comment,
+    is_number,
+    label,
+    literal,
+    number_of,
+    plain,
+    rounded,
+    short,
+    tensor,
+    typed,
+    wide,
+    wrapped,
+)
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.printer import format_type
 from hybrid_lab.ops.dtypes import BFLOAT16, NARROW, is_floating
-from hybrid_lab.ops.pointwise import printed
-
-#: dtype name -> its type in a kernel
-TYPES = {
-    "float16": "tl.float16",
-    "bfloat16": "tl.bfloat16",
-    "float32": "tl.float32",
-    "float64": "tl.float64",
-    "int8": "tl.int8",
-    "int32": "tl.int32",
-    "int64": "tl.int64",
-    "uint8": "tl.uint8",
-    "bool": "tl.int1",
-}
 
 Place = tuple[Index, ...]
 
 #: What arguments for sizes that vary are called (see symbolic.shown).
 _SIZE = re.compile(r"size\d+")
 
-#: Between an operator and where it comes from, in a comment.
-ORIGIN = "   < "
 #: Longer masks and addresses of a load stand in a line of their own.
 _LONG = 56
 
@@ -214,7 +211,7 @@ class Body:
         ]
         if node.op.jumps:
             operands = [self._rounded(*pair, scope) for pair in zip(operands, node.inputs)]
-        if operands and all(map(_is_number, operands)):  # a Python number has no .to
+        if operands and all(map(is_number, operands)):  # a Python number has no .to
             operands[0] = tensor(operands[0], dtype)
         template = node.op.expression(dtype)
         if template.partition("(")[0] in FUNCTIONS:
@@ -229,10 +226,10 @@ class Body:
             where = linear(place, value.shape)
             element = f"({where}).to(tl.int64)" if where.terms else f"tl.full([], {where}, tl.int64)"
             keywords = {"seed": "seed", "draw": f"draw{draw}", "element": element}
-        expression = template.format(*map(_wrapped, operands), **keywords)
+        expression = template.format(*map(wrapped, operands), **keywords)
         if wide(value.dtype) != wide(first) or not is_floating(value.dtype) or node.op.random:
             expression = f"({expression}).to({TYPES[wide(value.dtype)]})"
-        elif expression.startswith("(") and _closes_at_the_end(expression):
+        elif expression.startswith("(") and closes_at_the_end(expression):
             expression = expression[1:-1]
         if value in self._stored:  # another kernel will go on with the number that is stored, and so does this one
             expression = rounded(f"({expression})", value.dtype)
@@ -547,98 +544,3 @@ def broadcast_place(place: Place, shape: Sequence[int]) -> Place:
     """The place of the operand's element that belongs to an element at `place`."""
     last = place[len(place) - len(shape) :]
     return tuple(ZERO if size == 1 else index for index, size in zip(last, shape, strict=True))
-
-
-@functools.lru_cache(maxsize=64)
-def wide(dtype: Any) -> str:
-    """The dtype that a kernel computes in."""
-    return "float32" if dtype.name in NARROW else str(dtype.name)
-
-
-def literal(item: Any, dtype: Any) -> str:
-    """A Python scalar as an operand of this dtype takes it; the parts of composites round none to float16."""
-    return printed(item, np.dtype(wide(dtype)))
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a comment says of an operator; in words when somebody reads it."""
-
-    node: Node
-
-    def __str__(self) -> str:
-        """The operator with its attributes, and where it comes from: Block, composite, file and line."""
-        node = self.node
-        line = f"{Path(node.location.file).name}:{node.location.line}" if node.location is not None else ""
-        part = f"part of {node.composite}" if node.composite else ""
-        origin = ", ".join(item for item in (node.scope, part, line) if item)
-        text = repr(node.op).removesuffix("()")
-        text = f"{text}{ORIGIN}{origin}" if origin else text
-        return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-#: A comment behind a line.
-Remark = str | Said
-
-
-def comment(node: Node) -> Said:
-    return Said(node)
-
-
-def typed(value: Value) -> str:
-    """f32[64,120], as a comment says it."""
-    inner = ",".join([f"{size:d}" for size in value.shape])
-    return f"{format_type((), value.dtype)[:-1]}{inner}]"
-
-
-def rounded(name: str, dtype: Any) -> str:
-    """A number of half precision, computed in float32, as it is in memory."""
-    return f"{tensor(name, dtype)}.to({TYPES[dtype.name]}).to(tl.float32)"
-
-
-def number_of(item: Any) -> Any:
-    """The number that an operand is, or None for other operands."""
-    if not isinstance(item, Value):
-        return item
-    return item.node.op.array.item() if isinstance(item.node.op, Constant) and item.node.op.array.size == 1 else None
-
-
-def label(value: Value) -> str:
-    """What a value is called in a kernel: as its operator, and inputs without the layer's prefix (`conv3_weight`), so
-    that layers of one kind and size share a kernel.
-    """
-    if not value.is_input:
-        return short(value.node.op.name)
-    return re.sub(r"^(saved|head)\d+$", r"\1", re.sub(r".*\d_", "", value.node.name))
-
-
-def short(name: str) -> str:
-    return name.removeprefix("broadcast_").strip("_")
-
-
-def tensor(name: str, dtype: Any) -> str:
-    """A name, or a number as something that has a type."""
-    return f"tl.full([], {name}, {TYPES[wide(dtype)]})" if _is_number(name) else name
-
-
-def _is_number(text: str) -> bool:
-    return text[0] in "-.0123456789" or text.startswith("float(")
-
-
-def plain(expression: str) -> bool:
-    """Whether it is a name or a number that is not negative."""
-    return re.fullmatch(r"\w+|[\d.]+(e-?\d+)?", expression) is not None
-
-
-def _wrapped(operand: str) -> str:
-    return operand if plain(operand) else f"({operand})"
-
-
-def _closes_at_the_end(text: str) -> bool:
-    """Whether the first bracket is closed by the last letter."""
-    depth = 0
-    for index, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return index == len(text) - 1
-    return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-from hybrid_lab.engines.triton.writing.body import TYPES, Body, Elements, Place, Refused, comment, short, wide
+from hybrid_lab.engines.triton.writing.body import Body, Elements, Place, Refused
 from hybrid_lab.engines.triton.writing.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.writing.source import (
     KernelSource,
@@ -20,6 +20,7 @@ from hybrid_lab.engines.triton.writing.source import (
     kernel_name,
     output_pointers,
 )
+from hybrid_lab.engines.triton.writing.words import TYPES, comment, short, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.collect import Collect

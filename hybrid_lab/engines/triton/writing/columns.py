@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-from hybrid_lab.engines.triton.writing.body import TYPES, Place, Refused, comment, short, wide
+from hybrid_lab.engines.triton.writing.body import Place, Refused
 from hybrid_lab.engines.triton.writing.index import linear
 from hybrid_lab.engines.triton.writing.reduction import (
     RowBody,
@@ -24,6 +24,7 @@ from hybrid_lab.engines.triton.writing.reduction import (
 )
 from hybrid_lab.engines.triton.writing.source import KernelSource, counted, covering, function, kernel_name
 from hybrid_lab.engines.triton.writing.symbolic import choice
+from hybrid_lab.engines.triton.writing.words import TYPES, comment, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 

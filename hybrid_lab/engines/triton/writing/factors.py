@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.engines.triton.writing.body import TYPES, Body, Elements, Place, moved_place, tensor
+from hybrid_lab.engines.triton.writing.body import Body, Elements, Place, moved_place
 from hybrid_lab.engines.triton.writing.index import Variable, linear
+from hybrid_lab.engines.triton.writing.words import TYPES, tensor
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.dtypes import NARROW
 

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from hybrid_lab.engines.triton.writing.body import TYPES, broadcast_place, comment, short, wide
+from hybrid_lab.engines.triton.writing.body import broadcast_place
+from hybrid_lab.engines.triton.writing.words import TYPES, comment, short, wide
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.ops.dtypes import is_floating
 

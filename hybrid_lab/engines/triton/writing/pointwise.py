@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from math import prod
 
-from hybrid_lab.engines.triton.writing.body import Body, typed
+from hybrid_lab.engines.triton.writing.body import Body
 from hybrid_lab.engines.triton.writing.index import Variable
 from hybrid_lab.engines.triton.writing.source import KernelSource, counted, function, kernel_name, output_pointers
 from hybrid_lab.engines.triton.writing.symbolic import whole
+from hybrid_lab.engines.triton.writing.words import typed
 from hybrid_lab.graph.node import Constant
 from hybrid_lab.graph.partition import Region
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import prod
 
 from hybrid_lab.engines.triton.writing import tiles
-from hybrid_lab.engines.triton.writing.body import TYPES, Body, Elements, Place, Refused, comment, short, wide
+from hybrid_lab.engines.triton.writing.body import Body, Elements, Place, Refused
 from hybrid_lab.engines.triton.writing.factors import Factors, multiplied
 from hybrid_lab.engines.triton.writing.index import ZERO, Variable, formula, linear, unravel
 from hybrid_lab.engines.triton.writing.kinds import product_of
@@ -27,6 +27,7 @@ from hybrid_lab.engines.triton.writing.source import (
     output_pointers,
 )
 from hybrid_lab.engines.triton.writing.symbolic import choice
+from hybrid_lab.engines.triton.writing.words import TYPES, comment, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from hybrid_lab.engines.triton.writing.body import TOGETHER, TYPES, Body, Refused, comment, label, wide
+from hybrid_lab.engines.triton.writing.body import TOGETHER, Body, Refused
 from hybrid_lab.engines.triton.writing.factors import multiplied
 from hybrid_lab.engines.triton.writing.index import Variable
 from hybrid_lab.engines.triton.writing.product import is_exact
 from hybrid_lab.engines.triton.writing.source import KernelSource, block_for, function, output_pointers, power_of_two
+from hybrid_lab.engines.triton.writing.words import TYPES, comment, label, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import NARROW

@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from hybrid_lab.engines.triton.writing.body import TYPES, Body, Place, Refused, Scope, comment, short, wide
+from hybrid_lab.engines.triton.writing.body import Body, Place, Refused, Scope
 from hybrid_lab.engines.triton.writing.index import Index, Variable, formula, linear, unravel
 from hybrid_lab.engines.triton.writing.one_pass import (
     Exponentials,
@@ -39,6 +39,7 @@ from hybrid_lab.engines.triton.writing.source import (
     power_of_two,
 )
 from hybrid_lab.engines.triton.writing.symbolic import choice
+from hybrid_lab.engines.triton.writing.words import TYPES, comment, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import is_floating

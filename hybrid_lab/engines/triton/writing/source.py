@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines.triton.writing import symbolic
-from hybrid_lab.engines.triton.writing.body import ORIGIN, Body, Refused, Remark, short
+from hybrid_lab.engines.triton.writing.body import Body, Refused
 from hybrid_lab.engines.triton.writing.functions import FUNCTIONS, PHILOX
 from hybrid_lab.engines.triton.writing.symbolic import choice
+from hybrid_lab.engines.triton.writing.words import ORIGIN, Remark, short
 from hybrid_lab.graph.node import Node, Value
 
 #: Pointer types of Triton's signatures.
