@@ -129,11 +129,13 @@ class ArchiveError(HybridLabError, ValueError):
     """An archive that is damaged, unreadable or not what its manifest says.
 
     path: the archive's file, or None; member: the name inside it, or None. Both are put into the message.
+    reason: the message without them.
     """
 
     def __init__(self, message: str, *, path: str | PathLike[str] | None = None, member: str | None = None) -> None:
         self.path = None if path is None else fspath(path)
         self.member = member
+        self.reason = message
         where = [repr(self.path)] if self.path is not None else []
         where += [f"member {member!r}"] if member is not None else []
         super().__init__(f"{message} ({', '.join(where)})" if where else message)

@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import time
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,10 @@ _NOTES = {
     "boundary": "saved between two training steps",
     "unsynchronized": "a cell runs, but no training step ended meanwhile",
 }
+
+
+IPYTHON_NAMES = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
+"""What IPython binds in every namespace, besides names with an underscore."""
 
 
 def host() -> str:
@@ -106,16 +111,11 @@ def open_archive(name: str, variable: str, replace: bool, namespace: dict[str, A
     """Load an archive without its code, and bind it to a variable. Raises RequestError; nothing is bound then."""
     from hybrid_lab import gluon
 
-    if not variable.isidentifier() or keyword.iskeyword(variable):
-        raise RequestError(
-            "bad-request", f"{variable!r} is not a Python variable name", "Use letters, digits and underscores."
-        )
-    if variable.startswith("_"):
-        raise RequestError(
-            "bad-request", f"{variable} starts with an underscore: IPython and the panel take such names as hidden"
-        )
+    why = _reserved(variable)
+    if why is not None:
+        raise RequestError("bad-request", why, "Choose another name, such as net.")
     path = _existing(name)
-    if not replace and (variable in namespace or hasattr(builtins, variable)):
+    if not replace and variable in namespace:
         raise RequestError(
             "name-taken", f"the variable {variable} exists already", "Choose another name, or replace it."
         )
@@ -123,6 +123,21 @@ def open_archive(name: str, variable: str, replace: bool, namespace: dict[str, A
         net = gluon.load(os.fspath(path))
     namespace[variable] = net
     return net, path
+
+
+def _reserved(variable: str) -> str | None:
+    """Why no model may be bound to this name, whatever the user answers; None where one may."""
+    if not variable.isidentifier() or keyword.iskeyword(variable):
+        return f"{variable!r} is not a Python variable name: use letters, digits and underscores"
+    if variable.startswith("_"):
+        return f"{variable} starts with an underscore: IPython and the panel take such names as hidden"
+    if unicodedata.normalize("NFKC", variable) != variable:
+        return f"{variable!r} cannot be typed as a variable: Python reads it as another name"
+    if hasattr(builtins, variable):
+        return f"{variable} is a name of Python's own, which a variable would hide from all code of the notebook"
+    if variable in IPYTHON_NAMES:
+        return f"{variable} is a name of IPython's own"
+    return None
 
 
 def _existing(name: str) -> Path:

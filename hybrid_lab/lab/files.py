@@ -6,6 +6,7 @@ import os
 import unicodedata
 from pathlib import Path
 
+from hybrid_lab.formats.archive import why_no_archive
 from hybrid_lab.lab.errors import RequestError
 
 LONGEST = 240
@@ -54,15 +55,16 @@ def checked(name: str) -> Path:
 def checked_for_writing(name: str, overwrite: bool) -> Path:
     """The same for a file that is to be written.
 
-    Raises RequestError `exists` unless it may be overwritten, and `bad-file-name` where it exists and is no archive.
+    Raises RequestError `bad-file-name` where it exists and is no archive, and `exists` unless it may be overwritten.
     """
     path = checked(name)
     if path.exists():
-        with path.open("rb") as file:
-            start = file.read(4)
-        if start not in (b"", b"PK\x03\x04") and path.suffix != ".hlab":
+        reason = why_no_archive(path)
+        if reason is not None:
             raise RequestError(
-                "bad-file-name", f"{path.name} exists and is not an archive", "Choose another name, such as net.hlab."
+                "bad-file-name",
+                f"{path.name} exists and is not an intact archive ({reason}); only archives are overwritten",
+                "Choose another name, such as net.hlab, or remove the file yourself.",
             )
         if not overwrite:
             raise RequestError("exists", f"{path.name} exists already", "Choose another name, or overwrite it.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -41,15 +42,22 @@ class HybridMagics(Magics):
 
     @line_magic
     def hybrid_save(self, line: str) -> str:
-        """`%hybrid_save net [path]`: save the tree, every graph and all parameters of a model; gives the path."""
-        from hybrid_lab.formats.archive import save_cached_graphs
+        """`%hybrid_save net [path]`: save the tree, every graph and all parameters of a model; gives the path.
+
+        An existing file is replaced if it is an archive.
+        """
+        from hybrid_lab.formats.archive import layout, save_cached_graphs, why_no_archive
 
         name, rest = _words(line, _SAVE)
         if len(rest) > 1:
             raise UsageError(f"one path at most: {_SAVE}")
         net = self._block(name, _SAVE)
         with _as_usage():
-            return save_cached_graphs(net, rest[0] if rest else f"{name}.hlab")
+            path = layout.archive_path(rest[0] if rest else f"{name}.hlab", name)
+            reason = why_no_archive(path) if os.path.lexists(path) else None
+            if reason is not None:
+                raise UsageError(f"{path} exists and is not an intact archive ({reason}); choose another name")
+            return save_cached_graphs(net, path)
 
     @line_magic
     def hybrid_load(self, line: str) -> Any:

@@ -198,3 +198,17 @@ def test_users_own_values(tmp_path):
     with pytest.raises(HybridLabError, match=r"aux\['f'\]\[0\] is a function"):
         net.save_states(tmp_path / "b", {"f": [len.__call__ and (lambda: 0)]})
     assert not (tmp_path / "b.hlab").exists()
+
+
+def test_without_a_path_only_an_archive_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    net = nn.Dense(2, in_units=2, prefix="net_")
+    net.initialize()
+    assert mx.save_cached_graphs(net) == mx.save_cached_graphs(net) == str(tmp_path / "net.hlab")
+    for content in (b"", b"notes", b"PK\3\4"):
+        (tmp_path / "net.hlab").write_bytes(content)
+        with pytest.raises(HybridLabError, match="not an intact archive"):
+            mx.save_cached_graphs(net)
+        assert (tmp_path / "net.hlab").read_bytes() == content
+    net.save("net.hlab")
+    assert mx.save_cached_graphs(net)

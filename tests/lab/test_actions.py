@@ -1,6 +1,8 @@
 """Save, reload, undo, open: what the panel's buttons do to models and files."""
 
 import os
+import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -60,6 +62,37 @@ def test_what_is_no_archive_is_never_overwritten(page, namespace, tmp_path):
     (tmp_path / "notes.ipynb").write_text("{}")
     assert page.error("save", model="m1", file="notes.ipynb", overwrite=True)["code"] == "bad-file-name"
     assert (tmp_path / "notes.ipynb").read_text() == "{}"
+
+
+def foreign_files(folder):
+    """Files that are no intact archive, under names that look like one and others; name -> contents."""
+    archive = (folder / "good.hlab").read_bytes()
+    np.savez(folder / "data.npz", np.zeros(3))
+    with zipfile.ZipFile(folder / "package.whl", "w") as file:
+        file.writestr("mimetype", "application/zip")
+    shutil.copy(folder / "package.whl", folder / "zipped.hlab")
+    for name, content in {
+        "empty": b"", "empty.hlab": b"", "text.hlab": b"my notes", "magic.docx": b"PK\3\4", "short.hlab": b"PK",
+        "cut.hlab": archive[:-1], "longer.hlab": archive + b"\0",
+        "flipped.hlab": archive[:-100] + bytes([archive[-100] ^ 1]) + archive[-99:],
+        "manifest.hlab": archive.replace(b'"format": "hlab"', b'"format": "hlaB"'),
+    }.items():  # fmt: skip
+        (folder / name).write_bytes(content)
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "good.hlab"}
+
+
+def test_only_intact_archives_are_overwritten(page, namespace, tmp_path):
+    namespace["net"] = make_net()
+    page.ok("save", model="m1", file="good", overwrite=False)
+    files = foreign_files(tmp_path)
+    assert len(files) == 12
+    for name in files:
+        if "." in name:  # the panel appends .hlab where there is no suffix
+            error = page.error("save", model="m1", file=name, overwrite=True)
+            assert error["code"] == "bad-file-name" and error["next"], name
+    shutil.copy(tmp_path / "good.hlab", tmp_path / "good.bin")
+    page.ok("save", model="m1", file="good.bin", overwrite=True)
+    assert {name: (tmp_path / name).read_bytes() for name in files} == files
 
 
 @pytest.mark.parametrize(
@@ -264,20 +297,27 @@ def test_open_binds_a_variable(page, namespace):
     assert root["state"] == "file" and [child["attr"] for child in root["children"]] == ["body", "head"]
 
 
-@pytest.mark.parametrize("name", ["1a", "a b", "class", "a.b", "", "_hidden", "__name__", "a;b", "None"])
-def test_open_takes_variable_names_only(page, namespace, name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "1a", "a b", "class", "a.b", "", "_", "_hidden", "__name__", "a;b", "None", "print", "list", "ValueError", "In",
+        "Out", "get_ipython", "exit", "ｎｅｔ",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("replace", [True, False])
+def test_open_takes_variable_names_only(page, namespace, name, replace):
     namespace["net"] = make_net()
     page.ok("save", model="m1", file="", overwrite=False)
     before = dict(namespace)
-    assert page.error("open", file="net", name=name, replace=True)["code"] == "bad-request"
+    error = page.error("open", file="net", name=name, replace=replace)
+    assert error["code"] == "bad-request" and (not name or name in error["message"] or repr(name) in error["message"])
     assert namespace == before
 
 
 def test_open_asks_before_it_replaces(page, namespace):
     namespace["net"] = make_net()
     page.ok("save", model="m1", file="", overwrite=False)
-    for name in ("net", "print"):
-        assert page.error("open", file="net", name=name, replace=False)["code"] == "name-taken"
+    assert page.error("open", file="net", name="net", replace=False)["code"] == "name-taken"
     page.ok("open", file="net", name="net", replace=True)
     assert type(namespace["net"]).__name__ == "ArchivedBlock"
 

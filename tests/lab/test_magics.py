@@ -41,6 +41,15 @@ def test_paths_quotes_and_parts_of_models(model, tmp_path):
     assert model("%hybrid_save net.fc part") == str(tmp_path / "part.hlab")
 
 
+def test_save_replaces_archives_only(model, usage, tmp_path):
+    for name in ("data.npz", "net.hlab"):
+        (tmp_path / name).write_bytes(b"PK\3\4 mine")
+        assert "not an intact archive" in usage(f"%hybrid_save net {name}")
+        assert (tmp_path / name).read_bytes() == b"PK\3\4 mine"
+    model("net.save('data.npz')")
+    assert model("%hybrid_save net data.npz") == str(tmp_path / "data.npz")
+
+
 def test_explain(model):
     assert "1 graph," in str(model("%hybrid_explain net x"))
 

@@ -1,7 +1,7 @@
 """The .hlab archive: a model with every HybridBlock graph, its weights and its training state in one file."""
 
 from .compiled import add_binaries, use_compiled
-from .container import Container
+from .container import Container, why_no_archive
 from .difference import Difference, diff
 from .load import load_cached_graphs
 from .open import load
@@ -22,4 +22,5 @@ __all__ = [
     "save_cached_graphs",
     "use_compiled",
     "verify",
+    "why_no_archive",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -256,3 +257,19 @@ class Container:
                 raise self.error("damaged archive: the manifest gives another size", name)
             if not isinstance(record.get("header" if "tensors" in record else "sha256"), str):
                 raise self.error("damaged archive: the manifest gives no digest", name)
+
+
+def why_no_archive(path: str | PathLike[str]) -> str | None:
+    """Why the file at `path` is no archive, in words; None where it is one.
+
+    Read are the zip headers and the manifest, which must match the root digest. Members may be damaged.
+    """
+    if not os.path.isfile(path):
+        return "it is no plain file"
+    try:
+        Container.open(path)
+    except ArchiveError as error:
+        return error.reason.removeprefix("damaged archive: ")
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return None

@@ -26,7 +26,7 @@ from hybrid_lab.symbol import tracing
 from ..atomic import atomic_write
 from . import graphs, layout, tree, values
 from .compiled import binaries_of, write_binaries
-from .container import ContainerWriter
+from .container import ContainerWriter, why_no_archive
 from .examples import Examples
 from .traces import passing, trace_called
 
@@ -45,7 +45,8 @@ def save_cached_graphs(
     """Write the whole model to one `.hlab` archive, atomically; returns the file's absolute path.
 
     net : any Block; every HybridBlock below it that was called brings its graphs
-    path : by default `<block name>.hlab`; the suffix is appended where there is none
+    path : `.hlab` is appended where there is no suffix; a file of that name is replaced, whatever it is. By default
+        `<block name>.hlab`, where only an archive is replaced
     inputs : an array, or a tuple or list of the arguments, to call `net` on once, in predict mode, so that every
         HybridBlock it reaches has a graph
     trainer : saves the optimizer's settings and states and the random state too, for resuming exactly
@@ -60,6 +61,10 @@ def save_cached_graphs(
     if not isinstance(net, Block):
         raise HybridLabError(f"save_cached_graphs needs a Block, not {type(net).__name__}")
     file_name = layout.archive_path(path, net.name)
+    if path is None and os.path.lexists(file_name):
+        reason = why_no_archive(file_name)
+        if reason is not None:
+            raise HybridLabError(f"{file_name} exists and is not an intact archive ({reason}); give a path")
     with boundary.lock, passing(net) as blocks:
         given = _call(net, inputs, blocks) if inputs is not None else {}
         problems = trace_called(blocks)
