@@ -211,11 +211,16 @@ def _drivers() -> Iterator[tuple[str, str]]:
 
 
 def _kernel_cache() -> Item:
-    from ..engines.cache import cache_folder
+    from ..engines.cache import cache_root, why_untrusted
 
-    folder = cache_folder("binaries")
-    if folder is None:
+    root = cache_root()
+    if root is None:
         return Item("kernel cache", "off (HYBRID_LAB_CACHE is empty)")
+    for path in (root, *sorted(root.glob("*") if root.is_dir() else ())):
+        reason = why_untrusted(path)
+        if reason is not None:
+            return Item("kernel cache", f"{path} is not used: {reason}")
+    folder = root / "binaries"
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:  # permissions do not tell of a file system that nobody may write to
         tempfile.TemporaryFile(dir=there).close()

@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 import zipfile
 import zlib
 
@@ -181,6 +183,55 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path):
             os._exit(9)
     os.waitpid(child, 0)
     assert path.read_bytes() == b"old"
+
+
+WRITER = """
+import sys, time
+from hybrid_lab.formats.atomic import atomic_write
+with atomic_write(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    print("writing", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def writer(path):
+    """A process that is in the middle of writing `path`; a line on its standard input lets it finish."""
+    command = [sys.executable, "-c", WRITER, str(path)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "writing\n"
+    return process
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9")
+def test_what_killed_writers_left_goes_with_the_next_save_and_live_ones_go_on(tmp_path):
+    path, other = tmp_path / ("long" * 20 + ".hlab"), tmp_path / "other.hlab"
+    with writer(path) as killed, writer(path) as alive, writer(other) as elsewhere:
+        killed.kill()
+        killed.wait()
+        elsewhere.kill()
+        elsewhere.wait()
+        (tmp_path / ".mine.tmp").touch()
+        assert len(list(tmp_path.glob(".*.tmp"))) == 4
+        with pytest.raises(OSError, match="injected"), atomic_write(path) as file:
+            raise OSError("injected")
+        assert len(list(tmp_path.glob(".*.tmp"))) == 4
+        with atomic_write(path) as file:
+            file.write(b"new")
+        assert len(list(tmp_path.glob(".*.tmp"))) == 3  # the user's, the live one, the other target's
+        alive.communicate("go\n")
+        assert alive.returncode == 0 and path.read_bytes() == b"half"
+        with atomic_write(other) as file:
+            file.write(b"new")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".mine.tmp", path.name, other.name]
+
+
+def test_names_of_240_bytes_have_room_for_a_temporary_name(tmp_path):
+    for name in ("\U0001f600" * 60, "x" * 240):
+        with atomic_write(tmp_path / name) as file:
+            file.write(b"new")
+        assert (tmp_path / name).read_bytes() == b"new"
 
 
 def test_a_link_keeps_pointing_at_the_new_file(tmp_path):

@@ -12,16 +12,14 @@ import hashlib
 import importlib.metadata
 import json
 import math
-import os
 import platform
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from hybrid_lab._version import __version__
-from hybrid_lab.engines.cache import cache_folder
+from hybrid_lab.engines.cache import cache_folder, read_file, write_file
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.graph.control_flow import Backward
 from hybrid_lab.graph.graph import Graph
@@ -91,7 +89,7 @@ def recall(key: str) -> dict[str, Any] | None:
     if place is None:
         return None
     try:
-        found = json.loads((place / f"{key}.json").read_text(encoding="utf-8"))
+        found = json.loads(read_file(place / f"{key}.json"))
     except (OSError, ValueError):
         return None
     if not isinstance(found, dict) or found.get("key") != key or not isinstance(found.get("choice"), str):
@@ -108,13 +106,5 @@ def remember(key: str, choice: str, seconds: dict[str, float]) -> None:
     if place is None:
         return
     text = json.dumps({"key": key, "choice": choice, "seconds": seconds}, indent=1)
-    temporary = ""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=place, suffix=".new")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, place / f"{key}.json")
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+    with contextlib.suppress(OSError):
+        write_file(place / f"{key}.json", text.encode())

@@ -14,13 +14,12 @@ import importlib.metadata
 import json
 import math
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hybrid_lab.engines.cache import cache_folder
+from hybrid_lab.engines.cache import cache_folder, read_file, write_file
 from hybrid_lab.engines.triton.building.compiling import divisible
 from hybrid_lab.engines.triton.writing.source import KernelSource
 
@@ -97,7 +96,7 @@ def recall(key: str) -> Choice | None:
     place = folder()
     if key not in _known and place is not None and key in _names(place):
         with contextlib.suppress(OSError, ValueError, TypeError):
-            found = json.loads((place / f"{key}.json").read_text(encoding="utf-8"))
+            found = json.loads(read_file(place / f"{key}.json"))
             right = isinstance(found, dict) and found.get("key") == key
             choice = Choice.read(found.get("choice")) if right else None
             if choice is not None:
@@ -131,17 +130,9 @@ def remember(key: str, kernel: str, choice: Choice) -> None:
     if place is None:
         return
     text = json.dumps({"key": key, "kernel": kernel, "choice": asdict(choice)}, indent=1)
-    temporary = ""
-    try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=place, suffix=".new")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, place / f"{key}.json")
+    with contextlib.suppress(OSError):
+        write_file(place / f"{key}.json", text.encode())
         _listed.cache_clear()
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
 
 
 def forget() -> None:

@@ -14,15 +14,22 @@ import os
 import shutil
 import tempfile
 import threading
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hybrid_lab.engines.cache import cache_folder
+from hybrid_lab.engines.cache import (
+    UntrustedFileError,
+    cache_folder,
+    create_file,
+    new_folder,
+    read_file,
+    why_untrusted,
+)
 from hybrid_lab.engines.triton.building.resources import Resources, resources_of
 from hybrid_lab.log import logger
+from hybrid_lab.temporary import temporary_path
 
 #: Of the folders and of how binaries are made; one that says another number is made anew.
 FORMAT = 4
@@ -167,7 +174,7 @@ class Store:
 
     def _discard(self, key: str) -> None:
         self._known.pop(key, None)
-        aside = self.folder / f".{key[:16]}.{uuid.uuid4().hex}"
+        aside = Path(temporary_path(os.fspath(self.folder / key)))
         with contextlib.suppress(OSError):  # another process was quicker
             os.rename(self.folder / key, aside)
         with contextlib.suppress(OSError):
@@ -179,12 +186,9 @@ def publish(
     folder: Path, key: str, name: str, target: str, contents: Mapping[str, bytes], log: str, seconds: float
 ) -> None:
     """Write the folder of a binary aside and rename it; nothing happens where somebody else was quicker."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = folder / f".{key[:16]}.{uuid.uuid4().hex}"
-    aside.mkdir(mode=0o700)
-    try:
+    with new_folder(folder / key) as aside:
         for file, content in contents.items():
-            (aside / file).write_bytes(content)
+            _write(aside / file, content)
         entry = {
             "format": FORMAT,
             "key": key,
@@ -195,16 +199,20 @@ def publish(
             "files": {file: digest(content) for file, content in contents.items()},
         }
         text = json.dumps(entry, indent=1).encode()
-        (aside / ENTRY).write_bytes(digest(text).encode() + b"\n" + text)
-        with contextlib.suppress(OSError):
-            os.rename(aside, folder / key)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        _write(aside / ENTRY, digest(text).encode() + b"\n" + text)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with open(create_file(path), "wb") as file:
+        file.write(content)
 
 
 def _read(folder: Path, key: str) -> Binary:
-    """Raises ValueError where anything is not as it was written."""
-    head, _, text = (folder / ENTRY).read_bytes().partition(b"\n")
+    """Raises ValueError where anything is not as it was written, OSError."""
+    reason = why_untrusted(folder)
+    if reason is not None:
+        raise UntrustedFileError(None, reason, os.fspath(folder))
+    head, _, text = read_file(folder / ENTRY).partition(b"\n")
     if head.decode() != digest(text):
         raise ValueError("the entry does not match its digest")
     entry = json.loads(text)
@@ -213,7 +221,7 @@ def _read(folder: Path, key: str) -> Binary:
     files: dict[str, bytes] = {}
     for file, expected in entry["files"].items():
         try:
-            content = (folder / file).read_bytes()
+            content = read_file(folder / file)
         except FileNotFoundError:
             raise ValueError(f"{file} is missing") from None
         if digest(content) != expected:

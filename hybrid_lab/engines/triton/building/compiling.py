@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable
-from hybrid_lab.engines.cache import cache_folder
+from hybrid_lab.engines.cache import cache_folder, write_file
 from hybrid_lab.engines.triton.building import binaries, internals
 from hybrid_lab.engines.triton.building.binaries import KINDS, Binary, digest, key_of, store
 from hybrid_lab.engines.triton.building.progress import Progress
@@ -349,10 +349,7 @@ def _write_text(request: dict[str, Any]) -> None:
     path = Path(request["file"])
     if path.is_absolute() and not path.exists():
         with contextlib.suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            partial = path.with_name(f"{path.name}.{os.getpid()}")
-            partial.write_text(request["text"], encoding="utf-8")
-            os.replace(partial, path)
+            write_file(path, request["text"].encode())
 
 
 __all__ = [

@@ -24,14 +24,13 @@ import hashlib
 import json
 import os
 import threading
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hybrid_lab.engines.cache import cache_folder
+from hybrid_lab.engines.cache import cache_folder, read_file, write_file
 from hybrid_lab.engines.triton import support
 from hybrid_lab.engines.triton.fusing.fusion import Fusion, Plan, fuse
 from hybrid_lab.engines.triton.fusing.groups import views_for_each_reader
@@ -419,7 +418,7 @@ def _path(key: str) -> Path | None:
 
 def _read(path: Path) -> Recipe:
     """Raises ValueError where anything is not as it was written."""
-    head, _, text = path.read_bytes().partition(b"\n")
+    head, _, text = read_file(path).partition(b"\n")
     if head.decode() != hashlib.sha256(text).hexdigest():
         raise ValueError("the text does not match its digest")
     kind, data = json.loads(text)
@@ -432,13 +431,7 @@ def _read(path: Path) -> Recipe:
 
 def _write(path: Path, recipe: Recipe) -> None:
     text = json.dumps([FORMAT, recipe.data()], separators=(",", ":")).encode()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        aside.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_file(path, hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
     files = [entry for entry in os.scandir(path.parent) if entry.name.endswith(".json")]
     if len(files) > MOST_FILES:
         for entry in sorted(files, key=lambda entry: entry.stat().st_mtime)[: len(files) - MOST_FILES // 2]:

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import hashlib
 import linecache
-import os
 import threading
 from collections.abc import Callable, Sequence
 from math import prod
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.engines.cache import cache_folder
+from hybrid_lab.engines.cache import cache_folder, write_file
 from hybrid_lab.engines.triton.running.availability import device
 from hybrid_lab.engines.triton.writing.source import KernelSource, power_of_two
 
@@ -117,10 +116,7 @@ def load_function(name: str, text: str) -> Any:
     file = str((folder or Path("hybrid_lab-kernels")) / f"{name[:60]}_{digest}.py")
     if folder is not None:
         with contextlib.suppress(OSError):  # the text in linecache is enough
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            partial = f"{file}.{os.getpid()}"
-            Path(partial).write_text(text, encoding="utf-8")
-            os.replace(partial, file)
+            write_file(Path(file), text.encode())
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     scope: dict[str, Any] = {"__name__": f"hybrid_lab_kernel_{digest}", "__file__": file}
     exec(compile(text, file, "exec"), scope)

@@ -1,0 +1,74 @@
+"""Temporary files and folders beside what they will replace: a lock tells those of live writers from stale ones.
+
+A writer creates `.<name>.<12 hexadecimal digits>.tmp` and holds a lock (`flock`) on it until it has been renamed. The
+system drops the lock when the writer's process ends, however it ends, on this machine or another one that shares the
+folder; so a temporary file that can be locked was left by a killed process and may go. On Windows, where there is no
+`flock`, open files cannot be removed, which comes to the same. Where a file system has no locks nothing is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import stat
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_NAME_KEPT = 48
+"""Characters of the target's name in the temporary one: at most 192 bytes, where file systems take 255."""
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
+
+
+def temporary_path(target: str) -> str:
+    """A new name beside `target`."""
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{name[:_NAME_KEPT]}.{secrets.token_hex(6)}.tmp")
+
+
+def lock(descriptor: int) -> bool:
+    """Hold the lock until `descriptor` is closed. False where the file was just removed as stale: make another."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return os.fstat(descriptor).st_nlink > 0
+
+
+def remove_stale(folder: str, target: str | None = None) -> None:
+    """Remove what killed writers left in a folder: the temporary files of `target`, or of all targets."""
+    kept = None if target is None else os.path.basename(target)[:_NAME_KEPT]
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match is not None and kept in (None, match[1]):
+                with contextlib.suppress(OSError):
+                    _remove_if_stale(entry.path)
+
+
+def _remove_if_stale(path: str) -> None:
+    """Raises OSError where it cannot be removed, or a live writer holds it."""
+    mode = os.lstat(path).st_mode
+    if fcntl is None:
+        os.unlink(path)
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        return
+    descriptor = os.open(path, (os.O_RDONLY if stat.S_ISDIR(mode) else os.O_RDWR) | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISDIR(mode):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
