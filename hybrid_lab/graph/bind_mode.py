@@ -19,14 +19,25 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
     """An inferred graph for one mode.
 
     Whoever reads a state after the operator that updates it reads the new value, as in an eager run: a block that is
-    called twice updates its states twice, in program order.
+    called twice updates its states twice, in program order. No gradient goes through the new value.
     """
     builder = Builder()
     updated: dict[Value, Value] = {}
 
+    def state_now(value: Value) -> Value:
+        return builder.stop_gradient(builder.expr(updated[value])).value if value in updated else value
+
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
         op = node.op.bind_mode(train) if node.op.mode_dependent else node.op
-        current = tuple(updated.get(item, item) if isinstance(item, Value) else item for item in inputs)
+        names = op.names() if op.aux_names else ()
+        current = tuple(
+            item
+            if not isinstance(item, Value)
+            else updated.get(item, item)
+            if index < len(names) and names[index] in op.aux_names
+            else state_now(item)
+            for index, item in enumerate(inputs)
+        )
         if not op.aux_names and op is node.op:
             return None if current == inputs else node.replace(inputs=current).outputs
         current = current[: len(op.names())] if not op.variadic else current
@@ -43,5 +54,5 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
         return made.outputs
 
     bound = graph.map(rewrite)
-    outputs = [updated.get(value, value) for value in bound.outputs]
+    outputs = [state_now(value) for value in bound.outputs]
     return Graph(bound.inputs, outputs, [*bound.effects, *updated.items()], bound.draws, bound.name)

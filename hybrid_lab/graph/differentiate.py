@@ -30,7 +30,7 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
     """
     backward = _backward(graph)
     if backward:
-        graph = _without_hidden_reads(graph, backward)
+        graph = _without_hidden_reads(graph)
         backward = _backward(graph)
     builder = Builder()
     needed = depends_on(graph, wrt)
@@ -92,14 +92,14 @@ def _backward(graph: Graph) -> set[Value]:
     return depends_on(graph, heads) if heads else set()
 
 
-def _without_hidden_reads(graph: Graph, backward: set[Value]) -> Graph:
+def _without_hidden_reads(graph: Graph) -> Graph:
     """Operators of which a gradient reads a hidden output (a mean, a deviation) in their parts.
 
     A record's gradient knows of visible outputs only; its lowering says how the hidden ones depend on the inputs.
-    Raises AutogradError where there is none.
+    Hidden outputs are read by gradients alone, though not always beside a head: one may be reshaped first.
+    Raises AutogradError where there is no lowering.
     """
-    readers = [node for node in reachable(graph.outputs) if node.outputs[0] in backward]
-    read = {value for node in readers for value in node.values_in}
+    read = {value for node in reachable(graph.outputs) for value in node.values_in}
     hidden = {
         node
         for node in graph.operators

@@ -421,8 +421,8 @@ def grad(
     for number, (variable, target) in enumerate(zip(variables, targets, strict=True)):
         gradient = found.get(target)
         if gradient is None and target in leaves:
-            gradient = np.zeros(variable.shape, variable.dtype)
-            results.append(NDArray._at(gradient, variable.ctx))
+            gradient = NDArray._at(np.zeros(variable.shape, variable.dtype), variable.ctx)
+            results.append(_recorded(gradient, variables) if create_graph else gradient)
             continue
         if gradient is None:
             raise AutogradError(
@@ -433,8 +433,28 @@ def grad(
             gradient = NDArray._wrap_device(gradient.clone(), variable.ctx)
         elif not create_graph:
             gradient = NDArray._at(np.array(gradient, order="C"), variable.ctx)
-        results.append(gradient)
+        results.append(_recorded(gradient, variables) if create_graph else gradient)
     return results
+
+
+class _GradientOf(Entry):
+    """y = gradient, of variables that it need not depend on: they get zeros, as in MXNet."""
+
+    __slots__ = ()
+
+    name = "a gradient"
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return [*douts, *[None] * (len(needed) - 1)]
+
+    backward_recorded = backward
+
+
+def _recorded(gradient: NDArray, variables: Sequence[NDArray]) -> NDArray:
+    """The gradient as a step of these variables, so that one which is constant can be differentiated too."""
+    result = type(gradient)._view_of(gradient._buffer, gradient._view)
+    note(_GradientOf(), (gradient, *variables), (result,))
+    return result
 
 
 class _Pass(Entry):

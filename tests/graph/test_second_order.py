@@ -78,6 +78,9 @@ def test_convolution_and_average_pooling():
 
 def test_norms():
     check(lambda F, x, g, b: F.LayerNorm(x, g, b), (3, 5), (5,), (5,))
+    check(lambda F, x, g, b: F.GroupNorm(x, g, b, num_groups=2), (3, 4, 2), (2,), (2,))
+    check(lambda F, x, g, b: F.InstanceNorm(x, g, b), (2, 3, 4), (3,), (3,))
+    check(lambda F, x: F.LRN(x, nsize=3, alpha=0.5), (2, 4, 3))
     for train in (True, False):
         check(lambda F, *inputs: F.BatchNorm(*inputs, fix_gamma=False), (6, 3), *[(3,)] * 4, train=train, low=0.5)
 

@@ -544,3 +544,19 @@ def test_second_derivatives_of_a_hybridized_block():
     a = np.array([0.5, 1.0])
     first = 2 * a * np.tanh(a**3) + 3 * a**4 / np.cosh(a**3) ** 2
     assert np.allclose(eager[0], first, rtol=1e-5)
+
+
+@pytest.mark.parametrize("function", [nd.radians, nd.BlockGrad, nd.zeros_like, nd.relu, lambda x: x + 1, nd.sum])
+def test_a_constant_gradient_has_a_gradient_of_zeros(function):
+    x, w = leaf([1.0, 2.0, -3.0]), leaf([1.0, 1.0, 1.0])
+    x.grad[:] = 7
+    with autograd.record():
+        (dx,) = autograd.grad(function(x) * 3.0, [x], create_graph=True)
+        (d2x,) = autograd.grad(dx, [x], create_graph=True)
+    dx.backward()
+    np.testing.assert_array_equal(d2x.asnumpy(), 0)
+    np.testing.assert_array_equal(x.grad.asnumpy(), 0)
+    with autograd.record():
+        gradients = autograd.grad(x * w, [x, w], create_graph=True)
+        rows = [autograd.grad(gradient, [x, w], retain_graph=True) for gradient in gradients]
+    np.testing.assert_array_equal([[item.asnumpy()[0] for item in row] for row in rows], [[0, 1], [1, 0]])
