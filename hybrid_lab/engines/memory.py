@@ -34,6 +34,13 @@ def numpy_dtype(dtype: Any) -> np.dtype:
     return dtype_of(name)
 
 
+def plain(array: np.ndarray) -> np.ndarray:
+    """A copy as torch can share it: no NumPy scalar, in the machine's byte order, no stride below zero. NumPy counts an
+    array as contiguous whatever the stride of an axis of length 1 is.
+    """
+    return np.array(array, array.dtype.newbyteorder("="), order="C")
+
+
 def shared(array: np.ndarray) -> Any:
     """A CPU tensor in the memory of a contiguous array, to copy from or to."""
     import torch
@@ -68,7 +75,10 @@ def to_device(array: np.ndarray, device: Any, out: Any = None) -> Any:
     """The numbers as a tensor on the device, in `out` if that is given; one counted copy."""
     if not array.flags.c_contiguous:
         array = np.array(array, order="C")
-    source = shared(array)
+    try:
+        source = shared(array)
+    except (TypeError, ValueError):
+        source = shared(plain(array))
     if out is None:
         out = empty(array.shape, source.dtype, device)
     out.copy_(source.view(out.shape))

@@ -207,6 +207,8 @@ class Program:
         assert sources[:num_data] == tuple(("input", index) for index in range(num_data))
         self._steady = [(kind, index - num_data if kind == "input" else index) for kind, index in sources[num_data:]]
         self._buffers = [array._buffer for array in self._arrays]
+        # Whether a call reads anything but its data: a Block without parameters may still have hoisted constants.
+        self._reads_parts = bool(self._buffers or self._steady)
         for buffer in self._buffers:
             buffer.watched = True
         # Versions of the parameters (None: to be read anew in any case), and what the forward reads of them.
@@ -243,7 +245,7 @@ class Program:
     def _shortest(self) -> Any:
         """The call with a single array where there is nothing else to do, or None."""
         run, context = self._run, self.context
-        if self._arrays or self._effects or self._draws or not self._plain or self._num_outputs != 1:
+        if self._reads_parts or self._effects or self._draws or not self._plain or self._num_outputs != 1:
             return None
         if self.backward is not None:
             return self._record_one if self._num_data == 1 and self._begin is None and self._recorded else None
@@ -304,7 +306,7 @@ class Program:
             if leaf._buffer.host_stale:
                 leaf._buffer.pull()
             raw.append(leaf._view)
-        if self._buffers:
+        if self._reads_parts:
             versions = list(map(_version, self._buffers))
             held = self._held
             if held[0] != versions:

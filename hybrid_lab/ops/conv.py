@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,9 @@ from hybrid_lab.ops.depthwise import is_depthwise
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.sample import sample
+
+#: Kernels of at most so many places have their patches gathered by a Slice for each place in ONNX Runtime.
+MOST_SLICES = 64
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
@@ -307,6 +311,37 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
         return conv_products.weight_gradient(self.geometry, data, dy)
 
     def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+        if prod(self.kernel) > MOST_SLICES:
+            return self._as_convolution(g, dy, data, g.shape(weight))
+        return self._as_product(g, dy, data, weight)
+
+    def _as_convolution(self, g: Any, dy: Any, data: Any, shape: tuple[int, ...]) -> Any:
+        """A convolution of data with dy as its filters: images and channels change places, and so do stride and
+        dilation. It takes a few nodes whatever the size of the kernel.
+        """
+        geometry, groups, spatial = self.geometry, self.num_group, list(range(2, len(self.kernel) + 2))
+        exchange = [1, 0, *spatial]
+        if groups == 1:
+            data = g.Transpose(data, perm=exchange)
+        else:
+            images, channels, size = g.shape(data)[0], shape[1], g.shape(data)[2:]
+            data = g.Reshape(data, g.const([images, groups, channels, *size], "int64"))
+            data = g.Transpose(data, perm=[2, 1, 0, *(axis + 1 for axis in spatial)])
+            data = g.Reshape(data, g.const([channels, groups * images, *size], "int64"))
+        result = g.Conv(
+            data,
+            g.Transpose(dy, perm=exchange),
+            kernel_shape=list(g.shape(dy)[2:]),
+            strides=list(geometry.dilate),
+            dilations=list(geometry.stride),
+            pads=[*geometry.pad, *geometry.pad],
+            group=groups,
+        )
+        # Where the stride does not divide the image there are more results than places in the kernel.
+        bounds = (g.const(part, "int64") for part in ([0] * len(spatial), self.kernel, spatial))
+        return g.Transpose(g.Slice(result, *bounds), perm=exchange)
+
+    def _as_product(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
         """One matrix product of dy with the patches of data, which Slice and Concat gather."""
         geometry, shape, output = self.geometry, g.shape(data), g.shape(dy)[2:]
         rank, groups, channels = len(output), self.num_group, shape[1]

@@ -16,6 +16,9 @@ from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.sample import sample
 
+#: In ONNX a convolution picks the places of a window, with a weight of this many numbers squared for each channel.
+MOST_PLACES = 256
+
 
 class _Patches(Operator):
     """Base: the windows of a convolution, and both directions between an image and its columns."""
@@ -128,6 +131,8 @@ class _Patches(Operator):
     def emit_selector(self, g: Any, channels: int, dtype: Any) -> tuple[Any, dict[str, Any]]:
         """A convolution's weight that picks every place of the window of every channel, and its ONNX attributes."""
         geometry, places = self.geometry, prod(self.kernel)
+        if places > MOST_PLACES:
+            raise Unmappable(f"a window of {places} places: the weight that picks each would be too large")
         weight = np.tile(np.eye(places).reshape(places, 1, *self.kernel), (channels, *(1,) * (len(self.kernel) + 1)))
         return g.const(weight, dtype), {
             "kernel_shape": list(self.kernel),

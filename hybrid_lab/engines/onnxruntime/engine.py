@@ -14,6 +14,7 @@ from hybrid_lab.diagnostics.errors import EngineError, Unmappable
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable
 from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.onnxruntime import cost
+from hybrid_lab.engines.onnxruntime.loading import TooLong
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal
 from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
 from hybrid_lab.engines.regions import refuse, reported
@@ -75,7 +76,9 @@ class SessionOperator(Operator):
 
     def _tell_refusal(self, error: EngineError) -> None:
         """A session was made in the background, and there is none. The next compile leaves out what it is due to."""
-        if self._tell_once(f"{{}} are computed in NumPy, because ONNX Runtime turned them down: {error}"):
+        if isinstance(error, TooLong):  # which is told, and known to the next compile
+            self.told.append(True)
+        elif self._tell_once(f"{{}} are computed in NumPy, because ONNX Runtime turned them down: {error}"):
             _culprits(self.region)
 
     def _in_numpy(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
@@ -113,8 +116,12 @@ class PackedExecutable(Executable):
         self.places = {session: found for session, found in places.items() if found}
 
     def pack(self, inputs: Sequence[np.ndarray], token: Hashable = None) -> None:
-        for session, places in self.places.items():
-            session.pack({position: inputs[index] for position, index in places.items()}, token)
+        try:
+            for session, places in self.places.items():
+                session.pack({position: inputs[index] for position, index in places.items()}, token)
+        except BaseException:  # an interrupt: no session may keep weights that nobody will take out again
+            self.unpack()
+            raise
 
     def unpack(self) -> None:
         for session in self.places:
@@ -204,7 +211,8 @@ class OnnxRuntimeEngine(Engine):
                     if isinstance(session, BoundSession):
                         sessions[region.nodes] = session
                     else:
-                        culprits.update(_culprits(region) or dict.fromkeys(region.nodes, session))
+                        alone = {} if isinstance(session, TooLong) else _culprits(region)
+                        culprits.update(alone or dict.fromkeys(region.nodes, str(session)))
             if not culprits:
                 return found, {region: sessions[region.nodes] for region in found.regions}
             turned_down.update(culprits)
@@ -218,12 +226,12 @@ def _is_constant(value: Value) -> bool:
     return isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES
 
 
-def _try(region: Region) -> BoundSession | str:
+def _try(region: Region) -> BoundSession | EngineError | Unmappable:
     """The region's session, or why there is none; where it is made in the background that shows later."""
     try:
         return BoundSession(build_model(region), _in_background.get() and len(region.nodes) > cost.MANY)
     except (EngineError, Unmappable) as error:
-        return str(error)
+        return error
 
 
 def _culprits(region: Region) -> dict[Node, str]:
@@ -235,7 +243,7 @@ def _culprits(region: Region) -> dict[Node, str]:
         if key not in tried:
             given = dict.fromkeys(v for v in node.values_in if not isinstance(v.node.op, Constant))
             result = _try(Region((node,), tuple(given), node.outputs))
-            tried[key] = result if isinstance(result, str) else ""
+            tried[key] = "" if isinstance(result, BoundSession) else str(result)
         if tried[key]:
             found[node] = _turned_down[key] = tried[key]
     return found

@@ -27,6 +27,9 @@ SMALL = 16
 #: Operators of ONNX whose kernels compare numbers and drop NaN, which compares with nothing.
 LOSE_NAN = frozenset({"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"})
 _POOLS = frozenset({"MaxPool", "GlobalMaxPool"})
+#: The form of one operator has at most so many nodes, and bytes of constants, besides some for each input and output:
+#: the time that a session takes to make grows faster than its nodes.
+MOST_NODES, MOST_BYTES = 256, 1 << 25
 #: Images of more elements are averaged per channel first, which ONNX Runtime does in the layout of its convolutions.
 _LARGE = 1 << 15
 
@@ -159,10 +162,22 @@ def refusal(node: Node) -> str | None:
             return "bfloat16: ONNX Runtime does not compute in it on a CPU"
         if value.dtype.name not in DATA_TYPES:
             return f"ONNX has no {value.dtype.name}"
+    emitter = RegionEmitter()
     try:
-        emit(RegionEmitter(), node, {})
+        emit(emitter, node, {})
     except Unmappable as error:
         return str(error)
+    return _too_large(emitter, node)
+
+
+def _too_large(emitter: OnnxEmitter, node: Node) -> str | None:
+    """Why ONNX Runtime would take too long over the node's form, or too much memory; None where it does not."""
+    values = {*node.values_in, *node.outputs}
+    if len(emitter.nodes) > MOST_NODES + 4 * len(values):
+        return f"its ONNX form has {len(emitter.nodes)} nodes, over which ONNX Runtime would take too long"
+    constants = sum(array.nbytes for array in emitter.initializers.values())
+    if constants > MOST_BYTES + 4 * sum(value.nbytes for value in values):
+        return f"its ONNX form has {constants >> 20} MB of constants"
     return None
 
 

@@ -15,8 +15,10 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.engines.onnxruntime.bounds import Bounded, bounded
+from hybrid_lab.engines.onnxruntime.loading import LONGEST, LONGEST_PER_NODE, TooLong, load
 from hybrid_lab.engines.onnxruntime.model import Model
 from hybrid_lab.engines.threads import thread_count
+from hybrid_lab.log import logger
 from hybrid_lab.ops.onnx_emit import OnnxNode
 
 #: Arrays up to this size are copied into and out of bound buffers: cheaper than binding others at every call.
@@ -81,10 +83,11 @@ def trim() -> None:
     _trimmer.run(None, {"x": np.zeros((), np.float32)}, options)
 
 
-def create_session(model: bytes, weights: Mapping[str, np.ndarray] | None = None) -> Any:
-    """An InferenceSession on the CPU. Raises EngineError with onnxruntime's reason.
+def create_session(model: bytes, weights: Mapping[str, np.ndarray] | None = None, nodes: int = 1) -> Any:
+    """An InferenceSession on the CPU. Raises EngineError with onnxruntime's reason, or TooLong.
 
     weights : the model's external initializers; onnxruntime reads this memory for as long as the session lives
+    nodes : how many the model has, by which it may take longer
     """
     import onnxruntime as ort
 
@@ -101,7 +104,14 @@ def create_session(model: bytes, weights: Mapping[str, np.ndarray] | None = None
         if weights:
             held = [ort.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
             options.add_external_initializers(list(weights), held)
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return load(
+            lambda: ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]),
+            # onnxruntime before 1.21 cannot be asked to stop.
+            lambda: getattr(options, "set_load_cancellation_flag", bool)(True),
+            LONGEST + LONGEST_PER_NODE * nodes,
+        )
+    except EngineError:
+        raise
     except Exception as error:  # onnxruntime's errors have no common base
         raise EngineError(first_line(error)) from None
 
@@ -121,7 +131,7 @@ class Session:
 
     def __init__(self, model: Model, fed: frozenset[str], weights: Mapping[str, np.ndarray]):
         self.small, self.fed, self.weights = model.small, fed, dict(weights)
-        self.inner = create_session(model.serialize(fed, weights), weights)
+        self.inner = create_session(model.serialize(fed, weights), weights, len(model.nodes))
 
     def differing(self, model: Model) -> frozenset[str]:
         """The small constants of a model with the same skeleton that have other values here."""
@@ -132,6 +142,8 @@ class Session:
 
 #: (skeleton, names of the weights, token) -> the sessions that programs hold on to.
 _shared: dict[Any, list[weakref.ref[Session]]] = {}
+#: (skeleton, names of the weights) -> why such models get no session in this process: one took too long.
+_given_up: dict[tuple[bytes, tuple[str, ...]], str] = {}
 
 
 def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, token: Hashable = None) -> Session:
@@ -141,9 +153,12 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
     Raises EngineError.
     """
     weights = weights or {}
+    form = model.skeleton, tuple(weights)
+    if form in _given_up:
+        raise TooLong(_given_up[form])
     if weights and token is None:
         return Session(model, frozenset(), weights)
-    key = (model.skeleton, tuple(weights), token)
+    key = (*form, token)
     with _lock:
         alive = [session for session in (made() for made in _shared.get(key, ())) if session is not None]
         # The same memory as well: a token alone cannot tell arrays that took the place of others.
@@ -158,6 +173,11 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
     # Outside of the lock: a long one may be made in the background.
     try:
         made = Session(model, fed, weights)
+    except TooLong as error:
+        _given_up[form] = str(error)
+        names = ", ".join(dict.fromkeys(node.op.name for node in model.region.nodes))
+        logger.warning(f"{names} {'run without packed weights' if weights else 'are computed in NumPy'}: {error}")
+        raise
     except EngineError:
         if not fed:
             raise
@@ -222,7 +242,11 @@ class BoundSession:
             # With the weights given, what the layers make of inputs of usual size is finite: nothing to check there.
             known = bounded(model.region, weights, model.checked)
             model = model.without_checks(known.values)
-        self._current = _Bindings(model, session_for(model, named, token), known if known and known.values else None)
+        try:
+            packed = session_for(model, named, token)
+        except TooLong:
+            return
+        self._current = _Bindings(model, packed, known if known and known.values else None)
 
     def unpack(self) -> None:
         """All inputs count again."""

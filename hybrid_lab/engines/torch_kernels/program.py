@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.engines.memory import plain
 from hybrid_lab.engines.torch_kernels.rules import OUT, SHARED
 from hybrid_lab.engines.torch_kernels.tuning import chosen, tune
 from hybrid_lab.engines.torch_kernels.variants import VARIANTS
@@ -78,11 +79,11 @@ class TorchProgram:
         self._run, self.source = self._write()
 
     def _tensor(self, array: np.ndarray) -> Any:
-        """The array as a tensor in the same memory; torch knows no strides below zero, which are copied."""
+        """The array as a tensor, in the same memory where torch can share it."""
         try:
             return self._torch.from_numpy(array)
-        except ValueError:
-            return self._torch.from_numpy(np.ascontiguousarray(array))
+        except (TypeError, ValueError):
+            return self._torch.from_numpy(plain(array))
 
     # -- writing -----------------------------------------------------------------------------------------------
 
