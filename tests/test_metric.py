@@ -54,6 +54,21 @@ def test_by_names():
     assert accuracy.get()[1] == 1.0
 
 
+def test_two_classes_and_more():
+    """F1, MCC and PCC look at pairs of label and prediction, however the labels are shaped."""
+    pred = nd.array([[0.2, 0.8], [0.9, 0.1], [0.4, 0.6], [0.7, 0.3]])
+    for label in (nd.array([1, 0, 0, 0]), nd.array([[1], [0], [0], [0]])):
+        for name, expected in (("f1", 2 / 3), ("mcc", 1 / math.sqrt(3)), ("pcc", 1 / math.sqrt(3))):
+            score = metric.create(name)
+            score.update([label], [pred])
+            assert score.get() == (name, pytest.approx(expected))
+    pcc = metric.PCC()
+    pcc.update(nd.array([0, 1, 2]), nd.array([0, 1, 2]))
+    assert pcc.get()[1] == pytest.approx(1)
+    with pytest.raises(ShapeError, match="1 labels for 4 predictions"):
+        metric.F1().update([nd.array([1])], [pred])
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="no metric named 'acuracy'; did you mean 'accuracy'"):
         metric.create("acuracy")

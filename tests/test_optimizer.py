@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab import lr_scheduler, nd, optimizer
+from hybrid_lab.diagnostics import SettingError
 
 GOLDEN = np.load(pathlib.Path(__file__).parent / "golden" / "gluon" / "optimizers.npz")
 CASES = json.loads(GOLDEN["cases"].tobytes())
@@ -79,3 +80,8 @@ def test_rates_of_a_schedule_with_an_own_learning_rate():
     sgd.num_update = 1
     assert sgd.learning_rate == 0.5
     assert optimizer.create("adam", lr_scheduler=lr_scheduler.FactorScheduler(1, base_lr=0.3)).learning_rate == 0.3
+
+
+def test_signum_without_momentum_refuses_the_decay_it_would_not_use():
+    with pytest.raises(SettingError, match="wd_lh needs a momentum"):
+        optimizer.create("signum", momentum=0.0, wd_lh=0.1)

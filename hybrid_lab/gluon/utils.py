@@ -14,6 +14,7 @@ from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
+from hybrid_lab.ops.dtypes import is_narrow
 
 from .hooks import HookHandle
 
@@ -52,26 +53,31 @@ def split_and_load(
     return [part.as_in_context(ctx) for part, ctx in zip(parts, ctx_list, strict=True)]
 
 
-def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite: bool = True) -> float:
+def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite: bool = True) -> float | NDArray:
     """Scale all arrays in place so that the norm of all their elements together is at most `max_norm`.
 
-    Returns the norm before.
+    Returns the norm before: a float, or an NDArray (1,) where check_isfinite is False, as in MXNet.
 
-    check_isfinite : warn where the norm is nan or infinite; the arrays stay as they are then
+    check_isfinite : warn where the norm is nan or infinite; the arrays stay as they are then in any case
     """
     if not arrays:
         raise ValueError("there are no arrays to clip")
-    total = math.sqrt(sum(float(np.vdot(array._data, array._data)) for array in arrays))
-    if not math.isfinite(total):
-        if check_isfinite:
-            warnings.warn("nan or inf in the gradients: clip_global_norm leaves them as they are", stacklevel=2)
-        return total
-    scale = max_norm / (total + 1e-8)
-    if scale < 1.0:
-        for array in arrays:
-            np.multiply(array._data, scale, out=array._data, casting="unsafe")
-            array._written()
-    return total
+    total = math.sqrt(sum(_squared_norm(array._data) for array in arrays))
+    if math.isfinite(total):
+        scale = max_norm / (total + 1e-8)
+        if scale < 1.0:
+            for array in arrays:
+                np.multiply(array._data, scale, out=array._data, casting="unsafe")
+                array._written()
+    elif check_isfinite:
+        warnings.warn("nan or inf in the gradients: clip_global_norm leaves them as they are", stacklevel=2)
+    return total if check_isfinite else nd.array([total])
+
+
+def _squared_norm(values: np.ndarray) -> float:
+    """The sum of the squares; of half precision in float32, in which it does not overflow."""
+    flat = values.astype("float32") if is_narrow(values.dtype) else values
+    return float(np.vdot(flat, flat))
 
 
 if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers

@@ -15,6 +15,8 @@ from hybrid_lab.metric.base import (
 )
 from hybrid_lab.metric.classification import (
     F1,
+    MCC,
+    PCC,
     Accuracy,
     CrossEntropy,
     NegativeLogLikelihood,
@@ -32,7 +34,9 @@ from hybrid_lab.metric.regression import (
 __all__ = [
     "F1",
     "MAE",
+    "MCC",
     "MSE",
+    "PCC",
     "RMSE",
     "Accuracy",
     "CompositeEvalMetric",

@@ -47,44 +47,43 @@ class TopKAccuracy(EvalMetric):
         return float((top == label.astype("int32").reshape(-1, 1)).sum()), len(pred)
 
 
-@register
-class F1(EvalMetric):
-    """2 * precision * recall / (precision + recall) of class 1 of two. preds : (batch, 2); labels : 0 or 1.
+class _TwoClasses(EvalMetric):
+    """Base of the scores of class 1 of two. preds : (batch, 2); labels : as many, 0 or 1.
 
     average : 'macro' averages the score over the calls of `update`; 'micro' is the score of all samples together
     """
 
-    def __init__(self, name: str = "f1", average: str = "macro", **names: Any) -> None:
+    def __init__(self, name: str, average: str = "macro", **names: Any) -> None:
         if average not in ("macro", "micro"):
             raise ValueError(f"average is 'macro' or 'micro', not {average!r}")
         self.average = average
-        self._counts = numpy.zeros(3)  # true positives, false positives, false negatives
-        self._global_counts = numpy.zeros(3)
+        self._counts = numpy.zeros(4)  # true positives, false positives, false negatives, true negatives
+        self._global_counts = numpy.zeros(4)
         super().__init__(name, **names)
+
+    def score(self, counts: Array) -> float:
+        """The score from the numbers of true positives, false positives, false negatives and true negatives."""
+        raise NotImplementedError
 
     def update(self, labels: Any, preds: Any) -> None:
         labels, preds = check_label_shapes(labels, preds, wrap=True)
-        counts = numpy.zeros(3)
-        size = 0
+        counts = numpy.zeros(4)
         for label, pred in zip(labels, preds, strict=True):
-            truth, chosen = host(label).astype("int32").ravel(), host(pred).argmax(axis=1)
+            truth, chosen = host(label).astype("int32").ravel(), host(pred).argmax(axis=1).ravel()
+            if truth.size != chosen.size:
+                raise ShapeError(f"{truth.size} labels for {chosen.size} predictions")
             if len(numpy.unique(truth)) > 2:
-                raise ValueError("F1 is for two classes")
-            counts += [
-                ((chosen == 1) & (truth == 1)).sum(),
-                ((chosen == 1) & (truth != 1)).sum(),
-                ((chosen != 1) & (truth == 1)).sum(),
-            ]
-            size += truth.size
+                raise ValueError(f"{type(self).__name__} is for two classes")
+            pairs = (1, 1), (1, 0), (0, 1), (0, 0)
+            counts += [(((chosen == 1) == guess) & ((truth == 1) == right)).sum() for guess, right in pairs]
         if self.average == "macro":
-            self._add(_f1(counts), 1)
+            self._add(self.score(counts), 1)
             return
         self._counts += counts
         self._global_counts += counts
-        self.num_inst += size
-        self.global_num_inst += size
-        self.sum_metric = _f1(self._counts) * self.num_inst
-        self.global_sum_metric = _f1(self._global_counts) * self.global_num_inst
+        self.num_inst, self.global_num_inst = float(self._counts.sum()), float(self._global_counts.sum())
+        self.sum_metric = self.score(self._counts) * self.num_inst
+        self.global_sum_metric = self.score(self._global_counts) * self.global_num_inst
 
     def reset(self) -> None:
         self._global_counts[:] = 0
@@ -95,9 +94,92 @@ class F1(EvalMetric):
         super().reset_local()
 
 
-def _f1(counts: Array) -> float:
-    hits, false_alarms, misses = counts
-    return float(2 * hits / (2 * hits + false_alarms + misses)) if hits else 0.0
+@register
+class F1(_TwoClasses):
+    """2 * precision * recall / (precision + recall) of class 1 of two. preds : (batch, 2); labels : 0 or 1.
+
+    average : 'macro' averages the score over the calls of `update`; 'micro' is the score of all samples together
+    """
+
+    def __init__(self, name: str = "f1", average: str = "macro", **names: Any) -> None:
+        super().__init__(name, average, **names)
+
+    def score(self, counts: Array) -> float:
+        hits, false_alarms, misses, _ = counts
+        return float(2 * hits / (2 * hits + false_alarms + misses)) if hits else 0.0
+
+
+@register
+class MCC(_TwoClasses):
+    """Matthews' correlation of predicted and true classes, of two (Biochimica et Biophysica Acta 405, 1975):
+    (TP TN - FP FN) / sqrt((TP + FP) (TP + FN) (TN + FP) (TN + FN)), where factors of 0 are left out.
+
+    preds : (batch, 2); labels : 0 or 1
+    average : 'macro' averages the score over the calls of `update`; 'micro' is the score of all samples together
+    """
+
+    def __init__(self, name: str = "mcc", average: str = "macro", **names: Any) -> None:
+        super().__init__(name, average, **names)
+
+    def score(self, counts: Array) -> float:
+        hits, false_alarms, misses, rejected = counts
+        sums = hits + false_alarms, hits + misses, rejected + false_alarms, rejected + misses
+        root = math.sqrt(math.prod(float(each) for each in sums if each))
+        return float((hits * rejected - false_alarms * misses) / root)
+
+
+@register
+class PCC(EvalMetric):
+    """The correlation of predicted and true classes, any number of them, over all samples (Gorodkin 2004); with two
+    classes MCC. nan where all predictions or all labels are of one class.
+
+    preds : (batch, classes), or class numbers shaped as the labels
+    """
+
+    def __init__(self, name: str = "pcc", **names: Any) -> None:
+        super().__init__(name, **names)
+
+    def reset(self) -> None:
+        self._global_table = numpy.zeros((0, 0))  # by predicted and by true class
+        super().reset()
+
+    def reset_local(self) -> None:
+        self._table = numpy.zeros((0, 0))
+        super().reset_local()
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            truth, chosen = host(label), host(pred)
+            chosen = chosen if chosen.shape == truth.shape else chosen.argmax(axis=1)
+            if truth.size != chosen.size:
+                raise ShapeError(f"{truth.size} labels for {chosen.size} predictions")
+            table = _confusion(chosen.astype("int64").ravel(), truth.astype("int64").ravel())
+            self._table, self._global_table = _summed(self._table, table), _summed(self._global_table, table)
+        self.num_inst += 1
+        self.global_num_inst += 1
+        self.sum_metric = _correlation(self._table) * self.num_inst
+        self.global_sum_metric = _correlation(self._global_table) * self.global_num_inst
+
+
+def _confusion(chosen: Array, truth: Array) -> Array:
+    """How often each class was predicted for each true one."""
+    size = int(max(chosen.max(initial=0), truth.max(initial=0))) + 1
+    table = numpy.zeros((size, size))
+    numpy.add.at(table, (chosen, truth), 1)
+    return table
+
+
+def _summed(one: Array, other: Array) -> Array:
+    size = max(len(one), len(other))
+    return sum((numpy.pad(each, (0, size - len(each))) for each in (one, other)), numpy.zeros((size, size)))
+
+
+def _correlation(table: Array) -> float:
+    size, predicted, true = table.sum(), table.sum(axis=1), table.sum(axis=0)
+    spread = (predicted * (size - predicted)).sum() * (true * (size - true)).sum()
+    covariance = (table.diagonal() * size - predicted * true).sum()
+    return float(covariance / math.sqrt(spread)) if spread else math.nan
 
 
 class _LogProbability(EvalMetric):

@@ -30,7 +30,8 @@ class Windows:
     def counts(self, with_padding: bool) -> list[np.ndarray]:
         """Per axis: how many elements each window averages over.
 
-        Padding counts up to the symmetric border, as in MXNet.
+        Padding counts up to the symmetric border, as in MXNet. A window behind it, which pooling_convention='full'
+        may add, counts as one element: its mean is 0.
         """
         made = []
         for size, kernel, step, border, out in zip(
@@ -38,7 +39,8 @@ class Windows:
         ):
             start = np.arange(out) * step - border
             stop = np.minimum(start + kernel, size + border)
-            made.append(stop - start if with_padding else np.minimum(stop, size) - np.maximum(start, 0))
+            counts = stop - start if with_padding else np.minimum(stop, size) - np.maximum(start, 0)
+            made.append(np.maximum(counts, 1))
         return made
 
     def places(self) -> Iterator[tuple[slice, ...]]:
@@ -170,7 +172,9 @@ def divisor(K: Any, windows: Windows, window: Sequence[Any], with_padding: bool)
             continue
         start = index * step + -border
         first, end = (f"({start})", size + border) if with_padding else (f"tl.maximum({start}, 0)", size)
-        factors.append(f"(tl.minimum({start + kernel}, {K.shown(end)}) - {first})")
+        count = f"(tl.minimum({start + kernel}, {K.shown(end)}) - {first})"
+        behind = (len(counts) - 1) * step - border >= end
+        factors.append(f"tl.maximum({count}, 1)" if behind else count)
     if all(factor.lstrip("-").isdigit() for factor in factors):
         return str(K.literal(prod(map(int, factors))))
     return f"({' * '.join(factors)})"

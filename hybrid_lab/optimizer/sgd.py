@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.ops.operator import Operator, get
 
 from .optimizer import Optimizer, Scratch, register
@@ -106,13 +107,15 @@ class NAG(_Momentum):
 class Signum(_Momentum):
     """m = momentum * m - (1 - momentum) * (g + wd * w);  w = (1 - lr * wd_lh) * w + lr * sign(m) (arXiv 1802.04434).
 
-    Without momentum: w = (1 - lr * wd) * w - lr * sign(g).
+    Without momentum: w = (1 - lr * wd) * w - lr * sign(g); wd_lh is refused.
     """
 
     def __init__(
         self, learning_rate: float | None = None, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(momentum, learning_rate=learning_rate, **kwargs)
+        if wd_lh and not momentum:
+            raise SettingError("Signum: wd_lh needs a momentum; without one wd is that decay")
         self.wd_lh = wd_lh
 
     def operator(self) -> Operator:

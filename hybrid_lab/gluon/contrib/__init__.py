@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 
-from . import nn, rnn
+from . import data, nn, rnn
 
-__all__ = ["nn", "rnn"]
+__all__ = ["data", "nn", "rnn"]
 
 
 if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers

@@ -15,16 +15,33 @@ from hybrid_lab.ndarray import array as nd_array
 def default_batchify_fn(data: Sequence[Any]) -> Any:
     """Stack samples along a new first axis: arrays to an NDArray, tuples part by part to a list of them.
 
-    NumPy arrays and numbers keep their dtype. Raises ShapeError where shapes differ.
+    NumPy arrays, numbers and lists of them keep their dtype; a list is one array. Raises ShapeError where shapes
+    differ.
     """
     first = data[0]
-    if isinstance(first, (tuple, list)):
+    if isinstance(first, tuple):
         return [default_batchify_fn(part) for part in zip(*data, strict=True)]
-    arrays = [item._data if isinstance(item, NDArray) else np.asarray(item) for item in data]
+    arrays = [_as_array(item) for item in data]
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:
         raise ShapeError(f"samples of different shapes cannot become one batch: {', '.join(map(str, sorted(shapes)))}")
     return as_batch(np.stack(arrays))
+
+
+def _as_array(item: Any) -> np.ndarray:
+    """A sample, or one part of it, as an array. Raises ShapeError for a list whose parts differ in shape."""
+    if isinstance(item, NDArray):
+        return item._data
+    if not isinstance(item, list):
+        return np.asarray(item)
+    parts = [_as_array(part) for part in item]
+    shapes = {part.shape for part in parts}
+    if len(shapes) > 1:
+        raise ShapeError(
+            f"a sample is a list of parts of different shapes, {', '.join(map(str, sorted(shapes)))}: "
+            "return a tuple to get a batch of each part"
+        )
+    return np.stack(parts) if parts else np.asarray(item)
 
 
 def as_batch(values: np.ndarray) -> NDArray:

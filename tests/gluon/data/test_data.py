@@ -108,6 +108,17 @@ def test_samples_of_different_shapes_make_no_batch():
         list(DataLoader(SimpleDataset([np.zeros(1), np.zeros(2)]), 2))
 
 
+def test_a_sample_that_is_a_list_is_one_array_and_a_tuple_has_parts():
+    assert next(iter(DataLoader([[1, 2], [3, 4]], 2))).asnumpy().tolist() == [[1, 2], [3, 4]]
+    assert [part.asnumpy().tolist() for part in next(iter(DataLoader([(1, 2), (3, 4)], 2)))] == [[1, 3], [2, 4]]
+    pairs = [[np.zeros(2), np.ones(2)]] * 3
+    assert next(iter(DataLoader(pairs, 3))).shape == (3, 2, 2)
+    with pytest.raises(ShapeError, match="return a tuple"):
+        next(iter(DataLoader([[np.zeros(2), 1]], 1)))
+    with pytest.raises(ValueError, match="-1 is no number of samples"):
+        SimpleDataset([1, 2]).take(-1)
+
+
 def test_own_batchify_and_batch_sampler():
     loader = DataLoader(Y, batch_sampler=[[1, 2], [5]], batchify_fn=list)
     assert [list(map(int, batch)) for batch in loader] == [[1, 2], [5]]
@@ -146,3 +157,6 @@ def test_clipping_the_global_norm():
     assert gluon.utils.clip_global_norm(arrays, 10.0) == pytest.approx(1.0)
     with pytest.warns(UserWarning, match="nan or inf"):
         gluon.utils.clip_global_norm([nd.array([float("inf")])], 1.0)
+    half = [nd.array([300, 400], dtype="float16")]
+    norm = gluon.utils.clip_global_norm(half, 50.0, check_isfinite=False)
+    assert norm.asscalar() == 500 and np.allclose(half[0].asnumpy(), [30, 40])

@@ -1,0 +1,36 @@
+"""Pooling windows that ceil_mode puts behind the input: a mean of 0, on every engine."""
+
+import numpy as np
+import pytest
+
+from hybrid_lab import autograd, gluon, nd
+from hybrid_lab.gluon import nn
+
+
+class Pool(gluon.HybridBlock):
+    """Windows of one element, the third of which begins behind six."""
+
+    def __init__(self, counted, **kwargs):
+        super().__init__(**kwargs)
+        self.pool = nn.AvgPool2D((1, 1), strides=(3, 1), ceil_mode=True, count_include_pad=counted)
+
+    def hybrid_forward(self, F, x):
+        return self.pool(x * 2.0)
+
+
+@pytest.mark.parametrize("engine", [None, "numpy", "onnxruntime", "torch", "triton"])
+@pytest.mark.parametrize("counted", [True, False])
+def test_the_mean_of_a_window_behind_the_input_is_0(engine, counted, monkeypatch):
+    if engine == "triton":
+        monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    net = Pool(counted)
+    if engine is not None:
+        net.hybridize(engine=engine)
+    x = nd.array(np.arange(1, 7).reshape(1, 1, 6, 1), dtype="float32")
+    x.attach_grad()
+    for _ in range(2):
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        assert y.asnumpy().ravel().tolist() == [2, 8, 0]
+        assert x.grad.asnumpy().ravel().tolist() == [2, 0, 0, 2, 0, 0]
