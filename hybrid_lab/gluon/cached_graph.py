@@ -22,9 +22,10 @@ from hybrid_lab.gluon.device_program import program_for
 from hybrid_lab.gluon.frozen import Watch
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
-from hybrid_lab.gluon.program import Program, Shared
+from hybrid_lab.gluon.program import Program
 from hybrid_lab.gluon.read_values import changed_values, values_read
 from hybrid_lab.gluon.recompiles import Compilation, History, Signature, reason_for
+from hybrid_lab.gluon.shared import Shared
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import tape
@@ -118,11 +119,17 @@ class GraphCache:
     def _new_shared(self) -> Shared:
         history = self.history
 
-        def note(program: Program, seconds: float) -> None:
-            name = program.block_name
-            history.note(name, Compilation(None, "gradients of gradients", seconds, program, capture(), "second"))
+        def note(program: Program, seconds: float, kind: str, reason: str) -> None:
+            history.note(program.block_name, Compilation(None, reason, seconds, program, capture(), kind))
 
-        return Shared(note)
+        def switch(old: Program, new: Program) -> None:
+            with self._lock:
+                for key in [key for key, program in self.programs.items() if program is old]:
+                    self.programs[key] = new
+                if self._latest is old:
+                    self._latest = new
+
+        return Shared(note, switch, self._lock)
 
     # -- graphs ----------------------------------------------------------------------------------------------
 

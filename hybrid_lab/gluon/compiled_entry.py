@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,9 @@ from hybrid_lab.ndarray.ndarray import NDArray
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Kept
+    from hybrid_lab.gluon.head_sets import Heads
     from hybrid_lab.gluon.program import Program
 
-_wrap = NDArray._wrap
 _version = attrgetter("version")
 
 
@@ -30,9 +31,10 @@ class CompiledEntry(tape.Entry):
     kept : what the forward holds for the backward, used up by the last one; None where there is nothing
     versions : of these buffers, when they were recorded
     before : of the buffers of all inputs and parameters, as the forward read them: gradients of gradients start there
+    outputs : weak references to the buffers of the outputs, where there are several
     """
 
-    __slots__ = ("before", "buffers", "kept", "leaves", "program", "rng", "values", "versions")
+    __slots__ = ("before", "buffers", "kept", "leaves", "outputs", "program", "rng", "values", "versions")
 
     def __init__(
         self,
@@ -43,10 +45,12 @@ class CompiledEntry(tape.Entry):
         kept: Kept | None,
         rng: tuple[int, int],
         before: list[int],
+        outputs: Sequence[NDArray] = (),
     ):
         self.program, self.leaves, self.values, self.buffers, self.rng = program, leaves, values, buffers, rng
         self.kept, self.before = kept, before
         self.versions = list(map(_version, buffers))
+        self.outputs = [weakref.ref(output._buffer) for output in outputs] if len(outputs) > 1 else ()
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -57,13 +61,13 @@ class CompiledEntry(tape.Entry):
         return self.program.large_gradients
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        """Run the compiled backward; an output without a gradient gets zeros."""
-        return self._run(douts, needed, False)
+        """Run the compiled backward of the outputs that have a gradient."""
+        return self._run(douts, False)
 
     def finish(
         self, douts: list[Any], needed: tuple[bool, ...], leaves: Sequence[tape.Leaf | None] | None = None
     ) -> Sequence[Any]:
-        return self._run(douts, needed, True, None if leaves is None else self._places(leaves, douts))
+        return self._run(douts, True, leaves)
 
     def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[Any]) -> list[np.ndarray | None]:
         """Per gradient the array of the leaf that may take it: of its type, on the host, and read by nobody here."""
@@ -85,15 +89,22 @@ class CompiledEntry(tape.Entry):
     def _run(
         self,
         douts: list[Any],
-        needed: tuple[bool, ...],
         last: bool,
-        out: Sequence[np.ndarray | None] | None = None,
+        leaves: Sequence[tape.Leaf | None] | None = None,
     ) -> Sequence[Any]:
         program = self.program
+        given = tuple([dout is not None for dout in douts])
+        if given != program.given:
+            wanted = program.heads_among(given)
+            if not wanted:
+                return [None] * program.num_inputs
+            if wanted != program.differentiated:
+                program = self._compute_again(wanted)
         heads: list[Any] = []
         for index in program.heads:
-            heads.append(self._head(douts[index], index))
-        apart = self.apart(tuple([dout is not None for dout in douts]))
+            heads.append(self._head(douts[index]))
+        out = None if leaves is None else self._places(leaves, douts)
+        apart = self.apart(given)
         if not apart:
             return self._with_heads(heads, last, out)
         # What leads to none of the outputs that have a gradient keeps the one it had, as in eager mode.
@@ -102,9 +113,25 @@ class CompiledEntry(tape.Entry):
         found = self._with_heads(heads, last, out)
         return [None if index in apart else gradient for index, gradient in enumerate(found)]
 
-    def _head(self, dout: Any, index: int) -> Any:
-        """An output gradient as the backward takes it; zeros where there is none."""
-        return np.zeros(*self.program.output_types[index]) if dout is None else np.asarray(dout, order="C")
+    def _compute_again(self, heads: Heads) -> Program:
+        """Let the program for a backward from these outputs take this call over: its forward runs once more, on the
+        same inputs, with the same random numbers.
+        """
+        program = self.program.head_sets.program_for(self.program, heads)
+        for index in program._kept_outputs:
+            buffer = self.outputs[index]() if self.outputs else None
+            if buffer is not None and buffer.version:
+                raise tape.written_since(self.name, f"output {index}", *program.output_types[index])
+        inputs = [*self.leaves, *program._arrays]
+        self._check_inputs(program.reads(program._effects), inputs)
+        self.values, self.buffers, self.kept = program.run_again(self.leaves, self.rng)
+        self.versions = list(map(_version, self.buffers))
+        self.program = program
+        return program
+
+    def _head(self, dout: Any) -> Any:
+        """An output gradient as the backward takes it."""
+        return np.asarray(dout, order="C")
 
     def apart(self, given: tuple[bool, ...]) -> frozenset[int]:
         return frozenset() if all(given) else self.program.apart_from(given)
@@ -150,20 +177,24 @@ class CompiledEntry(tape.Entry):
         self.check()
         program = self.program
         inputs = [*self.leaves, *program._arrays]
-        heads = [
-            _wrap(np.zeros(*kind)) if dout is None else dout
-            for dout, kind in zip(douts, program.output_types, strict=True)
-        ]
-        compiled = program.gradient([*inputs, *heads])
+        given = tuple([dout is not None for dout in douts])
+        wanted = program.heads_among(given)
+        if not wanted:
+            return [None] * len(needed)
+        apart = self.apart(given)
+        wrt = tuple([index for index in program.special.wrt if needed[index] and index not in apart])
+        if not wrt:
+            return [None] * len(needed)
+        heads = [douts[index] for index in sorted(wanted)]
+        compiled = program.gradient([*inputs, *heads], wanted, wrt)
         if compiled is None:
             self._check_inputs([index for index in range(len(inputs)) if index not in program._effects], inputs)
             return self._replayed(inputs, douts, needed)
         self._check_inputs([index for index in compiled.reads(program._effects) if index < len(inputs)], inputs)
         gradients: list[Any] = [None] * len(needed)
         found = compiled([*inputs, *heads], self.rng)
-        apart = self.apart(tuple([dout is not None for dout in douts]))
-        for index, gradient in zip(program.special.wrt, found, strict=True):
-            gradients[index] = None if index in apart else gradient
+        for index, gradient in zip(wrt, found, strict=True):
+            gradients[index] = gradient
         return gradients
 
     def _replayed(self, inputs: list[NDArray], douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:

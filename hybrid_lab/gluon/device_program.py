@@ -13,9 +13,10 @@ import numpy as np
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineUnavailable
-from hybrid_lab.engines.memory import empty, is_tensor, to_device, torch_dtype
+from hybrid_lab.engines.memory import is_tensor, to_device
 from hybrid_lab.gluon.compiled_entry import CompiledEntry
-from hybrid_lab.gluon.program import Program, Shared
+from hybrid_lab.gluon.program import Program
+from hybrid_lab.gluon.shared import Shared
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.structure import unflatten
 from hybrid_lab.ndarray import tape
@@ -141,22 +142,43 @@ class DeviceProgram(Program):
         before: list[int],
     ) -> None:
         """As `_record`: what the backward reads stays on the device."""
-        links = (*map(_link, leaves), *self._parameter_links())
-        if not (self._recorded and any(links)):
+        links = self._links_of(leaves)
+        if not any(links):
             return
-        device = self.device
+        values, buffers = self._tensors_for_backward(leaves, data, parameters, outputs, kept)
+        entry = DeviceCompiledEntry(self, leaves, values, buffers, kept, rng, before, outputs)
+        node = tape.Node(entry, links, len(outputs))
+        for index in self._recorded:
+            outputs[index]._tape = tape.Output(node, index)
+
+    def _tensors_for_backward(
+        self,
+        leaves: Sequence[NDArray],
+        data: list[Any],
+        parameters: list[Any],
+        outputs: list[NDArray],
+        kept: Kept | None,
+    ) -> tuple[list[Any], list[Buffer]]:
         values = [data[index] for index in self._kept_leaves]
         values += [parameters[index] for index in self._positions]  # a recorded call reads every parameter
         buffers: list[Buffer] = [leaves[index]._buffer for index in self._kept_leaves]
         buffers += self._kept_buffers
         for index in self._kept_outputs:
-            values.append(outputs[index].raw(device))
+            values.append(outputs[index].raw(self.device))
             buffers.append(outputs[index]._buffer)
         if kept is not None:
             values += [kept.saved[index] for index in self._kept_saved]
-        node = tape.Node(DeviceCompiledEntry(self, leaves, values, buffers, kept, rng, before), links, len(outputs))
-        for index in self._recorded:
-            outputs[index]._tape = tape.Output(node, index)
+        return values, buffers
+
+    def run_again(
+        self, leaves: Sequence[NDArray], rng: tuple[int, int]
+    ) -> tuple[list[Any], list[Buffer], Kept | None]:
+        data = [leaf.raw(self.device) for leaf in leaves]
+        parameters = [array.raw(self.device) for array in self._arrays]
+        inputs = [*data, *parameters]
+        results, kept = (self._run(inputs, rng), None) if self._begin is None else self._begin(inputs, rng)
+        outputs = [_wrap(result, self.context) for result in results[: self._num_outputs]]
+        return *self._tensors_for_backward(leaves, data, parameters, outputs, kept), kept
 
 
 def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
@@ -184,10 +206,7 @@ class DeviceCompiledEntry(CompiledEntry):
     def takes_leaves(self) -> bool:  # type: ignore[override]
         return self.kept is not None
 
-    def _head(self, dout: Any, index: int) -> Any:
-        if dout is None:
-            shape, dtype = self.program.output_types[index]
-            return empty(shape, torch_dtype(dtype), self.device).zero_()
+    def _head(self, dout: Any) -> Any:
         return dout.contiguous() if is_tensor(dout) else to_device(np.asarray(dout), self.device)
 
     def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[Any]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from hybrid_lab.gluon.neutral import NeutralGraph
@@ -22,21 +22,26 @@ def gradient_graph(
     training: bool,
     wrt: Sequence[int],
     precision: Precision | None = None,
+    heads: Collection[int] | None = None,
 ) -> NeutralGraph:
     """The graph that computes the gradients with respect to the inputs numbered in `wrt`.
 
     shapes, dtypes : of the inputs, parameters included; precision : the mixed precision of the call
-    Its arguments are all these inputs and then one gradient per output; it has no parameters, updates no states, and
-    draws the numbers of the forward where it is run with the forward's rng. Raises AutogradError where an operator has
-    no gradient of its gradient.
+    heads : numbers of the outputs that have a gradient; None: all
+    Its arguments are all these inputs and then one gradient per output in `heads`; it has no parameters, updates no
+    states, and draws the numbers of the forward where it is run with the forward's rng. Raises AutogradError where an
+    operator has no gradient of its gradient.
     """
     graph = neutral.graph
     if precision is not None and not neutral.bound:
         graph = mixed_precision(graph, dict(zip(graph.inputs, dtypes, strict=True)), precision)
     inferred = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
     bound = inferred if neutral.bound else bind_mode(inferred, training)
-    joint = differentiate(bound, [bound.inputs[index] for index in wrt])
+    joint = differentiate(bound, [bound.inputs[index] for index in wrt], heads)
+    count = len(bound.inputs)
+    read = range(len(bound.outputs)) if heads is None else sorted(heads)
+    inputs = [*joint.inputs[:count], *(joint.inputs[count + index] for index in read)]
     gradients = joint.outputs[len(bound.outputs) :]
-    made = Graph(joint.inputs, gradients, (), joint.draws, f"{graph.name} gradient".strip())
-    in_spec, out_spec = ("tuple", (LEAF,) * len(joint.inputs)), ("tuple", (LEAF,) * len(gradients))
+    made = Graph(inputs, gradients, (), joint.draws, f"{graph.name} gradient".strip())
+    in_spec, out_spec = ("tuple", (LEAF,) * len(inputs)), ("tuple", (LEAF,) * len(gradients))
     return NeutralGraph(made, in_spec, out_spec, (), source=neutral.source, bound=True)

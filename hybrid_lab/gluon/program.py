@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
+import copy
 import math
-import threading
 import time
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import AutogradError
-from hybrid_lab.engines import memory
 from hybrid_lab.gluon.compiled_entry import CompiledEntry
+from hybrid_lab.gluon.head_sets import Heads, HeadSets
 from hybrid_lab.gluon.higher_order import gradient_graph
+from hybrid_lab.gluon.shared import Prologue, Shared
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.graph.differentiate import depends_on
-from hybrid_lab.graph.equal import equal
-from hybrid_lab.graph.family import Family
 from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ndarray import invoke as invoking
@@ -37,7 +34,6 @@ from hybrid_lab.ndarray.random_state import state as random_state
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Executable, Kept, Training
     from hybrid_lab.gluon.neutral import NeutralGraph
-    from hybrid_lab.graph.graph import Graph
 
 MAX_PACKED = 4
 """Programs of one Block whose engine may keep copies of the parameters; the one packed longest ago gives its up."""
@@ -46,67 +42,10 @@ LARGE = 1 << 18
 MAX_PATIENCE = 64
 """Calls with unchanged parameters before they are packed: one at first, twice as many each time that was in vain."""
 
-_serial = itertools.count()
 _wrap = NDArray._wrap
 _link = tape.link
 _version, _buffer_version = attrgetter("version"), attrgetter("_buffer.version")
 _NO_DRAWS = (0, 0)
-
-
-class Prologue:
-    """What a Block computes from its parameters alone, in prediction: held until one of them is written to.
-
-    arrays : the parameters it reads
-    """
-
-    def __init__(self, graph: Graph, arrays: list[NDArray], executable: Executable):
-        self.graph, self.arrays, self.executable = graph, arrays, executable
-        self.serial = next(_serial)
-        self._held: tuple[list[int], list[np.ndarray]] | None = None
-
-    def serves(self, graph: Graph, arrays: list[NDArray]) -> bool:
-        """Whether it gives the values of this graph for these arrays."""
-        same = len(arrays) == len(self.arrays) and not any(map(is_not, arrays, self.arrays))
-        return same and equal(graph, self.graph)
-
-    def values(self) -> list[np.ndarray]:
-        """The outputs for the parameters as they are now."""
-        versions = [array._buffer.version for array in self.arrays]
-        held = self._held
-        if held is None or held[0] != versions or any(array._buffer.exported for array in self.arrays):
-            device = self.executable.device
-            results = self.executable.run([array.raw(device) for array in self.arrays], _NO_DRAWS)
-            if device is not None and not self.arrays:  # made of constants: called without a tensor, it gives arrays
-                results = [memory.to_device(result, device) for result in results]
-            held = self._held = versions, results
-        return held[1]
-
-
-class Shared:
-    """What the programs of one Block have in common: graphs, prologues, and the few that may keep copies of the
-    parameters.
-
-    family : the graphs of earlier calls, for those of other sizes
-    note : called with (program, seconds) for a program that another one made
-    """
-
-    def __init__(self, note: Callable[[Program, float], None] = lambda program, seconds: None) -> None:
-        self.note = note
-        self.serial = next(_serial)
-        self.lock = threading.RLock()
-        self.family = Family()
-        self.prologues: weakref.WeakSet[Prologue] = weakref.WeakSet()
-        self.packed: list[Program] = []
-
-    def prologue(self, graph: Graph, arrays: list[NDArray], engine: Any, options: dict[str, bool]) -> Prologue:
-        """The prologue of another program where it is the same one, compiled otherwise."""
-        with self.lock:
-            for known in self.prologues:
-                if known.serves(graph, arrays):
-                    return known
-            made = Prologue(graph, arrays, engine.compile(graph, **options))
-            self.prologues.add(made)
-            return made
 
 
 class Program:
@@ -117,6 +56,8 @@ class Program:
     shape, dtype, context, tracked : of a single input array, by which the next call finds its program at once
     short : a function for the call with a single array, where nothing but the forward is to be done
     checked : `buffer.changes.count` when `still_valid` last looked
+    differentiated : numbers of the outputs that the backward differentiates; head_sets : the programs for other ones
+    given : per output, whether it is one of these
     """
 
     def __init__(
@@ -144,22 +85,32 @@ class Program:
         self._parameters = neutral.parameters
         self._arrays = [parameter._on(parameter._data, self.context) for parameter in neutral.parameters]
         self.requests = self.requests_now()
-        self._gradients: dict[tuple[bool, ...], Program | None] = {}
-        self._compile(flags, self._specialize(leaves))
-        self._bind(len(leaves))
-
-    def _specialize(self, leaves: Sequence[NDArray]) -> Specialized:
+        self._gradients: dict[Any, Program | None] = {}
         inputs: list[Any] = [*leaves, *self._arrays]
         wrt: list[int] = []
-        if self.recording:
+        if recording:
             wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
             wrt += [len(leaves) + index for index, (_, wanted) in enumerate(self.requests) if wanted]
-        shapes, dtypes = [array.shape for array in inputs], [array._view.dtype for array in inputs]
-        neutral, precision = self.neutral, self.precision
-        arguments = (neutral.graph, shapes, dtypes, self.training, wrt, len(leaves))
+        graph = neutral.graph
+        sources = [graph.inputs[index] for index in wrt]
+        # Outputs that have a history: those that something recorded leads to, by whatever operators.
+        found, leading = depends_on(graph, sources), depends_on(graph, sources, differentiable=True)
+        self._recorded = [index for index, value in enumerate(graph.outputs) if value in found]
+        self._leading = frozenset(index for index, value in enumerate(graph.outputs) if value in leading)
+        self.differentiated = self._shared.heads.get(neutral, self._leading) & self._leading or self._leading
+        self._compile(
+            flags, self._specialize([array.shape for array in inputs], [array._view.dtype for array in inputs], wrt)
+        )
+        self._bind(len(leaves))
+        self.head_sets = HeadSets(self)
+
+    def _specialize(self, shapes: Sequence[Any], dtypes: Sequence[Any], wrt: Sequence[int]) -> Specialized:
+        neutral = self.neutral
+        options: dict[str, Any] = {"precision": self.precision, "heads": self.differentiated}
+        arguments = (neutral.graph, shapes, dtypes, self.training, wrt, len(shapes) - len(self._arrays))
         if neutral.bound:  # gradients, of which all inputs are data: each is made once
-            return specialize(*arguments, bound=True, precision=precision)
-        return self._shared.family.specialize(*arguments, precision)
+            return specialize(*arguments, bound=True, **options)
+        return self._shared.family.specialize(*arguments, **options)
 
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
         engine = engines.get(flags.get("engine"))
@@ -231,9 +182,9 @@ class Program:
         self.wrt_all = special.wrt == tuple(range(self.num_inputs))
         self.run_backward: Any = None if self.backward is None else self.backward.run
         self._apart: dict[tuple[bool, ...], frozenset[int]] = {}
-        # Outputs that have a history: those that something recorded leads to, by whatever operators.
-        found = depends_on(graph, [graph.inputs[index] for index in special.wrt])
-        self._recorded = [index for index, value in enumerate(graph.outputs) if value in found]
+        self.given = tuple([index in self.differentiated for index in range(self._num_outputs)])
+        used = {value for node in reachable(graph.outputs) for value in node.outputs}
+        self._idle = [index for index, value in enumerate(graph.inputs) if value not in used]
         # The output gradients that a backward from this call's only output reads. Nobody writes to them.
         self.ones: list[np.ndarray] | None = None
         if self._num_outputs == 1 and self.backward is not None and not self.large_gradients:
@@ -280,9 +231,11 @@ class Program:
             for parameter, array in zip(self._parameters, self._arrays, strict=True)
         )
 
-    def gradients(self) -> list[Program]:
-        """The programs of gradients of its gradients."""
-        return [program for program in tuple(self._gradients.values()) if program is not None]
+    def companions(self) -> list[Program]:
+        """The programs of this very call: for other outputs that are differentiated, and for gradients of gradients."""
+        gradients = [program for program in tuple(self._gradients.values()) if program is not None]
+        found = [item for program in gradients for item in program.head_sets.programs.values()]
+        return [*self.head_sets.programs.values(), *found]
 
     def retire(self) -> None:
         """Nobody calls it any more: give up what others hold of it."""
@@ -351,9 +304,28 @@ class Program:
 
         before : versions of all inputs and parameters as the forward read them
         """
-        links = (*map(_link, leaves), *self._parameter_links())
-        if not (self._recorded and any(links)):
+        links = self._links_of(leaves)
+        if not any(links):
             return
+        values, buffers = self._for_backward(leaves, outputs, kept)
+        entry = CompiledEntry(self, leaves, values, buffers, kept, rng, before, outputs)
+        node = tape.Node(entry, links, len(outputs))
+        for index in self._recorded:
+            outputs[index]._tape = tape.Output(node, index)
+
+    def _links_of(self, leaves: Sequence[NDArray]) -> tuple[tape.Link, ...]:
+        """What a call links to: nothing for what no output depends on, whose gradient stays as it is."""
+        if not self._recorded:
+            return ()
+        links = (*map(_link, leaves), *self._parameter_links())
+        if not self._idle:
+            return links
+        return tuple([None if index in self._idle else link for index, link in enumerate(links)])
+
+    def _for_backward(
+        self, leaves: Sequence[NDArray], outputs: Sequence[NDArray], kept: Kept | None
+    ) -> tuple[list[np.ndarray], list[Buffer]]:
+        """The values that the backward reads, without output gradients, and the buffers of the first of them."""
         values: list[np.ndarray] = []
         buffers: list[Buffer] = []
         for index in self._kept_leaves:
@@ -370,9 +342,30 @@ class Program:
             buffers.append(output._buffer)
         if kept is not None:
             values += [kept.saved[index] for index in self._kept_saved]
-        node = tape.Node(CompiledEntry(self, leaves, values, buffers, kept, rng, before), links, len(outputs))
-        for index in self._recorded:
-            outputs[index]._tape = tape.Output(node, index)
+        return values, buffers
+
+    def run_again(
+        self, leaves: Sequence[NDArray], rng: tuple[int, int]
+    ) -> tuple[list[np.ndarray], list[Buffer], Kept | None]:
+        """The forward of an earlier call, for what the backward reads of it: nothing is updated."""
+        raw = [array._data for array in (*leaves, *self._arrays)]
+        results, kept = (self._run(raw, rng), None) if self._begin is None else self._begin(raw, rng)
+        outputs = [_wrap(result, self.context) for result in results[: self._num_outputs]]
+        return *self._for_backward(leaves, outputs, kept), kept
+
+    def heads_among(self, given: tuple[bool, ...]) -> Heads:
+        """The outputs among the given ones whose gradients lead anywhere."""
+        return frozenset([index for index in self._leading if given[index]])
+
+    def differentiating(self, heads: Heads) -> Program:
+        """This program with a backward for other outputs."""
+        made = copy.copy(self)
+        made.differentiated = heads
+        types = self.special.inputs
+        shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
+        made._compile(self._flags, made._specialize(shapes, dtypes, self.special.wrt))
+        made._bind(self._num_data)
+        return made
 
     def apart_from(self, given: tuple[bool, ...]) -> frozenset[int]:
         """The numbers of the inputs and parameters that lead to none of these outputs, by whatever operators."""
@@ -411,18 +404,18 @@ class Program:
             self._links = held = None if tape.Output in map(type, found) else now, found
         return held[1]
 
-    def gradient(self, inputs: Sequence[NDArray]) -> Program | None:
-        """The program of this call's gradients on the inputs, parameters and output gradients; None where an operator
-        has no gradient of its gradient.
+    def gradient(self, inputs: Sequence[NDArray], heads: Heads, wrt: tuple[int, ...]) -> Program | None:
+        """The program of this call's gradients with respect to the inputs and parameters numbered in `wrt`, on all of
+        them and the gradients of the outputs `heads`; None where an operator has no gradient of its gradient.
         """
-        key = tuple([tape.link(array) is not None for array in inputs])
+        key = heads, wrt, tuple([tape.link(array) is not None for array in inputs])
         if key not in self._gradients:
             types = self.special.inputs
             shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
             start = time.perf_counter()
             try:
                 graph = gradient_graph(
-                    self.neutral, shapes, dtypes, self.training, self.special.wrt, self.precision
+                    self.neutral, shapes, dtypes, self.training, wrt, self.precision, heads
                 )
                 name = f"{self.block_name} (gradient)"
                 made = type(self)(name, self._flags, graph, inputs, self.training, True, self._shared)
@@ -430,8 +423,9 @@ class Program:
                 self._gradients[key] = None
             else:
                 self._gradients[key] = made
-                self._shared.note(made, time.perf_counter() - start)
-        return self._gradients[key]
+                self._shared.note(made, time.perf_counter() - start, "second", "gradients of gradients")
+        found = self._gradients[key]
+        return None if found is None else found.head_sets.current
 
     # -- what the forward reads of the parameters --------------------------------------------------------------
 
@@ -474,14 +468,14 @@ class Program:
                 self.forward.unpack()
 
     def reads(self, updated: Sequence[int]) -> list[int]:
-        """The inputs (data first, then parameters) whose values the forward computes with: not those of which it
-        reads the mere shape, nor states in `updated` that an operator only takes to update them.
+        """The inputs (data first, then parameters) whose values the forward computes its outputs with: not those of
+        which it reads the mere shape, nor states in `updated` that are only taken to update them.
         """
         graph = self.special.forward
         sources = dict(zip(graph.inputs, self.special.forward_sources, strict=True))
         states = {value for value, source in sources.items() if source[0] == "input" and source[1] in updated}
-        used = set(graph.roots)
-        for node in graph.nodes:
+        used = set(graph.outputs)
+        for node in reachable(graph.outputs):
             names = node.op.names() if node.op.aux_names else ()
             for index, item in enumerate(node.inputs):
                 if node.op.reads_values(index) and not (item in states and names and names[index] in node.op.aux_names):

@@ -118,8 +118,9 @@ def _gone(inputs: Any, rng: Any) -> Any:
 class Compilation:
     """What one compile did, for explain and the lab.
 
-    key : the Signature, None for gradients of gradients; kind : "first", "shape", "dtype", "mode", "recording",
-    "gradient", "grad_req", "context", "structure", "parameter", "evicted" or "second"; reason : the same in words;
+    key : the Signature; None for gradients of gradients, and for a backward from other outputs
+    kind : "first", "shape", "dtype", "mode", "recording", "gradient", "grad_req", "context", "structure", "parameter",
+    "evicted", "second" or "heads"; reason : the same in words;
     seconds : wall time; place : the user's line that called; program : Retired once it is called no more
     """
 
@@ -180,7 +181,7 @@ class History:
 
     def retire(self, program: Program) -> None:
         """Nobody calls it any more: remember no more than what it was."""
-        gone = [program, *program.gradients()]
+        gone = [program, *program.companions()]
         for item in self.kept:
             if any(item.program is each for each in gone):
                 item.program = Retired.of(item.program)  # type: ignore[arg-type]

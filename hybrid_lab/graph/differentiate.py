@@ -7,7 +7,7 @@ y = tanh(dot(x, w))     becomes     y = tanh(dot(x, w))
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import count
 from typing import Any
 
@@ -22,10 +22,12 @@ from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.run import run_gradient
 
 
-def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
-    """The joint graph: inputs + one head gradient per differentiable output; outputs + one gradient per Value in `wrt`.
+def differentiate(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | None = None) -> Graph:
+    """The joint graph: inputs + one head gradient per output; outputs + one gradient per Value in `wrt`.
 
-    The graph is inferred and its mode bound. The gradient of an input that no output depends on is zeros.
+    heads : numbers of the outputs that have a head gradient; None: all. The others are not differentiated, and nothing
+        reads their head gradients: a gradient of zeros is something else, since 0 times infinity is NaN
+    The graph is inferred and its mode bound. The gradient of an input that no such output depends on is zeros.
     Differentiate the result again for gradients of gradients.
     """
     backward = _backward(graph)
@@ -37,13 +39,14 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
     composites = composite_names(graph)
     gradients: dict[Value, Expr] = {}
 
-    heads = []
+    made = []
     taken = {value.node.name for value in graph.inputs}
     for index, output in enumerate(graph.outputs):
         name = _free_name(f"head_grad{index}", taken)
         head = input_node(name, "head_grad", shape=output.shape, dtype=output.dtype)
-        heads.append(head)
-        _accumulate(gradients, output, Expr(builder, head))
+        made.append(head)
+        if heads is None or index in heads:
+            _accumulate(gradients, output, Expr(builder, head))
 
     for node in reversed(graph.nodes):
         if not any(value in needed for value in node.values_in):
@@ -73,7 +76,7 @@ def differentiate(graph: Graph, wrt: Sequence[Value]) -> Graph:
         with builder.origin(next(iter(readers.get(value, ())), None)):
             results.append(gradients[value] if value in gradients else builder.zeros_like(Expr(builder, value)))
     return Graph(
-        [*graph.inputs, *heads],
+        [*graph.inputs, *made],
         [*graph.outputs, *(expr.value for expr in results)],
         graph.effects,
         graph.draws,
@@ -118,11 +121,11 @@ def _no_second(node: Node) -> AutogradError:
     return AutogradError(f"the gradient of {name} has no gradient; leave it out of what is differentiated twice{where}")
 
 
-def depends_on(graph: Graph, sources: Sequence[Value]) -> set[Value]:
-    """All Values that a change of `sources` can change."""
+def depends_on(graph: Graph, sources: Sequence[Value], differentiable: bool = False) -> set[Value]:
+    """All Values that a change of `sources` can change. differentiable : through operators that have a gradient only"""
     found = set(sources)
     for node in graph.nodes:
-        if any(value in found for value in node.values_in):
+        if any(value in found for value in node.values_in) and (node.op.differentiable or not differentiable):
             found.update(node.outputs)
     return found
 

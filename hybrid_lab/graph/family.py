@@ -13,7 +13,7 @@ Where rules cannot do with Sizes, or an answer differs, the passes run as ever.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,10 +49,12 @@ class Family:
         wrt: Sequence[int] = (),
         num_data: int = 0,
         precision: Precision | None = None,
+        heads: Collection[int] | None = None,
     ) -> Specialized:
         """As `specialize.specialize`. num_data : the sizes of so many first inputs may differ from call to call"""
         ranks = tuple(map(len, shapes[:num_data]))
-        key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, precision
+        wanted = None if heads is None else frozenset(heads)
+        key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, precision, wanted
         known = self._kinds.setdefault(key, [])
         if len(self._kinds) > MAX_KINDS:
             del self._kinds[next(iter(self._kinds))]
@@ -62,7 +64,7 @@ class Family:
                 known.remove(kin)
                 known.insert(0, kin)
                 return found
-        options: dict[str, Any] = {"precision": precision}
+        options: dict[str, Any] = {"precision": precision, "heads": heads}
         if key in self._plain:
             return specialize(graph, shapes, dtypes, train, wrt, num_data, **options)
         try:
@@ -90,6 +92,7 @@ class Kin:
         wrt: Sequence[int],
         num_data: int,
         precision: Precision | None,
+        heads: Collection[int] | None = None,
     ):
         self.answers = Answers()
         self._places: list[tuple[int, int]] = []
@@ -102,10 +105,11 @@ class Kin:
         given = [tuple(shape) for shape in marked]
         self._cutter: Cutter | None = None
         if wrt:
-            joint, start = until_split(graph, given, dtypes, train, wrt, num_data, precision=precision)
+            joint, start = until_split(graph, given, dtypes, train, wrt, num_data, precision=precision, heads=heads)
             self._cutter = Cutter(joint, len(start.inputs), len(start.outputs))
             self._parts: dict[tuple[Value, ...], tuple[Form, Form, Specialized]] = {}
             self._wrt = tuple(wrt)
+            self._heads = None if heads is None else tuple(sorted(heads))
             self._straight = tuple(("input", index) for index in range(len(start.inputs)))
         else:
             made = specialize(graph, given, dtypes, train, (), num_data, precision=precision)
@@ -128,7 +132,14 @@ class Kin:
         kept = tuple(cutter.kept(at.nbytes))
         if kept not in self._parts:
             parts = cutter.parts(kept)
-            made = Specialized(parts.forward, parts.backward, parts.sources, self._wrt, forward_sources=self._straight)
+            made = Specialized(
+                parts.forward,
+                parts.backward,
+                parts.sources,
+                self._wrt,
+                forward_sources=self._straight,
+                heads=self._heads,
+            )
             self._parts[kept] = Form(parts.forward, self.answers), Form(parts.backward, self.answers), made
         first, second, made = self._parts[kept]
         forward = first.at(at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ class Specialized:
         ("hoisted", j) for output j of the prologue
     given : a graph with the neutral graph's inputs
     stages : the passes that ran, with the graphs before and after each; empty unless `keep` was asked for
+    heads : numbers of the outputs that `backward` differentiates; None: all
     """
 
     forward: Graph
@@ -47,6 +48,7 @@ class Specialized:
     prologue_sources: tuple[int, ...] = ()
     given: Graph = field(default_factory=lambda: Graph((), ()))
     stages: tuple[Stage, ...] = ()
+    heads: tuple[int, ...] | None = None
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -64,6 +66,7 @@ def specialize(
     keep: bool = False,
     bound: bool = False,
     precision: Precision | None = None,
+    heads: Collection[int] | None = None,
 ) -> Specialized:
     """Run the passes for inputs of these shapes and dtypes (in the order of graph.inputs).
 
@@ -74,10 +77,11 @@ def specialize(
     keep : remember every pass in `stages`
     bound : the graph was bound to its mode before, and converted to its precision; its operators update no states
     precision : which operators compute in a low precision; None leaves all in what their inputs are
+    heads : numbers of the outputs that the backward differentiates; None: all
     """
     stages = Stages(keep)
     if wrt:
-        joint, start = until_split(graph, shapes, dtypes, train, wrt, num_data, bound, precision, stages)
+        joint, start = until_split(graph, shapes, dtypes, train, wrt, num_data, bound, precision, stages, heads)
         parts = stages.run("split", split, joint, len(start.inputs), len(start.outputs))
         return Specialized(
             parts.forward,
@@ -87,6 +91,7 @@ def specialize(
             forward_sources=_straight(start),
             given=Graph(start.inputs, ()),
             stages=tuple(stages.done),
+            heads=None if heads is None else tuple(sorted(heads)),
         )
     start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
     straight = _straight(start)
@@ -120,11 +125,12 @@ def until_split(
     bound: bool = False,
     precision: Precision | None = None,
     stages: Stages | None = None,
+    heads: Collection[int] | None = None,
 ) -> tuple[Graph, Graph]:
     """The simplified joint graph of a recorded call, and the bound graph that it was made of. Arguments: see above."""
     stages = Stages(False) if stages is None else stages
     start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
-    joint = stages.run("differentiate", differentiate, start, [start.inputs[index] for index in wrt])
+    joint = stages.run("differentiate", differentiate, start, [start.inputs[index] for index in wrt], heads)
     return _simplified(stages, joint), start
 
 

@@ -387,8 +387,8 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
     )
     shapes, dtypes = [value.shape for value in special.inputs], [value.dtype for value in special.inputs]
     arguments = (neutral.graph, shapes, dtypes, program.training, special.wrt, neutral.num_data)
-    precision = program.precision
-    return row, lambda: Passes(specialize(*arguments, keep=True, bound=neutral.bound, precision=precision).stages)
+    options: dict[str, Any] = {"bound": neutral.bound, "precision": program.precision, "heads": special.heads}
+    return row, lambda: Passes(specialize(*arguments, keep=True, **options).stages)
 
 
 def _choice(engine: str, asked: str | None, report: Any) -> str:

@@ -48,7 +48,17 @@ class Buffer:
     lives_on_device : eager operators compute on the device, not on the host
     """
 
-    __slots__ = ("context", "device", "device_stale", "exported", "host", "host_stale", "version", "watched")
+    __slots__ = (
+        "__weakref__",
+        "context",
+        "device",
+        "device_stale",
+        "exported",
+        "host",
+        "host_stale",
+        "version",
+        "watched",
+    )
 
     lives_on_device = False
 
