@@ -187,6 +187,7 @@ class Backward(Composed):
     """
 
     name: ClassVar[str] = "_control_flow_grad"
+    refuses_gradient: ClassVar[bool] = True
     run_keywords: ClassVar[frozenset[str]] = frozenset({"out"})
     differentiable: ClassVar[bool] = False
     grad_wants: ClassVar[bool] = False

@@ -19,7 +19,7 @@ from hybrid_lab.graph.lower import is_composite, lower
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ops.contract import check_gradient_type
 from hybrid_lab.ops.dtypes import is_floating
-from hybrid_lab.ops.run import run_gradient
+from hybrid_lab.ops.run import no_second_gradient, run_gradient
 
 
 def differentiate(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | None = None) -> Graph:
@@ -33,7 +33,6 @@ def differentiate(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | N
     backward = _backward(graph)
     if backward:
         graph = _without_hidden_reads(graph)
-        backward = _backward(graph)
     builder = Builder()
     needed = depends_on(graph, wrt)
     composites = composite_names(graph)
@@ -56,7 +55,7 @@ def differentiate(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | N
         if all(dout is None for dout in douts):
             continue
         if not node.op.differentiable:
-            if node.op.name.endswith("_grad") and node.outputs[0] in backward:
+            if node.op.refuses_gradient:
                 raise _no_second(node)
             continue
         # The gradient of a composite is one too: what it is made of belongs together.
@@ -116,9 +115,7 @@ def _without_hidden_reads(graph: Graph) -> Graph:
 
 
 def _no_second(node: Node) -> AutogradError:
-    name = node.op.name.strip("_").removesuffix("_grad")
-    where = f" (block {node.scope})" if node.scope else ""
-    return AutogradError(f"the gradient of {name} has no gradient; leave it out of what is differentiated twice{where}")
+    return no_second_gradient(node.op, f" (block {node.scope})" if node.scope else "")
 
 
 def depends_on(graph: Graph, sources: Sequence[Value], differentiable: bool = False) -> set[Value]:

@@ -30,6 +30,7 @@ class GradientProgram:
     reads : slots (of inputs and outputs) whose values are read
     inputs_read, outputs_read, hidden_read : these slots, apart
     shapes_read : slots of which only the shape is
+    refuses : whether there is a step that cannot be differentiated in its turn
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class GradientProgram:
         "inputs_read",
         "op",
         "outputs_read",
+        "refuses",
         "reads",
         "results",
         "shapes_read",
@@ -65,6 +67,7 @@ class GradientProgram:
         self.template: list[Any] = [None if isinstance(item, Expr) else item for item in values]
         self._write_steps([value for value in wanted if value is not None], slots)
         self.results = tuple(None if value is None else slots[value] for value in wanted)
+        self.refuses = any(step.refuses_gradient for step, *_ in self.steps)
         self._note_reads(len(inputs), len(outputs), immediates)
 
     def _note_reads(self, num_inputs: int, num_outputs: int, immediates: tuple[Any, ...]) -> None:

@@ -20,7 +20,7 @@ from hybrid_lab.ops.contract import read_outputs
 from hybrid_lab.ops.namespace import F, Namespace
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.precision import Precision
-from hybrid_lab.ops.run import infer, run_kernel
+from hybrid_lab.ops.run import infer, no_second_gradient, run_kernel
 from hybrid_lab.ops.surface import MISSING
 
 symbol_dispatch: Callable[[Operator, Sequence[Any], str | None], Any] | None = None
@@ -179,7 +179,7 @@ def _invoke_fully(
         # Taken before the outputs are written: `y += x` replaces y's own place on the tape.
         links = tuple([tape.link(item) for item in inputs])
         if op.differentiable:
-            entry = EagerEntry(op, inputs, links)
+            entry = EagerEntry(op, inputs, links, rng)
     update_aux = bool(op.aux_names) and (state.training or op.aux_always)
     need = None
     if op.num_outputs > visible:
@@ -295,7 +295,10 @@ def _update_aux(op: Operator, inputs: Sequence[Any], raw: list[Any], outputs: Se
 
 
 class ZeroEntry(tape.Entry):
-    """An operator without a gradient: it links its output to its inputs, and zeros arrive there."""
+    """An operator without a gradient: it links its output to its inputs, and zeros arrive there.
+
+    Raises AutogradError where the operator has a derivative that is not written down.
+    """
 
     __slots__ = ("name", "op")
 
@@ -303,6 +306,8 @@ class ZeroEntry(tape.Entry):
         self.op, self.name = op, op.name
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        if self.op.refuses_gradient:
+            raise no_second_gradient(self.op)
         return (None,) * len(needed)
 
     backward_recorded = backward
@@ -311,10 +316,10 @@ class ZeroEntry(tape.Entry):
 class EagerEntry(tape.Entry):
     """One eager operator call: the bound operator and the values that its gradient reads."""
 
-    __slots__ = ("_immediates", "_node", "_replayed", "_values", "name", "op", "program")
+    __slots__ = ("_immediates", "_node", "_replayed", "_rng", "_values", "name", "op", "program")
 
-    def __init__(self, op: Operator, inputs: Sequence[Any], links: Sequence[Any]):
-        self.op, self.name = op, op.name
+    def __init__(self, op: Operator, inputs: Sequence[Any], links: Sequence[Any], rng: Any = None):
+        self.op, self.name, self._rng = op, op.name, rng
         self._immediates = tuple([None if type(item) is NDArray else _immediate(op, 0, item) for item in inputs])
         needed = tuple([held is not None for held in links])
         self.program = gradient_program(op, self._immediates, needed, (True,) * op.num_visible)
@@ -335,6 +340,7 @@ class EagerEntry(tape.Entry):
             values[slot] = outputs[slot - first]
             # A hidden output of numbers depends on the inputs; its own derivative is only known to the lowering.
             self._replayed = self._replayed or "float" in str(values[slot].dtype)
+        self._replayed = self._replayed and not program.refuses
         if self._replayed:
             names = self.op.names()
             for slot, item in enumerate(inputs):
@@ -392,7 +398,11 @@ class EagerEntry(tape.Entry):
         ]
 
         def lowered(starts: list[Any]) -> Sequence[NDArray]:
-            made = op.lower(N, *starts)
+            # The draws of the call come again.
+            numbered = Namespace(
+                lambda op, inputs: invoke(op, inputs, rng=self._rng if op.random else None, cast=False)
+            )
+            made = op.lower(numbered, *starts)
             return (made if isinstance(made, (tuple, list)) else (made,))[: op.num_visible]
 
         return replay(lowered, inputs, douts, needed)

@@ -57,7 +57,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
     if recorded:
         links = tuple([tape.link(item) for item in inputs])
         if op.differentiable:
-            entry = DeviceEntry(op, inputs, links)
+            entry = DeviceEntry(op, inputs, links, rng)
             entry.device = device
     update_aux = bool(op.aux_names) and (tape.state.training or op.aux_always)
     need = _need(op, entry, len(inputs))

@@ -40,6 +40,7 @@ from hybrid_lab.ops import (
     resize,
     rnn,
     roi,
+    sampler_grid,
     scan,
     scatter,
     select,

@@ -459,6 +459,7 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
 class MultinomialGrad(Operator, name="_multinomial_grad"):
     """The gradient of multinomial's logarithms: dy / probability at every choice, added up. choices : its output."""
 
+    refuses_gradient = True
     mxnet = None
     samples = [
         sample(

@@ -276,8 +276,8 @@ class KhatriRaoGrad(Operator, name="_khatri_rao_grad"):
     index: int
     mxnet = None
     samples = [
-        sample((8, 3), (2, 3), (4, 3), index=0, gradient=False),
-        sample((24, 3), (2, 3), (4, 3), (3, 3), index=1, gradient=False),
+        sample((8, 3), (2, 3), (4, 3), index=0),
+        sample((24, 3), (2, 3), (4, 3), (3, 3), index=1),
     ]
 
     def infer_shape(self, dy: tuple[int, ...], *args: tuple[int, ...]) -> tuple[int, ...]:
@@ -300,3 +300,11 @@ class KhatriRaoGrad(Operator, name="_khatri_rao_grad"):
             sizes = [size if place == axis else 1 for place, size in enumerate(rows)]
             total = total * F.Reshape(args[axis], shape=(*sizes, columns))
         return F.sum(total, axis=tuple(others)) if others else F.identity(total)
+
+    def grad(self, F: Any, dy: Any, *values: Any) -> tuple[Any, ...]:
+        *args, _, d = values
+        moved = [*args[: self.index], d, *args[self.index + 1 :]]  # the product is linear in each of its factors
+        rest = [
+            None if index == self.index else F._khatri_rao_grad(dy, *moved, index=index) for index in range(len(args))
+        ]
+        return F.khatri_rao(*moved), *rest

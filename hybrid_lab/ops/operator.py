@@ -70,6 +70,8 @@ class Operator:
 
     asks_bfloat16: bool = False
     """Whether an attribute of this instance is the dtype bfloat16."""
+    refuses_gradient: ClassVar[bool] = False
+    """Whether an operator without `grad` has a derivative other than zero: differentiating it is an AutogradError."""
     own_bfloat16: ClassVar[bool] = False
     """Whether `numpy()` takes bfloat16 as it is. Others, but for views, get and give float32: see `run.InFloat32`."""
 

@@ -132,6 +132,7 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
 class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
     """The gradient of SoftmaxOutput from its output y and label; returns : as y."""
 
+    refuses_gradient = True
     mxnet = None
     samples = [
         sample((4, 5), ints((4,), 0, 5), gradient=False),
@@ -295,6 +296,7 @@ class LogisticRegressionOutput(_Regression, name="LogisticRegressionOutput"):
 class RegressionOutputGrad(Operator, name="_regression_output_grad"):
     """The gradient of the regression outputs from output and label: the difference, or its sign; returns : as y."""
 
+    refuses_gradient = True
     kinds = "f"
     mxnet = None
     grad_scale: float = 1.0

@@ -67,6 +67,7 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
     dy, place : the pooling's output shape; data : its input, read for its shape; returns : as data
     """
 
+    refuses_gradient = True
     mxnet = None
     shape_only = ("data",)
     samples = [

@@ -27,7 +27,7 @@ LOW = (
 FLOAT32 = (
     # Functions whose results, or whose slopes, soon leave the range of float16, and lose digits in bfloat16.
     "exp expm1 log log10 log2 log1p broadcast_power square reciprocal rsqrt rcbrt arccos arcsin arctanh cosh sinh tan "
-    "erfinv gamma gammaln _digamma _trigamma _softrelu broadcast_hypot smooth_l1 "
+    "erfinv gamma gammaln _digamma _trigamma _polygamma _softrelu broadcast_hypot smooth_l1 "
     # Sums of many.
     "sum mean prod nansum nanprod norm moments cumsum khatri_rao softmax softmin log_softmax _softmax_with "
     "SoftmaxActivation softmax_cross_entropy LayerNorm InstanceNorm GroupNorm L2Normalization LRN CTCLoss "

@@ -72,6 +72,7 @@ class Recurrence(_Steps, name="_recurrence"):
     and the gates that a backward reads, (T, N, 4 * H): i, f, g, o of an LSTM; r, z, n and n's hidden half of a GRU.
     """
 
+    refuses_gradient = True
     samples = [
         sample((3, 2, 3), (3, 3), (2, 3), gradient=False, mode="rnn_tanh"),
         sample((3, 2, 3), (3, 3), (2, 3), gradient=False, mode="rnn_relu", reverse=True),
@@ -162,6 +163,7 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
     Returns the gradient of `projected`, of a GRU also that of its hidden half, and of state and cell.
     """
 
+    refuses_gradient = True
     samples = [
         sample((3, 2, 3), (3, 3), (2, 3), (3, 2, 3), gradient=False, mode="rnn_tanh"),
         sample((3, 2, 3), (3, 3), (2, 3), (3, 2, 3), gradient=False, mode="rnn_relu", reverse=True),

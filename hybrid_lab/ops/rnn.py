@@ -372,6 +372,7 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
     output that `heads` marks with 1. Returns the gradients of data, parameters, state and an LSTM's state_cell.
     """
 
+    refuses_gradient = True
     kept: bool = True
     heads: Shape = (1,)
     mxnet = None

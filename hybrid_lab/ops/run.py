@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import DTypeError
+from hybrid_lab.diagnostics.errors import AutogradError, DTypeError
 from hybrid_lab.ops.contract import read_dtypes, read_gradients, read_outputs, read_shapes
 from hybrid_lab.ops.dtypes import BFLOAT16, bfloat16, is_bfloat16
 from hybrid_lab.ops.memory import WORKSPACE
@@ -164,6 +164,12 @@ def apply_numpy(op: Operator, inputs: Sequence[Any], rng: tuple[int, int] | None
     outputs = run_kernel(op, inputs, rng=rng)
     visible = op.num_visible
     return outputs[0] if visible == 1 else outputs[:visible]
+
+
+def no_second_gradient(op: Operator, where: str = "") -> AutogradError:
+    """The error for an operator with `refuses_gradient`: the gradient of RNN, say. where : added to the message"""
+    name = op.name.strip("_").removesuffix("_grad")
+    return AutogradError(f"the gradient of {name} has no gradient; leave it out of what is differentiated twice{where}")
 
 
 def run_gradient(

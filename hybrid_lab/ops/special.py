@@ -6,7 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import polynomial
 
+from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Unary, unary
 from hybrid_lab.ops.sample import sample
 
@@ -156,11 +159,11 @@ _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 _TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
 
-def _shifted(x: np.ndarray, power: int) -> tuple[np.ndarray, np.ndarray]:
-    """x moved up to 10 or more, and the sum of 1 / x^power on the way."""
+def _shifted(x: np.ndarray, power: int, up_to: int = 10) -> tuple[np.ndarray, np.ndarray]:
+    """x moved up to 10 (`up_to`) or more, and the sum of 1 / x^power on the way."""
     total = np.zeros(x.shape)
-    for _ in range(10):
-        small = x < 10.0
+    for _ in range(up_to):
+        small = x < up_to
         total += np.where(small, 1.0 / np.where(small, x, 1.0) ** power, 0.0)
         x = x + small
     return x, total
@@ -190,20 +193,75 @@ def trigamma_function(x: Any, out: np.ndarray | None = None) -> Any:
     return _delivered(y, x, out)
 
 
+#: The Bernoulli numbers B_2, B_4 ...
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
+
+
+def _cotangent_derivative(order: int) -> np.ndarray:
+    """The coefficients of P, for which P(cot z) is derivative number `order` of cot z: P' (-1 - c^2), repeatedly."""
+    found = np.array([0.0, 1.0])
+    for _ in range(order):
+        found = polynomial.polymul(polynomial.polyder(found), [-1.0, 0.0, -1.0])
+    return found
+
+
+def polygamma_function(x: Any, order: int, out: np.ndarray | None = None) -> Any:
+    """Derivative number `order` of digamma (Abramowitz and Stegun, 6.4.6, 6.4.7 and 6.4.11)."""
+    wide = np.asarray(x, np.float64)
+    sign, factorial = (-1.0) ** (order + 1), math.factorial(order)
+    with np.errstate(all="ignore"):
+        low = wide < 0.5
+        z, passed = _shifted(np.where(low, 1.0 - wide, wide), order + 1, up_to=10 + order)
+        series = math.factorial(order - 1) / z**order + factorial / (2 * z ** (order + 1))
+        for number, bernoulli in enumerate(_BERNOULLI, 1):
+            rising = math.factorial(2 * number + order - 1) / math.factorial(2 * number)
+            series = series + bernoulli * rising / z ** (2 * number + order)
+        y = sign * (series + factorial * passed)
+        slope = polynomial.polyval(1.0 / np.tan(np.pi * wide), _cotangent_derivative(order)) * np.pi ** (order + 1)
+        y = np.where(low, -sign * y - slope, y)
+    return _delivered(y, x, out)
+
+
 _GAMMA_SAMPLES = [
     sample((3, 4), low=0.3, high=5.0),
     sample((4,), low=-0.9, high=-0.1),
     sample((3,), low=10.0, high=20.0),
 ]
 
+
+class Polygamma(Operator, name="_polygamma"):
+    """Derivative number `order` of digamma, 1 or more; returns : as data."""
+
+    kinds = "f"
+    mxnet = None
+    order: int
+    samples = [
+        *(sample(item.inputs[0], low=item.low, high=item.high, order=2) for item in _GAMMA_SAMPLES),
+        sample((3, 4), low=0.3, high=5.0, order=3),
+    ]
+
+    def check(self) -> None:
+        if self.order < 1:
+            raise AttributeSpecError(f"_polygamma: order={self.order}; at least 1 is needed")
+
+    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def numpy(self, data: Any, out: Any = None) -> Any:
+        return polygamma_function(data, self.order, out)
+
+    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+        return dy * F._polygamma(data, order=self.order + 1)
+
+
 trigamma = unary(
     "_trigamma",
     trigamma_function,
-    None,
+    lambda F, x, y, dy: dy * F._polygamma(x, order=2),
     None,
     None,
     "The derivative of digamma.",
-    samples=[sample(item.inputs[0], low=item.low, high=item.high, gradient=False) for item in _GAMMA_SAMPLES],
+    samples=_GAMMA_SAMPLES,
     mxnet=None,
 )
 digamma = unary(

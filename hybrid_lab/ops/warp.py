@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.sampler_grid import places
 
 
 class GridGenerator(Operator, name="GridGenerator"):
@@ -137,17 +138,8 @@ def _checked(name: str, data: tuple[int, ...], grid: tuple[int, ...]) -> None:
         raise ShapeError(f"{name}: data {data} and grid {grid}; (n, c, h, w) and (n, 2, height, width) are needed")
 
 
-def _places(grid: np.ndarray, spatial: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """y and x in pixels, and the first row of each point's image, all (points,)."""
-    height, width = spatial
-    x = ((grid[:, 0] + 1) * ((width - 1) / 2)).reshape(-1)
-    y = ((grid[:, 1] + 1) * ((height - 1) / 2)).reshape(-1)
-    points = grid.shape[2] * grid.shape[3]
-    return y, x, np.repeat(np.arange(len(grid)) * (height * width), points)
-
-
 def _terms(grid: np.ndarray, spatial: tuple[int, int], dtype: Any) -> Terms:
-    y, x, first = _places(grid, spatial)
+    y, x, first = places(grid, spatial)
     rows, weights = corner_terms(y, x, spatial, first)
     return Terms(rows, weights.astype(dtype))
 
@@ -208,54 +200,6 @@ class SamplerDataGrad(Operator, name="_sampler_data_grad"):
 
     def grad(self, F: Any, dy: Any, data: Any, grid: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
         return F.BilinearSampler(d, grid), None, F._sampler_grid_grad(dy, d, grid)
-
-
-class SamplerGridGrad(Operator, name="_sampler_grid_grad"):
-    """The gradient of BilinearSampler's grid: the slope of the image between its pixels, times dy.
-
-    dy : BilinearSampler's output; data, grid : its inputs; returns : as grid. Its own gradient is an error.
-    """
-
-    kinds = "f"
-    mxnet = None
-    samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2, gradient=False)]
-
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], grid: tuple[int, ...]) -> tuple[int, ...]:
-        return grid
-
-    def numpy(self, dy: Any, data: Any, grid: Any, out: Any = None) -> Any:
-        if dy.dtype == np.float16:
-            single = [item.astype(np.float32) for item in (dy, data, grid)]
-            return into(self.numpy(single[0], single[1], single[2]).astype(np.float16), out)
-        n, _, height, width = data.shape
-        y, x, first = _places(grid, (height, width))
-        pixels, heads = channels_last(data), channels_last(dy)
-        corners = corner_terms(y, x, (height, width), first)
-        share_y, share_x = (item - np.floor(item) for item in (y, x))
-        # Per corner the derivative of its weight by y and by x; corners outside count nothing.
-        slopes_y = np.stack([share_x - 1, -share_x, 1 - share_x, share_x], axis=-1)
-        slopes_x = np.stack([share_y - 1, 1 - share_y, -share_y, share_y], axis=-1)
-        there = self._inside(y, x, height, width)
-        total = np.zeros((len(y), 2), dy.dtype)
-        for term in range(4):
-            product = np.vecdot(pixels[corners.rows[:, term]], heads) * there[:, term]
-            total[:, 0] += product * slopes_x[:, term]
-            total[:, 1] += product * slopes_y[:, term]
-        total *= np.array([(width - 1) / 2, (height - 1) / 2], dy.dtype)
-        return channels_first(total, grid.shape, out)
-
-    def grad(self, F: Any, *values: Any) -> Any:
-        raise AutogradError(
-            "BilinearSampler: the gradient of the grid cannot be differentiated once more; take F.stop_gradient(grid) "
-            "where only the gradient of the data is needed"
-        )
-
-    @staticmethod
-    def _inside(y: np.ndarray, x: np.ndarray, height: int, width: int) -> np.ndarray:
-        low_y, low_x = np.floor(y), np.floor(x)
-        rows = [(low_y + step >= 0) & (low_y + step < height) for step in (0, 1)]
-        columns = [(low_x + step >= 0) & (low_x + step < width) for step in (0, 1)]
-        return np.stack([row & column for row in rows for column in columns], axis=-1)
 
 
 class SpatialTransformer(Operator, name="SpatialTransformer"):
