@@ -31,12 +31,13 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-graphs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-processors test-processors-short test-graphs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
 	@echo 'make test        everything: TypeScript, browser, Python, the wheel  (ARGS for pytest)'
-	@echo '     test-python | test-ts | test-browser | test-wheel'
+	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short'
+	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'
 	@echo 'make test-graphs 2,000 random graphs on every engine (GRAPHS=n for another number; minutes)'
 	@echo 'make notebooks   execute every notebook, headless'
 	@echo 'make lint        ruff, mypy, tsc, prettier'
@@ -123,13 +124,21 @@ $(STAMPS)/wheel: $(PACKAGE) pyproject.toml README.md LICENSE $(STAMPS)/build
 # ---------------------------------------------------------------- tests
 
 # Python last, so that the log ends with pytest's closing line.
-test: test-ts test-browser test-wheel test-python
+test: test-ts test-browser test-wheel test-processors-short test-python
 
 test-ts: install
 	jlpm test
 
 test-python: install
 	$(PY) -m pytest tests -n $(JOBS) --dist worksteal --timeout 600 --ignore tests/browser -m "not wheel" $(ARGS)
+
+# As on a processor without AVX-512, without AVX2, with one thread ... (scripts/test_processors.py).
+test-processors: install
+	$(PY) scripts/test_processors.py --jobs $(JOBS) $(ARGS)
+
+# The part of it that belongs to `make test`: some two minutes.
+test-processors-short: install
+	$(PY) scripts/test_processors.py --short --jobs $(JOBS)
 
 # All random graphs; `make test` runs the first 400 of them.
 test-graphs: install

@@ -191,6 +191,9 @@ class Planner:
             return False
         if self.contiguous and not result.flags.c_contiguous:
             return False
+        # NumPy runs other loops backwards than forwards, which round differently; an eager slice is copied, too.
+        if any(stride < 0 for stride in result.strides):
+            return False
         if value in self.kept and not (source in self.block_of and result.flags.c_contiguous):
             return False
         self.layouts[value] = result

@@ -32,7 +32,10 @@ class Accuracy(EvalMetric):
 @register
 @alias("top_k_accuracy", "top_k_acc")
 class TopKAccuracy(EvalMetric):
-    """Share of labels among the `top_k` highest scores. preds : (batch, classes); labels : (batch,)."""
+    """Share of labels among the `top_k` highest scores. preds : (batch, classes); labels : (batch,).
+
+    Of equal scores the first classes count as the highest. NaN is never among the highest.
+    """
 
     def __init__(self, top_k: int = 1, name: str = "top_k_accuracy", **names: Any) -> None:
         if top_k < 2:
@@ -43,8 +46,12 @@ class TopKAccuracy(EvalMetric):
     def measure(self, label: Array, pred: Array) -> tuple[float, float]:
         if pred.ndim != 2:
             raise ShapeError(f"predictions are scores of shape (batch, classes), not {pred.shape}")
-        top = numpy.argpartition(pred.astype("float32"), -min(self.top_k, pred.shape[1]), axis=1)[:, -self.top_k :]
-        return float((top == label.astype("int32").reshape(-1, 1)).sum()), len(pred)
+        scores, classes = pred.astype("float32"), label.astype("int32").reshape(-1, 1)
+        real = (classes >= 0) & (classes < pred.shape[1])
+        score = numpy.take_along_axis(scores, numpy.where(real, classes, 0), axis=1)
+        earlier = numpy.arange(pred.shape[1]) < classes
+        better = ((scores > score) | ((scores == score) & earlier)).sum(axis=1, keepdims=True)
+        return float((real & ~numpy.isnan(score) & (better < self.top_k)).sum()), len(pred)
 
 
 class _TwoClasses(EvalMetric):

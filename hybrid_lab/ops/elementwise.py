@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ops.exact import SPLIT, cube_root, logarithm_10
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.pointwise import unary
 from hybrid_lab.ops.sample import sample
@@ -189,12 +190,16 @@ rsqrt = unary(
 
 
 def _onnx_cbrt(op: Any, g: Any, x: Any) -> Any:
-    return g.Mul(g.Sign(x), g.Pow(g.Abs(x), g.const(1 / 3, g.dtype(x))))
+    root = g.Mul(g.Sign(x), g.Pow(g.Abs(x), g.const(1 / 3, g.dtype(x))))
+    surplus = g.Mul(root, g.const(SPLIT[g.dtype(x)], g.dtype(x)))
+    short = g.Sub(surplus, g.Sub(surplus, root))
+    normal = g.GreaterOrEqual(g.Abs(x), g.const(np.finfo(g.dtype(x)).smallest_normal, g.dtype(x)))
+    return g.Where(g.And(g.Equal(g.Mul(g.Mul(short, short), short), x), normal), short, root)
 
 
 cbrt = unary(
     "cbrt",
-    np.cbrt,
+    cube_root,
     lambda F, x, y, dy: dy / (y * y * 3.0),
     "cube_root({0})",
     _onnx_cbrt,
@@ -204,8 +209,7 @@ cbrt = unary(
 
 
 def _rcbrt(x: Any, out: np.ndarray | None = None) -> Any:
-    root = np.cbrt(x, out=out)
-    return np.reciprocal(root, out=out)
+    return np.reciprocal(cube_root(x), out=out)
 
 
 rcbrt = unary(
@@ -257,12 +261,19 @@ log = unary(
 
 
 def _scaled_log(base: float) -> Any:
-    return lambda op, g, x: g.Mul(g.Log(x), g.const(1 / math.log(base), g.dtype(x)))
+    """The logarithm to another base, of ONNX's operators: whole at the powers of the base."""
+
+    def mapping(op: Any, g: Any, x: Any) -> Any:
+        y = g.Mul(g.Log(x), g.const(1 / math.log(base), g.dtype(x)))
+        whole = g.Round(y)
+        return g.Where(g.Equal(g.Pow(g.const(base, g.dtype(x)), whole), x), whole, y)
+
+    return mapping
 
 
 log10 = unary(
     "log10",
-    np.log10,
+    logarithm_10,
     lambda F, x, y, dy: dy / (x * math.log(10.0)),
     "(tl.log2({0}) * 0.30102999566398120)",
     _scaled_log(10.0),

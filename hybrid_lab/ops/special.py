@@ -129,8 +129,18 @@ def _lanczos(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return series, z + 6.5
 
 
+#: gamma(1), gamma(2) ... up to the last that float64 holds.
+_FACTORIALS = np.array([float(math.factorial(number)) for number in range(171)])
+
+
+def _factorials(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where x is a whole number whose gamma function is in the table, and gamma(x) there."""
+    listed = (x >= 1) & (x <= len(_FACTORIALS)) & (x == np.floor(x))
+    return listed, _FACTORIALS[x[listed].astype(np.int64) - 1]
+
+
 def gamma_function(x: Any, out: np.ndarray | None = None) -> Any:
-    """gamma(x); NaN at the negative whole numbers, infinite at 0."""
+    """gamma(x); (x - 1)! exactly, NaN at the negative whole numbers, infinite at 0."""
     wide = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         low, z, sine = _reflected(wide)
@@ -139,11 +149,13 @@ def gamma_function(x: Any, out: np.ndarray | None = None) -> Any:
         y = math.sqrt(2 * math.pi) * (half * np.exp(-t)) * half * series
         y = np.where(low, np.pi / (sine * y), y)
         y = np.where((wide <= 0) & (wide == np.floor(wide)), np.where(wide == 0, np.copysign(np.inf, wide), np.nan), y)
+        listed, factorials = _factorials(wide)
+        y[listed] = factorials
     return _delivered(y, x, out)
 
 
 def log_gamma(x: Any, out: np.ndarray | None = None) -> Any:
-    """log |gamma(x)|; infinite at 0 and the negative whole numbers."""
+    """log |gamma(x)|; 0 at 1 and 2, infinite at 0 and the negative whole numbers."""
     wide = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         low, z, sine = _reflected(wide)
@@ -151,6 +163,8 @@ def log_gamma(x: Any, out: np.ndarray | None = None) -> Any:
         y = 0.5 * math.log(2 * math.pi) + (z - 0.5) * np.log(t) - t + np.log(series)
         y = np.where(low, math.log(math.pi) - np.log(np.abs(sine)) - y, y)
         y = np.where((wide <= 0) & (wide == np.floor(wide)), np.inf, y)
+        listed, factorials = _factorials(wide)
+        y[listed] = np.log(factorials)
     return _delivered(y, x, out)
 
 
