@@ -242,6 +242,11 @@ def layer_inputs(case, step):
     return [values_of(spec, rng, "float64") for spec in case["inputs"]]
 
 
+def head_of(step, shape):
+    """The float64 gradient of the output of one step."""
+    return np.random.RandomState(step).normal(0, 1, shape)
+
+
 def parameter_values(place, name, shape):
     """float64 values of a parameter, positive for variances and scales."""
     values = np.random.RandomState(place).uniform(-0.8, 0.8, shape)
@@ -266,14 +271,14 @@ def short(block, parameter):
     return parameter.name[len(block.prefix):]
 
 
-def run_layer(mx, case, dtype=None, steps=2, hybridize=False):
+def run_layer(mx, case, dtype=None, steps=2, hybridize=None):
     """Two training steps and a prediction: outputs, gradients of inputs and parameters, statistics, by name."""
     dtype = dtype or case["dtype"]
     block = made(mx, case["layer"], case["arguments"])
     block.initialize()
     block.cast(dtype)
-    if hybridize:
-        block.hybridize()
+    if hybridize is not None:
+        block.hybridize(**hybridize)
     found = {}
     first = [mx.nd.array(values, dtype=dtype) for values in layer_inputs(case, 0)]
     block(*first)
@@ -286,7 +291,7 @@ def run_layer(mx, case, dtype=None, steps=2, hybridize=False):
             each.attach_grad()
         with mx.autograd.record():
             y = block(*inputs)
-        head = np.random.RandomState(step).normal(0, 1, y.shape).astype(dtype)
+        head = head_of(step, y.shape).astype(dtype)
         y.backward(mx.nd.array(head, dtype=dtype))
         found[f"y{step}"] = y.asnumpy()
         found.update({f"dx{step}.{place}": each.grad.asnumpy() for place, each in enumerate(learned)})

@@ -129,13 +129,13 @@ def ctc_inputs(case, rng):
 LEARNED = ("pred", "input2", "positive", "negative", "x2")
 
 
-def run_loss(mx, case, dtype=None, hybridize=False):
+def run_loss(mx, case, dtype=None, hybridize=None):
     """The loss, and the gradients of its inputs from a random head gradient, by name."""
     dtype = dtype or case["dtype"]
     block = getattr(mx.gluon.loss, case["loss"])(**case["arguments"])
     block.initialize()
-    if hybridize:
-        block.hybridize()
+    if hybridize is not None:
+        block.hybridize(**hybridize)
     given = [(name, mx.nd.array(values, dtype=dtype)) for name, values in loss_inputs(case)]
     for name, value in given:
         if name in LEARNED:
