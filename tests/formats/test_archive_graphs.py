@@ -9,6 +9,7 @@ import rfc_model
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.formats.mxnet.operator_names import SCALAR_FORMS
 from hybrid_lab.gluon import nn
 
 
@@ -139,3 +140,32 @@ def test_graphs_for_recorded_calls_are_variants(tmp_path):
         with mx.autograd.record(train_mode=False):
             assert loaded(x).asscalar() == 2
         assert loaded(x).asscalar() == 3
+
+
+#: A number on the left of every operator that files have with a number, and attributes that files rewrite.
+AS_FILES_HAVE_IT = {
+    **{name: lambda F, x, name=name: getattr(F, name)(2.0, x) for name in SCALAR_FORMS},
+    "2 * x": lambda F, x: 2 * x,
+    "2 > x": lambda F, x: F.broadcast_greater(2, x),
+    "negative axes": lambda F, x: F.transpose(x, axes=(-1, 0)),
+}
+
+
+@pytest.mark.parametrize("name", AS_FILES_HAVE_IT)
+@pytest.mark.parametrize("style", ["1.x", "2.x"])
+def test_a_model_loads_what_it_saved_however_its_file_writes_an_operator(name, style, tmp_path):
+    compute = AS_FILES_HAVE_IT[name]
+
+    class First(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return compute(F, x)
+
+    class Second(gluon.HybridBlock):
+        def forward(self, x):
+            return compute(mx.nd, x)
+
+    net = {"1.x": First, "2.x": Second}[style]()
+    net.initialize()
+    net(mx.nd.ones((2, 3)))
+    net.save(tmp_path / "m")
+    assert not net.load(tmp_path / "m").differences

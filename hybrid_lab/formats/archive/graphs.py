@@ -14,13 +14,15 @@ from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon.neutral import Guard, NeutralGraph
 from hybrid_lab.gluon.structure import Spec, count_leaves, from_json, plain, to_json
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Input, Value
+from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ops.dtypes import dtype_of
+from hybrid_lab.ops.operator import get
 
 from .. import strict_json
 from ..mxnet import symbol_json
 from ..mxnet.graph_reader import read_graph
 from ..mxnet.graph_writer import in_order_of_use
+from ..mxnet.operator_names import EQUIVALENTS, REWRITTEN, SCALAR_FORMS
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Parameter
@@ -214,11 +216,29 @@ def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:
         ]
         labels[node] = f"%{len(lines)}"
         draw = "" if node.draw is None else f" draw {node.draw - first}"
-        lines.append(f"%{len(lines)} = {node.op!r} of ({', '.join(inputs)}){draw}")
+        lines.append(f"%{len(lines)} = {_operation(node, inputs)}{draw}")
         for label, inside in node.op.subgraphs:
             lines += [f"  {label}: {line}" for line in listing(inside, len(inside.inputs), [])]
     outputs = [labels[value.node] + (f":{value.index}" if value.index else "") for value in graph.outputs]
     return [*lines, f"return {', '.join(outputs)}"]
+
+
+def _operation(node: Node, inputs: list[str]) -> str:
+    """The operator and its operands in the form that files have them, in which `2 * x` is `x * 2`."""
+    op = node.op
+    numbers = {place: item for place, item in enumerate(node.inputs) if not isinstance(item, Value)}
+    if op.name in SCALAR_FORMS and len(numbers) == 1:
+        ((place, number),) = numbers.items()
+        return f"{SCALAR_FORMS[op.name][1 - place]}({number!r}) of ({inputs[1 - place]})"
+    if op.name in EQUIVALENTS:
+        name, attributes = EQUIVALENTS[op.name]
+        op = get(name).bind(**attributes)
+    for name, key in REWRITTEN:
+        if op.name == name and op.attributes[key]:
+            op = op.bind(**{**op.attributes, key: REWRITTEN[name, key](op.attributes[key])})
+    if op.scalars:  # attributes in files, which are read as floats
+        inputs = [repr(float(numbers[place])) if place in numbers else item for place, item in enumerate(inputs)]
+    return f"{op!r} of ({', '.join(inputs)})"
 
 
 def hash_of(array: np.ndarray) -> str:
