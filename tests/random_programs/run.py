@@ -1,0 +1,250 @@
+"""One run of a program: what its text calls `run`. Eagerly, or hybridized with an engine; every observation is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, gluon, nd
+
+
+class Seen(NamedTuple):
+    """An observation. kind : "forward", "gradient", "state" or "fact"; value : an array, or a fact to be equal."""
+
+    label: str
+    kind: str
+    value: Any
+
+
+class Start(mx.init.Initializer):
+    """Uniform numbers, shifted a little where a run asks what such shifts lead to."""
+
+    def __init__(self, run: Run):
+        super().__init__()
+        self.run, self.inner = run, mx.init.Uniform(0.6)
+
+    def _init_weight(self, name: str, arr: Any) -> None:
+        self.inner._init_weight(name, arr)
+        if self.run.jitter:
+            arr[:] = nd.array(self.run.shifted(arr.asnumpy()), dtype=arr.dtype)
+
+    def _init_default(self, name: str, arr: Any) -> None:
+        self._init_weight(name, arr)
+
+
+class Run:
+    """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them
+    jitter : relative size of random shifts of all inputs and weights; seed : of these shifts
+    """
+
+    def __init__(self, engine: str | None = None, jitter: float = 0.0, seed: int = 0):
+        self.engine, self.jitter = engine, jitter
+        self.random = np.random.RandomState(seed)
+        self.seen: list[Seen] = []
+        self.refused: Any = None
+        self.errors: list[Exception] = []
+        self._label = "start"
+        self._folder = tempfile.TemporaryDirectory()
+        mx.random.seed(11)
+
+    # -- what differs between an eager and a hybridized run ----------------------------------------------------------
+
+    def hybridize(self, block: Any, active: bool = True, **flags: Any) -> None:
+        if self.engine is not None:
+            block.hybridize(active, engine=None if self.engine == "auto" else self.engine, **flags)
+
+    def replaced(self, net: Any, make: Callable[[], Any]) -> Any:
+        """A net that was saved and opened again; the eager run goes on with the one it has."""
+        return net if self.engine is None else make()
+
+    def reopened(self, net: Any) -> Any:
+        """The net that its archive gives, without its code."""
+        net.save(self.path("net.hlab"))
+        return gluon.load(self.path("net.hlab"))
+
+    # -- numbers -----------------------------------------------------------------------------------------------------
+
+    def shifted(self, values: np.ndarray) -> np.ndarray:
+        size = self.jitter * np.where(np.isfinite(values), np.abs(values), 0)
+        size = size + self.jitter * float(size.max(initial=0.0)) / max(self.jitter, 1e-30) / 8
+        with np.errstate(invalid="ignore"):
+            return values + size * self.random.uniform(-1, 1, values.shape)
+
+    def array(self, seed: int, shape: tuple[int, ...], kind: str = "plain", dtype: str = "float32") -> Any:
+        """Numbers of that seed. kind : "plain", "ties", "special" (infinite, NaN, 0, large), "whole" (0, 1, 2, 3)"""
+        random = np.random.RandomState(seed)
+        if kind == "whole":
+            return nd.array(random.randint(0, 4, shape), dtype=dtype)
+        values = random.uniform(-1.5, 1.5, shape)
+        if kind == "ties":
+            values = random.choice([-1.0, 0.0, 0.5, 1.0], shape)
+        if kind == "special":
+            odd = random.choice([0.0, np.inf, -np.inf, np.nan, 1e4, -0.0], shape)
+            values = np.where(random.uniform(size=shape) < 0.2, odd, values)
+        return nd.array(self.shifted(values) if self.jitter else values, dtype=dtype)
+
+    def initialize(self, net: Any, **options: Any) -> None:
+        net.initialize(Start(self), **options)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self._folder.name, name)
+
+    # -- observations ------------------------------------------------------------------------------------------------
+
+    def note(self, kind: str, what: str, value: Any) -> None:
+        self.seen.append(Seen(f"{self._label}: {what}", kind, value))
+
+    def see(self, what: str, item: Any, kind: str = "forward") -> None:
+        """Keep a result: arrays in tuples, lists and dicts, and the structure around them."""
+        if isinstance(item, nd.NDArray):
+            self.note(kind, what, item.asnumpy().copy())
+        elif isinstance(item, (tuple, list)):
+            self.note("fact", what, (type(item).__name__, len(item)))
+            for index, part in enumerate(item):
+                self.see(f"{what}[{index}]", part, kind)
+        elif isinstance(item, dict):
+            self.note("fact", what, tuple(item))
+            for key, part in item.items():
+                self.see(f"{what}[{key!r}]", part, kind)
+        else:
+            self.note(
+                "fact", what, item if isinstance(item, (int, float, str, bool, type(None))) else type(item).__name__
+            )
+
+    def see_net(self, net: Any, gradients: bool = True) -> None:
+        """Keep its parameters, running statistics and gradients."""
+        for name, parameter in net._collect_params_with_prefix().items():
+            if parameter._array is None:
+                self.note("fact", name, "not initialized")
+                continue
+            self.see(name, parameter.data(), "state")
+            if gradients and parameter.grad_req != "null":
+                self.see(f"{name}.grad", parameter.grad(), "gradient")
+
+    def see_grads(self, **arrays: Any) -> None:
+        """Keep the gradients of arrays."""
+        for name, array in arrays.items():
+            if array.grad is not None:
+                self.see(f"{name}.grad", array.grad, "gradient")
+
+    @contextlib.contextmanager
+    def step(self, label: str) -> Iterator[None]:
+        """A part of the program; an error ends the part, and its type is kept."""
+        self._label = f"{len(self.seen)} {label}"
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, mx.HybridizeError) and self.refused is None:
+                self.refused = error
+            self.note("fact", "error", type(error).__name__)
+            self.errors.append(error)
+            mx.random.seed(len(self.errors))  # how much of the step was done is nobody's promise
+        state = mx.random.get_state()
+        self.note("fact", "draws", repr(sorted(state.items(), key=str)))
+        self.note("fact", "modes", (autograd.is_recording(), autograd.is_training()))
+
+    # -- accidents ---------------------------------------------------------------------------------------------------
+
+    def leaves(self, item: Any) -> list[Any]:
+        """The floating arrays of a result."""
+        if isinstance(item, dict):
+            item = list(item.values())
+        if isinstance(item, (tuple, list)):
+            return [leaf for part in item for leaf in self.leaves(part)]
+        return [item] if isinstance(item, nd.NDArray) and "float" in str(np.dtype(item.dtype)) else []
+
+    def total(self, item: Any) -> Any:
+        """The sum of all elements of a result."""
+        return nd.add_n(*[leaf.astype("float32").sum() for leaf in self.leaves(item)])
+
+    def interrupt(self, net: Any, call: Callable[[], Any], at: int) -> None:
+        """Ctrl-C in the `at`-th function that a call enters: every state is as before or as after, and so it stays."""
+        parameters = list(net.collect_params().values())
+        numbers, held = mx.random.get_state(), [(p, p.data().copy()) for p in parameters if p._array is not None]
+        before = [value.asnumpy() for _, value in held]
+        after = before
+        if self.engine is not None:
+            call()
+            after = [p.data().asnumpy() for p, _ in held]
+            self._restore(numbers, held)
+            with _interrupted(at):
+                call()
+            found = [p.data().asnumpy() for p, _ in held]
+            fine = [
+                np.array_equal(x, old, equal_nan=True) or np.allclose(x, new, 1e-3, 1e-5, equal_nan=True)
+                for x, old, new in zip(found, before, after, strict=True)
+            ]
+        else:
+            call()
+            fine = [True] * len(held)
+        self._restore(numbers, held)
+        self.note("fact", "states as before or as after", all(fine))
+
+    @staticmethod
+    def _restore(numbers: Any, held: list[Any]) -> None:
+        mx.random.set_state(numbers)
+        for parameter, value in held:
+            parameter.set_data(value)
+
+    def threads(self, call: Callable[[], Any], count: int = 3) -> None:
+        """The same call from several threads at once."""
+        numbers, results = mx.random.get_state(), [None] * count
+
+        def work(index: int) -> None:
+            try:
+                results[index] = call()
+            except Exception as error:
+                results[index] = type(error).__name__
+
+        workers = [threading.Thread(target=work, args=(index,)) for index in range(count)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        mx.random.set_state(numbers)
+        for index, result in enumerate(results):
+            self.see(f"thread {index}", result)
+
+
+@contextlib.contextmanager
+def _interrupted(at: int) -> Iterator[None]:
+    left = at
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal left
+        if event != "call" or "hybrid_lab" not in frame.f_code.co_filename or frame.f_code.co_name.startswith("__"):
+            return
+        left -= 1
+        if left == 0:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(count)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+
+
+def run_text(text: str, engine: str | None = None, jitter: float = 0.0, seed: int = 0, name: str = "program") -> Run:
+    """Run the function `program(run)` that a text defines."""
+    import linecache
+
+    file = f"<{name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    space: dict[str, Any] = {"__name__": "random_program"}
+    run = Run(engine, jitter, seed)
+    with np.errstate(all="ignore"):
+        exec(compile(text, file, "exec"), space)
+        space["program"](run)
+    return run
