@@ -241,6 +241,9 @@ def create(initializer: Any, **kwargs: Any) -> Any:
 class Zero(Initializer):
     """All zeros."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def _init_weight(self, name: str, arr: Any) -> None:
         arr[:] = 0.0
 
@@ -249,6 +252,9 @@ class Zero(Initializer):
 @alias("ones")
 class One(Initializer):
     """All ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def _init_weight(self, name: str, arr: Any) -> None:
         arr[:] = 1.0
@@ -379,6 +385,9 @@ class Orthogonal(Initializer):
 @register
 class Bilinear(Initializer):
     """The kernel (..., height, width) of a deconvolution that upsamples bilinearly."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def _init_weight(self, name: str, arr: Any) -> None:
         if len(arr.shape) != 4:

@@ -78,3 +78,20 @@ def test_what_does_not_fit_is_refused():
         metric.Accuracy().update([nd.array([1, 0])], [SCORES])
     with pytest.raises(ValueError, match="top_k is at least 2"):
         metric.TopKAccuracy(top_k=1)
+
+
+def test_a_correlation_over_all_batches_is_that_of_the_joined_batches():
+    generator = np.random.RandomState(0)
+    labels, preds = generator.uniform(1e4, 1e4 + 1, (2, 3, 8))
+    preds += np.arange(3)[:, None] + labels
+    macro, micro = (metric.PearsonCorrelation(average=average) for average in ("macro", "micro"))
+    for label, pred in zip(labels, preds, strict=True):
+        for each in (macro, micro):
+            each.update(nd.array(label, dtype="float64"), nd.array(pred, dtype="float64"))
+    assert micro.get()[1] == pytest.approx(np.corrcoef(labels.ravel(), preds.ravel())[0, 1], rel=1e-9)
+    assert micro.get_global() == micro.get()
+    assert macro.get()[1] == pytest.approx(np.mean([np.corrcoef(*pair)[0, 1] for pair in zip(labels, preds)]))
+    micro.reset_local()
+    assert np.isnan(micro.get()[1]) and not np.isnan(micro.get_global()[1])
+    with pytest.raises(ValueError, match="average"):
+        metric.PearsonCorrelation(average="weighted")

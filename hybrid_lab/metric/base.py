@@ -12,6 +12,8 @@ import numpy
 from hybrid_lab.diagnostics import ShapeError
 
 Array = numpy.ndarray
+Names = Sequence[str] | None
+"""Names of the entries that `update_dict` uses; None: all of them."""
 MetricClass = TypeVar("MetricClass", bound="type[EvalMetric]")
 
 _registry: dict[str, type[EvalMetric]] = {}
@@ -75,6 +77,7 @@ class EvalMetric:
     """Base of the metrics: a sum and a count, whose quotient is the value.
 
     name : shown with the value; output_names, label_names : which entries `update_dict` uses, default all
+    kwargs : has_global_stats, and the settings that `get_config` shows
 
     A subclass defines `measure(label, pred)` on NumPy arrays, returning what to add to sum and count; or, as in MXNet,
     overrides `update(labels, preds)`.
@@ -83,8 +86,8 @@ class EvalMetric:
     def __init__(
         self,
         name: str,
-        output_names: Sequence[str] | None = None,
-        label_names: Sequence[str] | None = None,
+        output_names: Names = None,
+        label_names: Names = None,
         **kwargs: Any,
     ) -> None:
         self.name = str(name)
@@ -168,9 +171,15 @@ def _pairs(name: Any, value: Any) -> list[tuple[str, float]]:
 class CompositeEvalMetric(EvalMetric):
     """Several metrics fed with the same batches; names and values come as lists."""
 
-    def __init__(self, metrics: Sequence[Any] | None = None, name: str = "composite", **names: Any) -> None:
+    def __init__(
+        self,
+        metrics: Sequence[Any] | None = None,
+        name: str = "composite",
+        output_names: Names = None,
+        label_names: Names = None,
+    ) -> None:
         self.metrics = [create(each) for each in metrics or ()]
-        super().__init__(name, **names)
+        super().__init__(name, output_names=output_names, label_names=label_names)
 
     def add(self, metric: Any) -> None:
         """Add a metric, or what `create` makes one of."""
@@ -227,12 +236,13 @@ class CustomMetric(EvalMetric):
         feval: Callable[[Array, Array], Any],
         name: str | None = None,
         allow_extra_outputs: bool = False,
-        **names: Any,
+        output_names: Names = None,
+        label_names: Names = None,
     ) -> None:
         if name is None:
             name = getattr(feval, "__name__", "feval")
             name = f"custom({name})" if "<" in name else name
-        super().__init__(name, **names)
+        super().__init__(name, output_names=output_names, label_names=label_names)
         self._feval = feval
         self._allow_extra_outputs = allow_extra_outputs
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from hybrid_lab.diagnostics import ShapeError
-from hybrid_lab.metric.base import Array, EvalMetric, alias, check_label_shapes, host, register
+from hybrid_lab.metric.base import Array, EvalMetric, Names, alias, check_label_shapes, host, register
 
 
 @register
@@ -16,8 +16,10 @@ from hybrid_lab.metric.base import Array, EvalMetric, alias, check_label_shapes,
 class Accuracy(EvalMetric):
     """Share of right classes. preds : class numbers as label, or scores with the classes along `axis`."""
 
-    def __init__(self, axis: int = 1, name: str = "accuracy", **names: Any) -> None:
-        super().__init__(name, axis=axis, **names)
+    def __init__(
+        self, axis: int = 1, name: str = "accuracy", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(name, axis=axis, output_names=output_names, label_names=label_names)
         self.axis = axis
 
     def measure(self, label: Array, pred: Array) -> tuple[float, float]:
@@ -37,10 +39,12 @@ class TopKAccuracy(EvalMetric):
     Of equal scores the first classes count as the highest. NaN is never among the highest.
     """
 
-    def __init__(self, top_k: int = 1, name: str = "top_k_accuracy", **names: Any) -> None:
+    def __init__(
+        self, top_k: int = 1, name: str = "top_k_accuracy", output_names: Names = None, label_names: Names = None
+    ) -> None:
         if top_k < 2:
             raise ValueError(f"top_k is at least 2 (Accuracy is the metric for 1), not {top_k}")
-        super().__init__(f"{name}_{top_k}", top_k=top_k, **names)
+        super().__init__(f"{name}_{top_k}", top_k=top_k, output_names=output_names, label_names=label_names)
         self.top_k = top_k
 
     def measure(self, label: Array, pred: Array) -> tuple[float, float]:
@@ -60,13 +64,15 @@ class _TwoClasses(EvalMetric):
     average : 'macro' averages the score over the calls of `update`; 'micro' is the score of all samples together
     """
 
-    def __init__(self, name: str, average: str = "macro", **names: Any) -> None:
+    def __init__(
+        self, name: str, output_names: Names = None, label_names: Names = None, average: str = "macro"
+    ) -> None:
         if average not in ("macro", "micro"):
             raise ValueError(f"average is 'macro' or 'micro', not {average!r}")
         self.average = average
         self._counts = numpy.zeros(4)  # true positives, false positives, false negatives, true negatives
         self._global_counts = numpy.zeros(4)
-        super().__init__(name, **names)
+        super().__init__(name, output_names=output_names, label_names=label_names)
 
     def score(self, counts: Array) -> float:
         """The score from the numbers of true positives, false positives, false negatives and true negatives."""
@@ -108,8 +114,10 @@ class F1(_TwoClasses):
     average : 'macro' averages the score over the calls of `update`; 'micro' is the score of all samples together
     """
 
-    def __init__(self, name: str = "f1", average: str = "macro", **names: Any) -> None:
-        super().__init__(name, average, **names)
+    def __init__(
+        self, name: str = "f1", output_names: Names = None, label_names: Names = None, average: str = "macro"
+    ) -> None:
+        super().__init__(name, output_names, label_names, average)
 
     def score(self, counts: Array) -> float:
         hits, false_alarms, misses, _ = counts
@@ -125,8 +133,10 @@ class MCC(_TwoClasses):
     average : 'macro' averages the score over the calls of `update`; 'micro' is the score of all samples together
     """
 
-    def __init__(self, name: str = "mcc", average: str = "macro", **names: Any) -> None:
-        super().__init__(name, average, **names)
+    def __init__(
+        self, name: str = "mcc", output_names: Names = None, label_names: Names = None, average: str = "macro"
+    ) -> None:
+        super().__init__(name, output_names, label_names, average)
 
     def score(self, counts: Array) -> float:
         hits, false_alarms, misses, rejected = counts
@@ -143,8 +153,8 @@ class PCC(EvalMetric):
     preds : (batch, classes), or class numbers shaped as the labels
     """
 
-    def __init__(self, name: str = "pcc", **names: Any) -> None:
-        super().__init__(name, **names)
+    def __init__(self, name: str = "pcc", output_names: Names = None, label_names: Names = None) -> None:
+        super().__init__(name, output_names=output_names, label_names=label_names)
 
     def reset(self) -> None:
         self._global_table = numpy.zeros((0, 0))  # by predicted and by true class
@@ -192,8 +202,10 @@ def _correlation(table: Array) -> float:
 class _LogProbability(EvalMetric):
     """-log of the probability given to the label. preds : (batch, classes) probabilities; labels : class numbers."""
 
-    def __init__(self, eps: float = 1e-12, name: str = "", **names: Any) -> None:
-        super().__init__(name, eps=eps, **names)
+    def __init__(
+        self, eps: float = 1e-12, name: str = "", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(name, eps=eps, output_names=output_names, label_names=label_names)
         self.eps = eps
 
     def measure(self, label: Array, pred: Array) -> tuple[float, float]:
@@ -209,8 +221,10 @@ class _LogProbability(EvalMetric):
 class CrossEntropy(_LogProbability):
     """Mean of -log(probability of the label + eps). preds : (batch, classes) probabilities."""
 
-    def __init__(self, eps: float = 1e-12, name: str = "cross-entropy", **names: Any) -> None:
-        super().__init__(eps, name, **names)
+    def __init__(
+        self, eps: float = 1e-12, name: str = "cross-entropy", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(eps, name, output_names, label_names)
 
 
 @register
@@ -218,8 +232,10 @@ class CrossEntropy(_LogProbability):
 class NegativeLogLikelihood(_LogProbability):
     """As CrossEntropy, under its other name."""
 
-    def __init__(self, eps: float = 1e-12, name: str = "nll-loss", **names: Any) -> None:
-        super().__init__(eps, name, **names)
+    def __init__(
+        self, eps: float = 1e-12, name: str = "nll-loss", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(eps, name, output_names, label_names)
 
 
 @register
@@ -229,8 +245,15 @@ class Perplexity(EvalMetric):
     ignore_label : a label that does not count, or None; axis : the classes' axis of preds
     """
 
-    def __init__(self, ignore_label: int | None, axis: int = -1, name: str = "perplexity", **names: Any) -> None:
-        super().__init__(name, ignore_label=ignore_label, axis=axis, **names)
+    def __init__(
+        self,
+        ignore_label: int | None,
+        axis: int = -1,
+        name: str = "perplexity",
+        output_names: Names = None,
+        label_names: Names = None,
+    ) -> None:
+        super().__init__(name, ignore_label=ignore_label, axis=axis, output_names=output_names, label_names=label_names)
         self.ignore_label = ignore_label
         self.axis = axis
 

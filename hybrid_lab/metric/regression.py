@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from hybrid_lab.metric.base import Array, EvalMetric, alias, check_label_shapes, host, register
+from hybrid_lab.metric.base import Array, EvalMetric, Names, alias, check_label_shapes, host, register
 
 
 class _Error(EvalMetric):
@@ -25,8 +25,8 @@ class _Error(EvalMetric):
 class MAE(_Error):
     """Mean absolute error, averaged over the batches."""
 
-    def __init__(self, name: str = "mae", **names: Any) -> None:
-        super().__init__(name, **names)
+    def __init__(self, name: str = "mae", output_names: Names = None, label_names: Names = None) -> None:
+        super().__init__(name, output_names=output_names, label_names=label_names)
 
     def error(self, difference: Array) -> Any:
         return numpy.abs(difference).mean()
@@ -36,8 +36,8 @@ class MAE(_Error):
 class MSE(_Error):
     """Mean squared error, averaged over the batches."""
 
-    def __init__(self, name: str = "mse", **names: Any) -> None:
-        super().__init__(name, **names)
+    def __init__(self, name: str = "mse", output_names: Names = None, label_names: Names = None) -> None:
+        super().__init__(name, output_names=output_names, label_names=label_names)
 
     def error(self, difference: Array) -> Any:
         return numpy.square(difference).mean()
@@ -47,8 +47,8 @@ class MSE(_Error):
 class RMSE(_Error):
     """Root of the mean squared error, averaged over the batches."""
 
-    def __init__(self, name: str = "rmse", **names: Any) -> None:
-        super().__init__(name, **names)
+    def __init__(self, name: str = "rmse", output_names: Names = None, label_names: Names = None) -> None:
+        super().__init__(name, output_names=output_names, label_names=label_names)
 
     def error(self, difference: Array) -> Any:
         return numpy.sqrt(numpy.square(difference).mean())
@@ -57,22 +57,78 @@ class RMSE(_Error):
 @register
 @alias("pearsonr")
 class PearsonCorrelation(EvalMetric):
-    """Correlation of predictions and labels, averaged over the batches."""
+    """Correlation of predictions and labels.
 
-    def __init__(self, name: str = "pearsonr", **names: Any) -> None:
-        super().__init__(name, **names)
+    average : 'macro' averages the correlations of the batches; 'micro' is the correlation of all batches together
+    """
 
-    def measure(self, label: Array, pred: Array) -> tuple[float, float]:
-        check_label_shapes(label, pred, shape=True)
-        return float(numpy.corrcoef(pred.ravel().astype("float64"), label.ravel().astype("float64"))[0, 1]), 1
+    def __init__(
+        self,
+        name: str = "pearsonr",
+        output_names: Names = None,
+        label_names: Names = None,
+        average: str = "macro",
+    ) -> None:
+        if average not in ("macro", "micro"):
+            raise ValueError(f"average is 'macro' or 'micro', not {average!r}")
+        self.average = average
+        self._local, self._global = _Spread(), _Spread()
+        super().__init__(name, output_names, label_names, average=average)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            check_label_shapes(label, pred, shape=True)
+            pair = numpy.stack([host(item).ravel().astype("float64") for item in (pred, label)])
+            if self.average == "macro":
+                self._add(float(numpy.corrcoef(pair)[0, 1]), 1)
+                continue
+            for spread in (self._local, self._global):
+                spread.add(pair)
+            self.num_inst, self.global_num_inst = self._local.count, self._global.count
+            self.sum_metric = self._local.correlation * self.num_inst
+            self.global_sum_metric = self._global.correlation * self.global_num_inst
+
+    def reset(self) -> None:
+        self._global = _Spread()
+        super().reset()
+
+    def reset_local(self) -> None:
+        self._local = _Spread()
+        super().reset_local()
+
+
+class _Spread:
+    """Count, means and products of deviations of two variables, batch after batch (Chan, Golub, LeVeque 1979)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean, self.products = numpy.zeros((2, 1)), numpy.zeros((2, 2))
+
+    def add(self, pair: Array) -> None:
+        """A batch of shape (2, n)."""
+        n = pair.shape[1]
+        if not n:
+            return
+        mean = pair.mean(axis=1, keepdims=True)
+        apart, total = mean - self.mean, self.count + n
+        self.products += (pair - mean) @ (pair - mean).T + apart @ apart.T * (self.count * n / total)
+        self.mean += apart * (n / total)
+        self.count = total
+
+    @property
+    def correlation(self) -> float:
+        """The correlation of the two variables; NaN where one of them is constant."""
+        with numpy.errstate(invalid="ignore", divide="ignore"):
+            return float(self.products[0, 1] / numpy.sqrt(self.products[0, 0] * self.products[1, 1]))
 
 
 @register
 class Loss(EvalMetric):
     """The mean of the predictions, which are losses; labels are not used."""
 
-    def __init__(self, name: str = "loss", **names: Any) -> None:
-        super().__init__(name, **names)
+    def __init__(self, name: str = "loss", output_names: Names = None, label_names: Names = None) -> None:
+        super().__init__(name, output_names=output_names, label_names=label_names)
 
     def update(self, labels: Any, preds: Any) -> None:
         for pred in preds if isinstance(preds, (list, tuple)) else [preds]:

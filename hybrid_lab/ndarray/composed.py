@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.operator import Operator, get
@@ -50,8 +50,11 @@ def histogram(a: Any, bins: Any = 10, range: tuple[float, float] | None = None) 
 
 
 def reset_arrays(*data: Any, num_arrays: int | None = None) -> None:
-    """Write zeros into all arrays."""
-    for array in data[0] if len(data) == 1 and isinstance(data[0], (list, tuple)) else data:
+    """Write zeros into all arrays. num_arrays, where given, is their number. Raises AttributeSpecError otherwise."""
+    arrays = data[0] if len(data) == 1 and isinstance(data[0], (list, tuple)) else data
+    if num_arrays is not None and num_arrays != len(arrays):
+        raise AttributeSpecError(f"reset_arrays: num_arrays={num_arrays}; {len(arrays)} were given")
+    for array in arrays:
         array[:] = 0
 
 

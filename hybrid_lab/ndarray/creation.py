@@ -143,8 +143,12 @@ def arange(
     ctx: Context | None = None,
     dtype: Any = np.float32,
 ) -> NDArray:
-    """start, start + step, ... below stop, each `repeat` times; with one number from 0 to it."""
-    return _create("_arange", ctx, dtype, start=start, stop=stop, step=step, repeat=repeat)
+    """start, start + step, ... below stop, each `repeat` times; with one number from 0 to it.
+
+    infer_range : True, a size that other operators decide, is refused with AttributeSpecError
+    """
+    asked = bool(infer_range)
+    return _create("_arange", ctx, dtype, start=start, stop=stop, step=step, repeat=repeat, infer_range=asked)
 
 
 def linspace(

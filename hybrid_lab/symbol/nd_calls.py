@@ -33,7 +33,7 @@ def create_traced(name: str, arguments: dict[str, Any]) -> Symbol:
     known = {
         key: value
         for key, value in arguments.items()
-        if value is not None and key not in ("ctx", "stype", "out", "infer_range")
+        if value is not None and key not in ("ctx", "stype", "out")
     }
     return getattr(surface, name)(**known)
 

@@ -185,13 +185,14 @@ def arange(
     dtype: Any = "float32",
     ctx: Any = None,
     name: str | None = None,
+    infer_range: bool | None = None,
 ) -> Symbol:
-    """start, start + step, ... below stop, each `repeat` times."""
+    """start, start + step, ... below stop, each `repeat` times. Raises AttributeSpecError for infer_range=True."""
     if stop is None:
         start, stop = 0, start
-    return compose(
-        get("_arange").bind(start=start, stop=stop, step=step, repeat=repeat, dtype=dtype or "float32"), [], name
-    )
+    asked, dtype = bool(infer_range), dtype or "float32"
+    op = get("_arange").bind(start=start, stop=stop, step=step, repeat=repeat, infer_range=asked, dtype=dtype)
+    return compose(op, [], name)
 
 
 def array(source_array: Any, ctx: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:

@@ -18,6 +18,9 @@ from hybrid_lab.symbol.indexing import index_symbol
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
 from hybrid_lab.symbol.questions import GraphQuestions
 
+STORAGE_TYPES = ("default", "row_sparse", "csr")
+"""Storage types of MXNet's arrays, in the order of their numbers in its files."""
+
 
 class Symbol(GraphQuestions, Refusals):
     """One or more outputs of a graph under construction.
@@ -235,7 +238,11 @@ def var(
     role: str = "data",
     **keywords: str,
 ) -> Symbol:
-    """A variable. `shape` may hold 0 or None for unknown sizes; it is a hint for inference and for MXNet's files."""
+    """A variable. `shape` may hold 0 or None for unknown sizes; it is a hint for inference and for MXNet's files.
+
+    stype : "default", "row_sparse" or "csr", a hint for MXNet's files; arrays are dense
+    keywords : further attributes, whose names start and end with two underscores. Raises AttributeSpecError for others
+    """
     attrs = dict(attr or {})
     if shape is not None:
         attrs["__shape__"] = str(tuple(size or 0 for size in shape))
@@ -247,7 +254,14 @@ def var(
         attrs["__dtype__"] = str(TYPE_FLAGS[dtype_of(dtype).name])
     if init is not None:
         attrs["__init__"] = init if isinstance(init, str) else init.dumps()
-    attrs.update({key: str(value) for key, value in keywords.items() if key.startswith("__") and key.endswith("__")})
+    if stype is not None:
+        if stype not in STORAGE_TYPES:
+            raise AttributeSpecError(f"var {name!r}: stype is 'default', 'row_sparse' or 'csr', not {stype!r}")
+        attrs["__storage_type__"] = str(STORAGE_TYPES.index(stype))
+    for key, value in keywords.items():
+        if not (key.startswith("__") and key.endswith("__")):
+            raise AttributeSpecError(f"var {name!r}: unknown argument {key}; attributes are named like __key__")
+        attrs[key] = str(value)
     known = tuple(size or None for size in shape) if shape is not None else None
     return Symbol((input_node(name, role, shape=known, dtype=dtype, attrs=attrs or None),))
 
