@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 from hybrid_lab.ops.philox import generator
 
@@ -281,13 +282,20 @@ class Constant(Initializer):
 # -- random --------------------------------------------------------------------------------------------------------
 
 
+def _at_least_0(name: str, setting: str, value: float) -> float:
+    """A setting that says how far numbers are spread. Raises AttributeSpecError below 0 and for NaN."""
+    if not value >= 0:
+        raise AttributeSpecError(f"init.{name}: {setting}={value!r}; a number from 0 on is needed")
+    return value
+
+
 @register
 class Uniform(Initializer):
     """Uniform in [-scale, scale)."""
 
     def __init__(self, scale: float = 0.07) -> None:
         super().__init__(scale=scale)
-        self.scale = scale
+        self.scale = _at_least_0("Uniform", "scale", scale)
 
     def _init_weight(self, name: str, arr: Any) -> None:
         arr[:] = _generator().uniform(-self.scale, self.scale, arr.shape).astype(arr.dtype)
@@ -299,7 +307,7 @@ class Normal(Initializer):
 
     def __init__(self, sigma: float = 0.01) -> None:
         super().__init__(sigma=sigma)
-        self.sigma = sigma
+        self.sigma = _at_least_0("Normal", "sigma", sigma)
 
     def _init_weight(self, name: str, arr: Any) -> None:
         arr[:] = _generator().normal(0.0, self.sigma, arr.shape).astype(arr.dtype)
@@ -324,7 +332,7 @@ class Xavier(Initializer):
             raise ValueError(f"factor_type is 'avg', 'in' or 'out', not {factor_type!r}")
         self.rnd_type = rnd_type
         self.factor_type = factor_type
-        self.magnitude = float(magnitude)
+        self.magnitude = float(_at_least_0(type(self).__name__, "magnitude", magnitude))
 
     def _init_weight(self, name: str, arr: Any) -> None:
         shape = arr.shape

@@ -1,8 +1,8 @@
 """No public function, class or setting takes an argument without using it.
 
 The first test reads the code: parameters that a body never reads, and attributes that are stored and never read. What
-is accepted for MXNet's sake and has no effect stands in NO_EFFECT with the reason; its docstring says so, too. The second
-calls constructors that take any keyword with one that nobody knows.
+is accepted for MXNet's sake and has no effect stands in NO_EFFECT with the reason; its docstring says so, too. The
+second calls constructors that take any keyword with one that nobody knows.
 """
 
 from __future__ import annotations

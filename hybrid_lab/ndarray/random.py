@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.functions import find_function
@@ -165,7 +166,14 @@ def exponential(
     scale: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None, out: NDArray | None = None
 ) -> NDArray:
     """Exponentially distributed numbers with mean `scale`; shape and parameters as for `uniform`."""
-    return _distribution("exponential", {"lam": 1.0 / scale}, shape, dtype, ctx, out)
+    return _distribution("exponential", {"lam": rate(scale)}, shape, dtype, ctx, out)
+
+
+def rate(scale: Any) -> Any:
+    """1 / scale of an exponential distribution. Raises AttributeSpecError for a number that is not above 0."""
+    if not _is_array(scale) and not scale > 0:
+        raise AttributeSpecError(f"exponential: scale={scale}; scale > 0 is needed")
+    return 1.0 / scale
 
 
 def gamma(

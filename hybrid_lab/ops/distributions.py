@@ -9,6 +9,7 @@ _random_X_like an array of the shape of another one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from hybrid_lab.ops.attributes import DType, Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import printed
+from hybrid_lab.ops.random import refuse_attributes
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.special import log_gamma
 
@@ -42,10 +44,23 @@ def opened(words: np.ndarray) -> np.ndarray:
     return (words + 0.5) * 2.0**-32
 
 
-def refuse_parameter(name: str, wanted: str, *conditions: np.ndarray) -> None:
-    """Raise HybridLabError unless all conditions hold everywhere."""
-    if not all(bool(np.all(condition)) for condition in conditions):
-        raise HybridLabError(f"{name}: the parameters must be {wanted}")
+LIMITS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "uniform": ("low <= high", lambda low, high: low <= high),
+    "normal": ("sigma >= 0", lambda mu, sigma: sigma >= 0),
+    "exponential": ("lam > 0", lambda lam: lam > 0),
+    "gamma": ("alpha > 0 and beta > 0", lambda alpha, beta: (alpha > 0) & (beta > 0)),
+    "poisson": ("lam >= 0", lambda lam: (lam >= 0) & np.isfinite(lam)),
+    "negative_binomial": ("k > 0 and 0 < p <= 1", lambda k, p: (k > 0) & (p > 0) & (p <= 1)),
+    "generalized_negative_binomial": ("mu >= 0 and alpha >= 0", lambda mu, alpha: (mu >= 0) & (alpha >= 0)),
+}
+"""Per distribution what its parameters must be, in words and as a function."""
+
+
+def refuse_parameters(kind: str, *parameters: np.ndarray) -> None:
+    """Raise HybridLabError unless the parameters of a distribution are within its limits everywhere."""
+    wanted, holds = LIMITS[kind]
+    if not bool(np.all(holds(*parameters))):
+        raise HybridLabError(f"{kind}: the parameters must be {wanted}")
 
 
 # -- the methods: (key, parameters as float64 arrays of n elements, first stage) -> n numbers in float64 --------
@@ -58,19 +73,19 @@ def draw_uniform(key: Key, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def draw_normal(key: Key, mu: np.ndarray, sigma: np.ndarray) -> np.ndarray:
     """Normal with mean mu and standard deviation sigma."""
-    refuse_parameter("normal", "sigma >= 0", sigma >= 0)
+    refuse_parameters("normal", mu, sigma)
     return mu + sigma * philox.normal(*key, mu.size, "float64")
 
 
 def draw_exponential(key: Key, lam: np.ndarray) -> np.ndarray:
     """Exponential with rate lam, by inversion."""
-    refuse_parameter("exponential", "lam > 0", lam > 0)
+    refuse_parameters("exponential", lam)
     return -np.log(opened(philox.words(*key, lam.size))) / lam
 
 
 def draw_gamma(key: Key, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
     """Gamma with shape alpha and scale beta (Marsaglia and Tsang, 2000); below 1 alpha is raised by 1 first."""
-    refuse_parameter("gamma", "alpha > 0 and beta > 0", alpha > 0, beta > 0)
+    refuse_parameters("gamma", alpha, beta)
     result = np.empty(alpha.size)
     shape = np.where(alpha < 1, alpha + 1, alpha) - 1 / 3
     pending = np.arange(alpha.size)
@@ -93,7 +108,7 @@ def draw_gamma(key: Key, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
 
 def draw_poisson(key: Key, lam: np.ndarray, stage: int = 0) -> np.ndarray:
     """Poisson with mean lam: by inversion below 10, else by transformed rejection (Hoermann, 1993, PTRS)."""
-    refuse_parameter("poisson", "lam >= 0", lam >= 0, np.isfinite(lam))
+    refuse_parameters("poisson", lam)
     result = np.zeros(lam.size)
     few = np.flatnonzero(lam < 10)
     if few.size:
@@ -132,7 +147,7 @@ def draw_poisson(key: Key, lam: np.ndarray, stage: int = 0) -> np.ndarray:
 
 def draw_negative_binomial(key: Key, k: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Failures before k successes of probability p: Poisson with a gamma mean."""
-    refuse_parameter("negative_binomial", "k > 0 and 0 < p <= 1", k > 0, p > 0, p <= 1)
+    refuse_parameters("negative_binomial", k, p)
     certain = p == 1
     means = draw_gamma(key, k, np.where(certain, 1.0, (1 - p) / p))
     return draw_poisson(key, np.where(certain, 0.0, means), _ATTEMPTS)
@@ -140,7 +155,7 @@ def draw_negative_binomial(key: Key, k: np.ndarray, p: np.ndarray) -> np.ndarray
 
 def draw_generalized_negative_binomial(key: Key, mu: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson."""
-    refuse_parameter("generalized_negative_binomial", "mu >= 0 and alpha >= 0", mu >= 0, alpha >= 0)
+    refuse_parameters("generalized_negative_binomial", mu, alpha)
     spread = alpha > 0
     shape = 1 / np.where(spread, alpha, 1.0)
     means = draw_gamma(key, shape, np.where(spread & (mu > 0), mu / shape, 1.0))
@@ -163,6 +178,10 @@ class _Distribution(Operator):
     def check(self) -> None:
         if self.infer_type().kind == "b":
             raise AttributeSpecError(f"{self.name}: dtype bool; numbers are made")
+        given = [self.attributes[name] for name in self.parameters if name in self.attributes]
+        if given:
+            wanted, holds = LIMITS[self.method.__name__.removeprefix("draw_")]
+            refuse_attributes(self, wanted.replace("sigma", "scale"), holds(*given))
 
     def numbers(self, rng: Key | None, parameters: list[Any], shape: tuple[int, ...], dtype: Any, out: Any) -> Any:
         """`shape` numbers for parameters that broadcast against it."""
@@ -224,10 +243,10 @@ class _PerElement(_Distribution):
         return self.numbers(rng, spread, (*lead, *self.shape), self.infer_type(), out)
 
 
-def _exponential_text(op: Any) -> str | None:
-    """`draw_exponential` as an expression of a kernel; None where its rate is refused."""
+def _exponential_text(op: Any) -> str:
+    """`draw_exponential` as an expression of a kernel."""
     word = "(philox_word({seed}, {draw}, {element}).to(tl.float64) + 0.5)"
-    return f"(-tl.log({word} * {2.0**-32!r}) / {printed(op.lam, np.dtype('float64'))})" if op.lam > 0 else None
+    return f"(-tl.log({word} * {2.0**-32!r}) / {printed(op.lam, np.dtype('float64'))})"
 
 
 def _families(kind: str, method: Any, parameters: dict[str, Any], doc: str, **members: Any) -> None:
@@ -309,8 +328,8 @@ class NormalLike(_Like, name="_random_normal_like", aliases=("random_normal_like
     samples = [sample((3, 4), gradient=False, loc=-1.0, scale=2.0)]
 
     @property
-    def triton(self) -> str | None:  # type: ignore[override]
-        return self.expression(np.dtype("float32")) if self.scale >= 0 else None  # which is refused, by the host
+    def triton(self) -> str:  # type: ignore[override]
+        return self.expression(np.dtype("float32"))
 
     def expression(self, dtype: np.dtype) -> str:
         return philox.moved_text(philox.normal_text(dtype), self.scale, self.loc)
@@ -436,6 +455,8 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
         shape = self.infer_shape(data.shape)
         shape = shape[0] if self.get_prob else shape
         rows = data.reshape(-1, data.shape[-1]).astype(np.float64)
+        if not np.all(rows >= 0):
+            raise HybridLabError("multinomial: the probabilities must be numbers from 0 on")
         edges = np.cumsum(rows, axis=1)
         numbers = philox.uniform(*(rng if rng is not None else (0, 0)), prod(shape), "float64").reshape(len(rows), -1)
         places = np.empty(numbers.shape, np.int64)

@@ -22,6 +22,13 @@ def _key(rng: tuple[int, int] | None) -> tuple[int, int]:
     return rng if rng is not None else (0, 0)
 
 
+def refuse_attributes(op: Operator, wanted: str, holds: Any) -> None:
+    """Raise AttributeSpecError unless `holds`. wanted : the condition in words."""
+    if not holds:
+        given = ", ".join(f"{name}={op.attributes[name]}" for name in op.fields if name not in ("shape", "dtype"))
+        raise AttributeSpecError(f"{op.name}: {given}; {wanted} is needed")
+
+
 class _Sampled(Operator):
     """Base: an array of random numbers, no inputs."""
 
@@ -52,6 +59,10 @@ class RandomUniform(_Sampled, name="random_uniform", aliases=("_random_uniform",
         sample(attrs={"shape": (2, 3), "dtype": "float64"}),
     ]
 
+    def check(self) -> None:
+        super().check()
+        refuse_attributes(self, "low <= high", self.low <= self.high)
+
     @property
     def triton(self) -> str:  # type: ignore[override]
         return philox.moved_text(philox.uniform_text(self.infer_type()), self.high - self.low, self.low)
@@ -77,6 +88,10 @@ class RandomNormal(_Sampled, name="random_normal", aliases=("_random_normal", "n
         sample(shape=(5,), loc=-2.0, scale=3.0),
         sample(attrs={"shape": (2, 3), "dtype": "float64"}),
     ]
+
+    def check(self) -> None:
+        super().check()
+        refuse_attributes(self, "scale >= 0", self.scale >= 0)
 
     @property
     def triton(self) -> str:  # type: ignore[override]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AutogradError, DTypeError
+from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, ShapeError
 from hybrid_lab.ops.contract import read_dtypes, read_gradients, read_outputs, read_shapes
 from hybrid_lab.ops.dtypes import BFLOAT16, bfloat16, is_bfloat16
 from hybrid_lab.ops.memory import WORKSPACE
@@ -148,6 +148,9 @@ def infer(
         found = known.get(key)
     if found is None:
         out_shapes = read_shapes(op, op.infer_shape(*shapes))
+        for shape in out_shapes:
+            if any(type(size) is int and size < 0 for size in shape):
+                raise ShapeError(f"{op!r} has no result of shape {shape}: a shape has no negative sizes")
         out_types = read_dtypes(op, op.infer_type(*dtypes))
         if (out_types[0].kind if not is_bfloat16(out_types[0]) else "f") not in op.kinds:
             wanted = "floating numbers are needed" if op.kinds == "f" else "numbers are needed"

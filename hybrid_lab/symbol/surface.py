@@ -95,7 +95,7 @@ def _randn(*shape: int, loc: Any = 0, scale: Any = 1, dtype: Any = None, name: s
 
 def _exponential(scale: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
     """Exponentially distributed numbers with mean `scale`."""
-    return _distribution("exponential", {"lam": 1.0 / scale}, shape, dtype, name)
+    return _distribution("exponential", {"lam": draws.rate(scale)}, shape, dtype, name)
 
 
 def _gamma(alpha: Any = 1, beta: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:

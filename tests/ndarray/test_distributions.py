@@ -126,11 +126,12 @@ def test_a_gradient_goes_through_the_logarithm_of_the_probability():
 @pytest.mark.parametrize(
     ("name", "parameters", "text"),
     [
-        ("gamma", {"alpha": -1.0}, "gamma: the parameters must be alpha > 0"),
-        ("poisson", {"lam": -1.0}, "poisson: the parameters must be lam >= 0"),
-        ("negative_binomial", {"p": 0.0}, "negative_binomial: the parameters must be k > 0 and 0 < p <= 1"),
+        ("gamma", {"alpha": [1.0, -1.0]}, "gamma: the parameters must be alpha > 0"),
+        ("poisson", {"lam": [-1.0]}, "poisson: the parameters must be lam >= 0"),
+        ("negative_binomial", {"p": [0.0]}, "negative_binomial: the parameters must be k > 0 and 0 < p <= 1"),
     ],
 )
 def test_parameters_outside_of_their_range(name, parameters, text):
+    arrays = {key: nd.array(values) for key, values in parameters.items()}
     with pytest.raises(HybridLabError, match=text):
-        getattr(nd.random, name)(**parameters)
+        getattr(nd.random, name)(**arrays)

@@ -1,0 +1,108 @@
+"""Parameters that a distribution does not have are refused where the operator is bound: alike on arrays, on Symbols, in
+hybridized blocks and by initializers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import init, nd, sym
+from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError
+from hybrid_lab.gluon import HybridBlock
+from hybrid_lab.ops.attributes import Shape
+from tests.ops.cases import RECORDS
+
+#: Attributes of random records -> values that they do not take.
+WRONG = {
+    **dict.fromkeys(("scale", "lam", "mu", "alpha", "beta", "sigma"), (-1.0, math.nan)),
+    "p": (-0.5, 1.5, math.nan),
+    "k": (-1, 0),
+    "high": (-7.0,),
+    "low": (1e9,),
+}
+#: Parameters of random records that any number may be.
+ANY = {"loc", "axes", "mode", "shape", "dtype", "get_prob", "act_type", "slope", "state_size", "num_layers"}
+
+DRAWING = [
+    record
+    for record in RECORDS
+    if record.random and record.mxnet and record.fields and record.name not in ("RNN", "LeakyReLU")
+]
+BINDINGS = [
+    (record, name, value)
+    for record in DRAWING
+    for name in record.fields
+    if name not in ANY and not name.startswith("_")
+    for value in WRONG[name]
+    if not (isinstance(value, float) and not value.is_integer() and "int" in str(record.fields[name].annotation))
+]
+
+
+@pytest.mark.parametrize(("record", "name", "value"), BINDINGS, ids=lambda item: getattr(item, "name", str(item)))
+def test_every_random_record_refuses_wrong_parameters(record, name, value):
+    given = {key: field.default for key, field in record.fields.items() if not field.required and key[0] != "_"}
+    given |= {"low": -3, "high": 5} if record.name == "random_randint" else {}
+    record.bind(**given)
+    with pytest.raises(AttributeSpecError, match=name):
+        record.bind(**{**given, name: value})
+
+
+@pytest.mark.parametrize("record", [r for r in RECORDS if r.fields.get("shape") and not r.input_names])
+def test_no_array_has_a_negative_size(record):
+    needed = {"low": 0, "high": 3, "value": 1}
+    needed = {name: value for name, value in needed.items() if name in record.fields}
+    assert record.fields["shape"].annotation in (Shape, "Shape")
+    with pytest.raises(ShapeError, match="no negative sizes"):
+        mx.ndarray.invoke.invoke(record.bind(shape=(2, -1), **needed), ())
+
+
+WRONG_CALLS = {
+    "normal": {"scale": -1},
+    "uniform": {"low": 1, "high": 0},
+    "exponential": {"scale": 0},
+    "poisson": {"lam": -1},
+    "gamma": {"alpha": 0},
+    "negative_binomial": {"k": 1, "p": 2},
+    "generalized_negative_binomial": {"mu": 1, "alpha": -1},
+}
+
+
+class Drawing(HybridBlock):
+    def __init__(self, name):
+        super().__init__()
+        self.kind = name
+
+    def hybrid_forward(self, F, x):
+        return x + getattr(F.random, self.kind)(**WRONG_CALLS[self.kind], shape=(3,))
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_arrays_symbols_and_blocks_refuse_alike(name):
+    messages = []
+    eager, hybrid = Drawing(name), Drawing(name)
+    hybrid.hybridize(engine="numpy")
+    for call in (
+        lambda: getattr(nd.random, name)(**WRONG_CALLS[name], shape=(3,)),
+        lambda: getattr(sym.random, name)(**WRONG_CALLS[name], shape=(3,)),
+        lambda: eager(nd.zeros(3)),
+        lambda: hybrid(nd.zeros(3)),
+    ):
+        with pytest.raises(AttributeSpecError, match="is needed") as caught:
+            call()
+        messages.append(str(caught.value))
+    assert len(set(messages)) == 1
+
+
+def test_initializers_and_arrays_of_parameters():
+    for make in (lambda: init.Normal(-1), lambda: init.Uniform(math.nan), lambda: init.Xavier(magnitude=-3)):
+        with pytest.raises(AttributeSpecError, match="from 0 on"):
+            make()
+    with pytest.raises(HybridLabError, match="lam >= 0"):
+        nd.random.poisson(nd.array([1, -1]))
+    with pytest.raises(HybridLabError, match="probabilities"):
+        nd.random.multinomial(nd.array([-1.0, 2.0]))
+    assert np.array_equal(nd.random.normal(3, 0, shape=(2,)).asnumpy(), [3, 3])
