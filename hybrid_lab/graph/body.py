@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.differentiate import differentiate
+from hybrid_lab.graph.differentiate import present_gradients
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import PartialShapes, closed, infer, located
 from hybrid_lab.graph.node import Input, Value, input_node
@@ -19,6 +19,8 @@ from hybrid_lab.ops.contract import read_dtypes, read_shapes
 
 #: (arrays, (seed, first draw)) -> outputs in fresh memory.
 Run = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]
+#: (arrays, (seed, first draw)) -> gradients by the number of their input; none for what gets none.
+RunBackward = Callable[[Sequence[np.ndarray], tuple[int, int]], dict[int, np.ndarray]]
 
 compile_graph: Callable[[Graph], Run] | None = None
 """Compiles an inferred graph whose mode is bound; registered by the NumPy engine."""
@@ -35,11 +37,12 @@ class Body:
     compiles : how many programs have been compiled, also those that are no longer kept
     """
 
-    __slots__ = ("_compiled", "compiles", "graph")
+    __slots__ = ("_compiled", "_leading", "compiles", "graph")
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self._compiled: dict[Any, Run] = {}
+        self._compiled: dict[Any, Any] = {}
+        self._leading: dict[tuple[int, ...], frozenset[int]] = {}
         self.compiles = 0
 
     # -- rules -------------------------------------------------------------------------------------------------
@@ -105,20 +108,37 @@ class Body:
             self.compiles += 1
         return self._keep(key, found)
 
-    def backward(self, arrays: Sequence[np.ndarray], heads: tuple[int, ...], wrt: tuple[int, ...]) -> Run:
+    def leading(self, heads: tuple[int, ...]) -> frozenset[int]:
+        """The inputs, by number, that a gradient of one of these outputs may arrive at."""
+        if heads not in self._leading:
+            reached = {self.graph.outputs[index] for index in heads}
+            for node in reversed(self.graph.nodes):
+                if node.op.differentiable and any(value in reached for value in node.outputs):
+                    reached.update(node.values_in)
+            found = frozenset([index for index, value in enumerate(self.graph.inputs) if value in reached])
+            self._leading[heads] = found
+        return self._leading[heads]
+
+    def backward(self, arrays: Sequence[np.ndarray], heads: tuple[int, ...], wrt: tuple[int, ...]) -> RunBackward:
         """Takes the inputs and a gradient for each of the outputs `heads`; gives the gradients of the inputs `wrt`."""
         key = (heads, wrt, *[(array.shape, array.dtype) for array in arrays])
         found = self._compiled.get(key)
         if found is None:
             graph = self.inferred([array.shape for array in arrays], [array.dtype for array in arrays])
             part = Graph(graph.inputs, [graph.outputs[index] for index in heads], (), graph.draws, graph.name)
-            joint = simplify(differentiate(part, [part.inputs[index] for index in wrt]))
-            gradients = joint.outputs[len(heads) :]
-            found = _compiled(Graph(joint.inputs, gradients, (), joint.draws, graph.name))
+            gradients, rows = present_gradients(part, [part.inputs[index] for index in wrt])
+            run = _compiled(simplify(gradients))
+
+            def found(inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> dict[int, np.ndarray]:
+                results = run(inputs, rng)
+                numbers = iter(results[len(rows) :])
+                there = [not conditional or next(numbers).item() for _, conditional in rows]
+                return {wrt[row[0]]: result for row, result, here in zip(rows, results, there, strict=False) if here}
+
             self.compiles += 1
         return self._keep(key, found)
 
-    def _keep(self, key: Any, run: Run) -> Run:
+    def _keep(self, key: Any, run: Any) -> Any:
         """Note that the program is used now, and drop the one unused for longest where there are too many."""
         with _changes:
             self._compiled.pop(key, None)

@@ -18,7 +18,18 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.body import Body
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.loop import KEY, Kept, as_key, check_equal, entries, entry_of, from_key, loop_backward, seed_of
+from hybrid_lab.graph.loop import (
+    KEY,
+    Kept,
+    as_key,
+    check_equal,
+    entries,
+    entry_of,
+    from_key,
+    loop_backward,
+    loop_leading,
+    seed_of,
+)
 from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
@@ -155,11 +166,12 @@ class ControlFlow(Composed):
             values[count : count + self.num_outputs],
             values[count + self.num_outputs :],
         )
-        chosen = tuple(index for index in range(self.first, count) if wanted is None or wanted[index])
+        heads = tuple(index for index, dout in enumerate(douts) if dout is not None)
+        leading = self.leading(heads)
+        chosen = tuple(index for index in sorted(leading) if wanted is None or wanted[index])
         if not chosen:
             return (None,) * count
         hidden = outputs[self.num_visible + len(self.carried) :]
-        heads = tuple(index for index, dout in enumerate(douts) if dout is not None)
         op = Backward(forward=self, heads=heads, wanted=chosen)
         found = F._apply(op, (*inputs, *hidden, *(douts[index] for index in heads)))
         found = found if isinstance(found, (tuple, list)) else (found,)
@@ -169,8 +181,16 @@ class ControlFlow(Composed):
     def run_backward(
         self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
     ) -> dict[int, Any]:
-        """Gradients of the wanted inputs; a missing one is zero."""
+        """Gradients of those of the wanted inputs that get one in this call."""
         raise NotImplementedError
+
+    def leading(self, heads: tuple[int, ...]) -> set[int]:
+        """The inputs that a gradient of one of these outputs may arrive at."""
+        raise NotImplementedError
+
+    def certain(self, heads: tuple[int, ...]) -> frozenset[int]:
+        """Those that get one in every call."""
+        return frozenset()
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -183,7 +203,7 @@ class ControlFlow(Composed):
 
 class Backward(Composed):
     """The gradient of a control-flow operator: its inputs, its hidden outputs, and the gradients `heads` of its outputs
-    -> the gradients of its inputs number `wanted`.
+    -> the gradients of its inputs number `wanted`, and hidden, for each of them whether there is one in this call.
     """
 
     name: ClassVar[str] = "_control_flow_grad"
@@ -197,33 +217,35 @@ class Backward(Composed):
 
     @property
     def num_outputs(self) -> int:  # type: ignore[override]
-        return len(self.wanted)
+        return 2 * len(self.wanted)
 
     @property
     def num_visible(self) -> int:  # type: ignore[override]
         return len(self.wanted)
+
+    def presence(self, node: Any, index: int) -> Any:
+        certain = self.wanted[index] in self.forward.certain(self.heads)
+        return None if certain else node.outputs[len(self.wanted) + index]
 
     def names(self) -> tuple[str, ...]:
         count = len(self.forward.names()) + self.forward.num_hidden + len(self.heads)
         return tuple(f"arg{index}" for index in range(count))
 
     def infer_shape(self, *shapes: Any) -> Any:
-        return [shapes[index] for index in self.wanted]
+        return [*(shapes[index] for index in self.wanted), *((1,) for _ in self.wanted)]
 
     def infer_type(self, *dtypes: Any) -> Any:
-        return [dtypes[index] for index in self.wanted]
+        return [*(dtypes[index] for index in self.wanted), *(np.dtype(np.float32) for _ in self.wanted)]
 
     def numpy(self, *inputs: Any, out: Any = None) -> Any:
         count = len(self.forward.names())
         first = count + self.forward.num_hidden
         heads = dict(zip(self.heads, inputs[first:], strict=True))
         found = self.forward.run_backward(inputs[:count], inputs[count:first], heads, self.wanted)
-        outs = [None] * len(self.wanted) if out is None else list(out) if type(out) is tuple else [out]
-        made = []
-        for index, target in zip(self.wanted, outs, strict=True):
-            gradient = found.get(index)
-            made.append(into(np.zeros_like(inputs[index]) if gradient is None else gradient, target))
-        return tuple(made)
+        made = [np.zeros_like(inputs[index]) if index not in found else found[index] for index in self.wanted]
+        made += [np.array([index in found], np.float32) for index in self.wanted]
+        outs = (None,) * len(made) if out is None else out
+        return tuple(into(value, target) for value, target in zip(made, outs, strict=True))
 
     def __repr__(self) -> str:
         return f"gradient of {self.forward!r}"
@@ -314,6 +336,14 @@ class Foreach(ControlFlow):
             self, inputs, hidden[:-1], hidden[-1], heads, wanted, len(data[0]), self.num_data, self.bodies[0], 0
         )
 
+    def leading(self, heads: tuple[int, ...]) -> set[int]:
+        return loop_leading(self, self.bodies[0], self.num_data, heads)
+
+    def certain(self, heads: tuple[int, ...]) -> frozenset[int]:
+        """What the last step reads, but for what is read inside a loop or branch of that step."""
+        nested = any(node.op.subgraphs for node in self.bodies[0].graph.nodes)
+        return frozenset() if nested else self.bodies[0].leading(heads)
+
 
 class WhileLoop(ControlFlow):
     """Runs its body while its condition holds, max_iterations times at most.
@@ -386,6 +416,9 @@ class WhileLoop(ControlFlow):
         first = self.bodies[0].graph.draws
         return loop_backward(self, inputs, history, key, heads, wanted, int(steps[0]), 0, self.bodies[1], first)
 
+    def leading(self, heads: tuple[int, ...]) -> set[int]:
+        return loop_leading(self, self.bodies[1], 0, heads)
+
 
 class Cond(ControlFlow):
     """One of two branches, decided by a number.
@@ -444,4 +477,14 @@ class Cond(ControlFlow):
         wrt = tuple(index - 1 for index in wanted if is_floating(inputs[index].dtype))
         run = self._taken(number).backward(captures, given, wrt)
         found = run([*captures, *(np.ascontiguousarray(heads[index]) for index in given)], (from_key(hidden[0]), 0))
-        return {index + 1: gradient for index, gradient in zip(wrt, found, strict=True)}
+        return {index + 1: gradient for index, gradient in found.items()}
+
+    def leading(self, heads: tuple[int, ...]) -> set[int]:
+        return {index + 1 for body in self.bodies for index in body.leading(heads)}
+
+    def certain(self, heads: tuple[int, ...]) -> frozenset[int]:
+        """What both branches read."""
+        if any(node.op.subgraphs for body in self.bodies for node in body.graph.nodes):
+            return frozenset()
+        then, other = (body.leading(heads) for body in self.bodies)
+        return frozenset(index + 1 for index in then & other)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import count
-from typing import Any
 
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.graph.builder import Builder, Expr
@@ -30,13 +29,48 @@ def differentiate(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | N
     The graph is inferred and its mode bound. The gradient of an input that no such output depends on is zeros.
     Differentiate the result again for gradients of gradients.
     """
+    graph, made, arrived = _arrived(graph, wrt, heads)
+    builder = arrived.builder
+    readers = graph.users()
+    results = []
+    for value in wrt:
+        with builder.origin(next(iter(readers.get(value, ())), None)):
+            gradient = arrived.whole(value)
+            results.append(builder.zeros_like(Expr(builder, value)) if gradient is None else gradient)
+    return Graph(
+        [*graph.inputs, *made],
+        [*graph.outputs, *(expr.value for expr in results)],
+        graph.effects,
+        graph.draws,
+        graph.name,
+    )
+
+
+def present_gradients(graph: Graph, wrt: Sequence[Value]) -> tuple[Graph, list[tuple[int, bool]]]:
+    """The gradients that there are, as a graph: inputs + one head gradient per output -> gradients, presences.
+
+    Returns it with a row (index in `wrt`, whether it has a presence) per gradient. A presence is a number, 0 in calls
+    in which there is no such gradient.
+    """
+    graph, made, arrived = _arrived(graph, wrt, None)
+    found = [(index, arrived.gradients[value]) for index, value in enumerate(wrt) if value in arrived.gradients]
+    numbers = [arrived.conditions.get(wrt[index]) for index, _ in found]
+    outputs = [*(gradient.value for _, gradient in found), *(number.value for number in numbers if number is not None)]
+    rows = [(index, number is not None) for (index, _), number in zip(found, numbers, strict=True)]
+    return Graph([*graph.inputs, *made], outputs, (), graph.draws, graph.name), rows
+
+
+def _arrived(
+    graph: Graph, wrt: Sequence[Value], heads: Collection[int] | None
+) -> tuple[Graph, list[Value], _Arrived]:
+    """The graph that is differentiated, the head gradients, and the gradients of all its Values."""
     backward = _backward(graph)
     if backward:
         graph = _without_hidden_reads(graph)
     builder = Builder()
     needed = depends_on(graph, wrt)
     composites = composite_names(graph)
-    gradients: dict[Value, Expr] = {}
+    arrived = _Arrived(builder)
 
     made = []
     taken = {value.node.name for value in graph.inputs}
@@ -45,14 +79,13 @@ def differentiate(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | N
         head = input_node(name, "head_grad", shape=output.shape, dtype=output.dtype)
         made.append(head)
         if heads is None or index in heads:
-            _accumulate(gradients, output, Expr(builder, head))
+            arrived.add(output, Expr(builder, head), None)
 
     for node in reversed(graph.nodes):
         if not any(value in needed for value in node.values_in):
             continue
         visible = node.outputs[: node.op.num_visible]
-        douts = [gradients.get(value) for value in visible]
-        if all(dout is None for dout in douts):
+        if not any(value in arrived.gradients for value in visible):
             continue
         if not node.op.differentiable:
             if node.op.refuses_gradient:
@@ -62,25 +95,73 @@ def differentiate(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | N
         origin = node.replace(composite=f"{composites[node]}_backward") if node in composites else node
         with builder.origin(origin):
             inputs, outputs = (list(map(builder.expr, items)) for items in (node.inputs, node.outputs))
+            douts, condition = arrived.at(visible)
             wanted = [isinstance(item, Value) and item in needed for item in node.inputs]
             found = run_gradient(node.op, builder, inputs, outputs, douts, wanted)
             for index, (item, gradient) in enumerate(zip(node.inputs, found, strict=True)):
                 if gradient is not None and isinstance(item, Value) and item in needed:
                     check_gradient_type(node.op, index, gradient.value, item)
-                    _accumulate(gradients, item, gradient)
+                    origin = gradient.value.node
+                    presence = builder.expr(origin.op.presence(origin, gradient.value.index))
+                    arrived.add(item, gradient, _both(condition, presence))
+    return graph, made, arrived
 
-    readers = graph.users()
-    results = []
-    for value in wrt:
-        with builder.origin(next(iter(readers.get(value, ())), None)):
-            results.append(gradients[value] if value in gradients else builder.zeros_like(Expr(builder, value)))
-    return Graph(
-        [*graph.inputs, *made],
-        [*graph.outputs, *(expr.value for expr in results)],
-        graph.effects,
-        graph.draws,
-        graph.name,
-    )
+
+class _Arrived:
+    """The gradients of Values, added up.
+
+    conditions : of gradients that only some calls have, as those of what one branch of a `cond` reads: a number that
+        is 0 where there is none, and then the gradient's own numbers mean nothing. They may be NaN
+    """
+
+    def __init__(self, builder: Builder):
+        self.builder = builder
+        self.gradients: dict[Value, Expr] = {}
+        self.conditions: dict[Value, Expr] = {}
+
+    def add(self, value: Value, gradient: Expr, condition: Expr | None) -> None:
+        held = self.gradients.get(value)
+        before = self.conditions.pop(value, None)
+        if held is not None:
+            if not _same(before, condition):
+                held, gradient = self._present(held, before), self._present(gradient, condition)
+                condition = self._either(before, condition)
+            gradient = held + gradient
+        self.gradients[value] = gradient
+        if condition is not None:
+            self.conditions[value] = condition
+
+    def at(self, values: Sequence[Value]) -> tuple[list[Expr | None], Expr | None]:
+        """The gradients of a node's outputs, None where there is none, and under which condition there is one."""
+        either, *others = [self.conditions.get(value) for value in values if value in self.gradients]
+        if all(_same(each, either) for each in others):
+            return [self.gradients.get(value) for value in values], either
+        for each in others:
+            either = self._either(either, each)
+        return [self.whole(value) for value in values], either
+
+    def whole(self, value: Value) -> Expr | None:
+        """The gradient, zeros in calls that do not have it; None where no call does."""
+        gradient = self.gradients.get(value)
+        return None if gradient is None else self._present(gradient, self.conditions.get(value))
+
+    def _either(self, one: Expr | None, other: Expr | None) -> Expr | None:
+        """The condition under which one of two holds."""
+        return None if one is None or other is None else self.builder.broadcast_maximum(one, other)
+
+    def _present(self, gradient: Expr, condition: Expr | None) -> Expr:
+        return gradient if condition is None else self.builder._present(condition, gradient)
+
+
+def _same(one: Expr | None, other: Expr | None) -> bool:
+    return one is other or (one is not None and other is not None and one.value == other.value)
+
+
+def _both(one: Expr | None, other: Expr | None) -> Expr | None:
+    """The condition under which both hold."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one * other
 
 
 def _free_name(name: str, taken: set[str]) -> str:
@@ -125,8 +206,3 @@ def depends_on(graph: Graph, sources: Sequence[Value], differentiable: bool = Fa
         if any(value in found for value in node.values_in) and (node.op.differentiable or not differentiable):
             found.update(node.outputs)
     return found
-
-
-def _accumulate(gradients: dict[Value, Any], value: Value, gradient: Expr) -> None:
-    held = gradients.get(value)
-    gradients[value] = gradient if held is None else held + gradient

@@ -88,31 +88,49 @@ def loop_backward(
     floats = [index for index, item in enumerate(inputs) if is_floating(item.dtype)]
     wrt = tuple(index for index in floats if index in moving or index in wanted)
     outs = [index for index in range(op.num_out) if index in heads and is_floating(heads[index].dtype)]
-    given = (*outs, *(op.num_out + index - num_data for index in moving))
-    dstates = {}
+    # The gradients of the states behind a step. A state that gets none is not differentiated: not with zeros, either.
+    dstates: dict[int, Any] = {}
     for index in moving:
         head = heads.get(op.num_out + index - num_data)
-        dstates[index] = np.zeros_like(inputs[index]) if head is None else np.array(head, order="C")
-    total: dict[int, Any] = {
-        index: np.zeros_like(inputs[index]) for index in wrt if index < num_data or index >= num_data + num_states
-    }
+        if head is not None:
+            dstates[index] = np.array(head, order="C")
+    total: dict[int, Any] = {}
     data = [entries(item) for item in inputs[:num_data]]
     arrays = [*(entry_of(item) for item in data), *inputs[num_data:]]
     seed = from_key(key)
-    run = body.backward(arrays, given, wrt) if steps and given else None
-    for step in reversed(range(steps if run is not None else 0)):
+    runs: dict[tuple[int, ...], Any] = {}
+    for step in reversed(range(steps)):
         arrays[:num_data] = [item[step] for item in data]
         arrays[num_data : num_data + num_states] = [item[step] for item in history]
         douts = [np.ascontiguousarray(heads[index][step]) for index in outs]
-        found = run([*arrays, *douts, *dstates.values()], (seed, step * op.draws + first_draw))  # type: ignore[misc]
-        for index, gradient in zip(wrt, found, strict=True):
+        given = (*outs, *(op.num_out + index - num_data for index in dstates))
+        if not given:
+            break
+        if given not in runs:
+            runs[given] = body.backward(arrays, given, wrt)
+        found = runs[given]([*arrays, *douts, *dstates.values()], (seed, step * op.draws + first_draw))
+        dstates = {index: found[index] for index in moving if index in found}
+        for index, gradient in found.items():
             if index < num_data:
+                if index not in total:
+                    total[index] = np.zeros_like(inputs[index])
                 entries(total[index])[step] = gradient
-            elif index in dstates:
-                dstates[index] = gradient
-            else:
+            elif index in total:
                 total[index] += gradient
+            elif index not in moving:
+                total[index] = gradient
     return {**total, **dstates}
+
+
+def loop_leading(op: Any, body: Body, num_data: int, heads: tuple[int, ...]) -> set[int]:
+    """The inputs of a loop that a gradient of one of these outputs may arrive at, through any number of steps."""
+    found: set[int] = set()
+    behind, before = set(heads), set()  # type: ignore[var-annotated]
+    while behind != before:
+        before = set(behind)
+        found |= body.leading(tuple(sorted(behind)))
+        behind |= {op.num_out + index - num_data for index in found if 0 <= index - num_data < op.num_states}
+    return found | {num_data + index - op.num_out for index in heads if index >= op.num_out}
 
 
 def entries(data: np.ndarray) -> np.ndarray:

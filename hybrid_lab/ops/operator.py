@@ -309,6 +309,12 @@ class Operator:
         """
         raise NotImplementedError(f"{self.name} is not differentiable")
 
+    def presence(self, node: Any, index: int) -> Any:
+        """Where output `index` of a graph's node is a gradient that only some calls have: the Value, a number of shape
+        (1,), that is 0 in the others. None: every call has it.
+        """
+        return None
+
     def lower(self, F: Any, *inputs: Any) -> Any:
         """The operator in primitives."""
         raise NotImplementedError(f"{self.name} is a primitive")

@@ -1,4 +1,4 @@
-"""Choosing between values by a condition: where."""
+"""Choosing between values by a condition: where, and gradients that a call may not have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import is_scalar, scalar_as
 from hybrid_lab.ops.sample import ints, sample
@@ -75,3 +76,39 @@ class Where(Operator, name="where"):
         if self._by_row(g.shape(condition), shape):
             hit = g.Reshape(hit, g.const([-1, *(1,) * (len(shape) - 1)], "int64"))
         return g.Where(hit, x, y)
+
+
+class Present(Operator, name="_present"):
+    """data where a number is not 0, else zeros, whatever data holds: a gradient that only some calls have, as that of
+    a tensor which one branch of a `cond` reads.
+
+    number : (1,); returns : as data
+    """
+
+    mxnet = None
+    samples = [
+        sample(np.array([1.0], np.float32), (3, 4), gradient=False),
+        sample(np.array([0.0], np.float32), (3, 4), gradient=False),
+    ]
+
+    def infer_shape(self, number: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+        return data
+
+    def infer_type(self, *dtypes: Any) -> Any:
+        return dtypes[1]
+
+    def numpy(self, number: Any, data: Any, out: Any = None) -> Any:
+        return into(data if number.item() else np.zeros_like(data), out)
+
+    def lower(self, F: Any, number: Any, data: Any) -> Any:
+        return F.reshape_like(F.where(number, data, 0.0), data)
+
+    def grad(self, F: Any, number: Any, data: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return None, F._present(number, dy)
+
+    def presence(self, node: Any, index: int) -> Any:
+        return node.inputs[0]
+
+    def onnx(self, g: Any, number: Any, data: Any) -> Any:
+        hit = g.Reshape(g.cast(number, "bool"), g.const([], "int64"))
+        return g.Where(hit, data, g.const(0, g.dtype(data)))
