@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 
@@ -20,6 +19,7 @@ from ..diagnostics import ArchiveError, DTypeError
 from ..ops.dtypes import BFLOAT16, bfloat16
 from . import strict_json
 from .atomic import atomic_write
+from .background import Start
 
 HEADER_LIMIT = 100_000_000
 """Largest header in bytes, the format's own cap."""
@@ -118,9 +118,15 @@ class SafetensorsFile:
         """The bytes before the tensors."""
         return self._data[: self._base]
 
-    def digests(self, names: Sequence[str]) -> list[str]:
-        """SHA-256 of each tensor's dtype, shape and bytes, in hexadecimal."""
-        return tensor_digests([(self.infos[name].dtype, self.infos[name].shape, self.raw(name)) for name in names])
+    def digest(self, name: str) -> str:
+        """SHA-256 of a tensor's dtype, shape and bytes, in hexadecimal."""
+        info = self.infos[name]
+        return tensor_digest(info.dtype, info.shape, self.raw(name))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole file."""
+        return len(self._data)
 
     def _error(self, message: str) -> ArchiveError:
         return ArchiveError(f"not a readable safetensors file: {message}", path=self.path, member=self.member)
@@ -180,7 +186,12 @@ class SafetensorsFile:
 
 
 def _counts(value: object) -> bool:
-    return isinstance(value, list) and all(type(v) is int and v >= 0 for v in value)
+    if not isinstance(value, list):
+        return False
+    for item in value:
+        if type(item) is not int or item < 0:
+            return False
+    return True
 
 
 def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview | bytes) -> str:
@@ -188,16 +199,6 @@ def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview | byt
     digest = hashlib.sha256(f"{tag_of(dtype)}{list(shape)}\n".encode())
     digest.update(raw)
     return digest.hexdigest()
-
-
-def tensor_digests(tensors: Sequence[tuple[np.dtype, tuple[int, ...], memoryview | bytes]]) -> list[str]:
-    """`tensor_digest` of each, in parallel where there is much to hash (hashing releases the interpreter's lock)."""
-    if sum(len(raw) for _, _, raw in tensors) < 16 << 20:
-        return [tensor_digest(*tensor) for tensor in tensors]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        return list(pool.map(lambda tensor: tensor_digest(*tensor), tensors))
 
 
 def _little(array: np.ndarray) -> np.ndarray:
@@ -222,11 +223,13 @@ class Encoded:
         for _, array in self.tensors:
             yield _bytes(_little(array))
 
-    def digests(self) -> dict[str, str]:
-        """SHA-256 of every tensor (see `tensor_digest`)."""
-        little = [_little(array) for _, array in self.tensors]
-        digests = tensor_digests([(array.dtype, array.shape, _bytes(array)) for array in little])
-        return {name: digest for (name, _), digest in zip(self.tensors, digests, strict=True)}
+    def digests(self, start: Start) -> dict[str, Callable[[], str]]:
+        """SHA-256 of every tensor (see `tensor_digest`), begun by `start` (see `background`)."""
+        return {name: start(_digest, array) for name, array in self.tensors}
+
+
+def _digest(array: np.ndarray) -> str:
+    return tensor_digest(array.dtype, array.shape, _bytes(_little(array)))
 
 
 def encode(

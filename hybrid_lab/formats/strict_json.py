@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from os import PathLike
 from typing import Any
 
 from ..diagnostics import ArchiveError
+
+_LONG = re.compile(r"[0-9]{20}")
 
 
 class _Refused(ValueError):
@@ -47,8 +50,9 @@ def parse(data: bytes | memoryview, *, path: str | PathLike[str] | None = None, 
     data = bytes(data)
     try:
         text = data.decode("utf-8")
+        integer = _integer if _LONG.search(text) else None  # None: json's own, which is faster
         value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_real
+            text, object_pairs_hook=_object, parse_constant=_constant, parse_int=integer, parse_float=_real
         )
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate cannot be written back

@@ -196,9 +196,9 @@ class HybridBlock(Block):
     def _path_in(self, trace: tracing.Trace) -> str:
         """`net0.features.conv1`: the caller's path and the name under which it holds this block."""
         scope = trace.scope
-        for name, child in trace.blocks[-1]._children.items() if trace.blocks else ():
-            if child is self:
-                return f"{scope}.{name}"
+        name = trace.child_name(trace.blocks[-1], self) if trace.blocks else None
+        if name is not None:
+            return f"{scope}.{name}"
         return f"{scope}.{self.name}" if scope else self.name
 
     # -- graphs that a file brought --------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class Trace:
         self.observed: list[tuple[str, Location | None]] = []
         self.raised: list[HybridizeError] = []
         self.nested: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        self._child_names: dict[int, dict[int, str]] = {}
 
     def next_draw(self) -> int:
         number = self.draws
@@ -54,6 +55,20 @@ class Trace:
             found = self.parameters[parameter] = parameter.var()
             self.owners[found._values[0]] = parameter
         return found
+
+    def child_name(self, block: Any, child: Any) -> str | None:
+        """The name under which a Block holds a child; None where it does not."""
+        children = block._children
+        names = self._child_names.get(id(block))
+        if names is None or len(names) != len(children):
+            names = {}
+            for name, item in children.items():
+                names.setdefault(id(item), name)
+            self._child_names[id(block)] = names
+        name = names.get(id(child))
+        if name is not None and children.get(name) is child:
+            return name
+        return next((name for name, item in children.items() if item is child), None)
 
     @property
     def scope(self) -> str:

@@ -63,8 +63,13 @@ class Archive:
     @cached_property
     def graphs(self) -> dict[str, SavedGraph]:
         """All graphs by member name."""
+        constants: dict[str, dict[str, np.ndarray]] = {}
+        for key, array in self._tensors.items():
+            member, colon, name = key.partition(":")  # no member's name has a colon
+            if colon:
+                constants.setdefault(member, {})[name] = array
         return {
-            member: graphs.read(self.container, member, self._tensors, self.tree.parameters)
+            member: graphs.read(self.container, member, constants.get(member, {}), self.tree.parameters)
             for block in self.tree.blocks
             for member in block.graphs
         }

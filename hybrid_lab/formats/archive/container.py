@@ -12,7 +12,7 @@ import mmap
 import os
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, BinaryIO
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from ...diagnostics import ArchiveError
 from .. import strict_json
+from ..background import background
 from ..kinds import other_kind
 from ..safetensors import SafetensorsFile, encode
 from .zip_layout import Entry, LayoutError, check_name, layout, local_header, read_layout
@@ -29,6 +30,8 @@ FORMAT = "hlab"
 SCHEMA = (1, 0)
 """The version written: readers of the same major number read every minor one, unless `reader` asks for more."""
 MANIFEST_LIMIT = 256 << 20
+_PIECE = 4 << 20
+"""Bytes that are written, and then summed up while the processor's cache has them."""
 _COMMENT = b"hlab sha256="
 _COMMENT_SIZE = len(_COMMENT) + 64
 
@@ -59,12 +62,11 @@ class ContainerWriter:
         if len(local_header(self._entry(name, 0, encoded.size))) != start - self._position:
             start = self._position + len(local_header(self._entry(name, 0, encoded.size)))
             encoded = encode(arrays, metadata, position=start)
-        record = {
-            "size": encoded.size,
-            "header": hashlib.sha256(encoded.header).hexdigest(),
-            "tensors": encoded.digests(),
-        }
-        self._stream(name, encoded.size, encoded.chunks(), record)
+        record: dict[str, Any] = {"size": encoded.size, "header": hashlib.sha256(encoded.header).hexdigest()}
+        with background(encoded.size) as start:
+            digests = encoded.digests(start)
+            self._stream(name, encoded.size, encoded.chunks(), record)
+            record["tensors"] = {tensor: digest() for tensor, digest in digests.items()}
 
     def finish(self, fields: Mapping[str, Any]) -> None:
         """Write the manifest (the container's own fields first, then `fields`) and the directory."""
@@ -97,8 +99,10 @@ class ContainerWriter:
         self._file.write(header)
         crc = written = 0
         for chunk in chunks:
-            self._file.write(chunk)
-            crc = zlib.crc32(chunk, crc)
+            for begin in range(0, len(chunk), _PIECE):
+                piece = memoryview(chunk)[begin : begin + _PIECE]
+                self._file.write(piece)
+                crc = zlib.crc32(piece, crc)
             written += len(chunk)
         if written != size:
             raise ArchiveError(
@@ -136,6 +140,8 @@ class Container:
         self._entries = {entry.name: entry for entry in entries}
         self.manifest = self._read_manifest(comment)
         self._records: dict[str, dict[str, Any]] = self.manifest["members"]
+        self._intact: set[str] = set()
+        self._files: dict[str, SafetensorsFile] = {}
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Container:
@@ -168,21 +174,28 @@ class Container:
 
     def tensors(self, name: str) -> SafetensorsFile:
         """A lazy view of a safetensors member; its header is checked, `check_tensors` checks the tensors."""
+        if name in self._files:
+            return self._files[name]
         digests = self._digests(name)
         file = SafetensorsFile(self._view(name), path=self.path, member=name)
         if hashlib.sha256(file.header).hexdigest() != self._records[name].get("header"):
             raise self.error("damaged archive: the tensors' header does not match its digest", name)
         if file.infos.keys() != digests.keys():
             raise self.error("damaged archive: the manifest lists other tensors", name)
+        self._files[name] = file
         return file
 
     def check_tensors(self, file: SafetensorsFile, names: Sequence[str]) -> dict[str, np.ndarray]:
         """Tensors of `tensors(...)` as read-only views, after comparing their digests with the manifest's."""
-        wanted = self._digests(file.member or "")
-        for name, digest in zip(names, file.digests(names), strict=True):
-            if digest != wanted.get(name):
-                raise self.error(f"damaged archive: tensor {name!r} does not match its digest", file.member)
+        with background(file.size) as start:
+            self._compare(file, {name: start(file.digest, name) for name in names})
         return {name: file[name] for name in names}
+
+    def _compare(self, file: SafetensorsFile, digests: Mapping[str, Callable[[], str]]) -> None:
+        wanted = self._digests(file.member or "")
+        for name, digest in digests.items():
+            if digest() != wanted.get(name):
+                raise self.error(f"damaged archive: tensor {name!r} does not match its digest", file.member)
 
     def verify(self) -> None:
         """Check every member's CRC, SHA-256 and tensors' digests. Raises ArchiveError naming the first damage."""
@@ -202,14 +215,23 @@ class Container:
         return digests
 
     def _check(self, name: str) -> None:
-        content = self._view(name)
+        """Compare a member with its digests and its CRC, once."""
+        if name in self._intact:
+            return
+        content, entry = self._view(name), self._entries[name]
         if "tensors" in self._records[name]:
             file = self.tensors(name)
-            self.check_tensors(file, list(file))
-        elif hashlib.sha256(content).hexdigest() != self._records[name]["sha256"]:
-            raise self.error("damaged archive: the contents do not match their digest", name)
-        if zlib.crc32(content) != self._entries[name].crc:
+            with background(file.size) as start:
+                waiting = start(zlib.crc32, content)
+                self._compare(file, {tensor: start(file.digest, tensor) for tensor in file})
+                crc = waiting()
+        else:
+            crc = zlib.crc32(content)
+            if hashlib.sha256(content).hexdigest() != self._records[name]["sha256"]:
+                raise self.error("damaged archive: the contents do not match their digest", name)
+        if crc != entry.crc:
             raise self.error("damaged archive: the contents do not match their CRC", name)
+        self._intact.add(name)
 
     def _read_manifest(self, comment: bytes) -> dict[str, Any]:
         entry = self._entries.get(MANIFEST)

@@ -110,13 +110,18 @@ def write(
     return text.encode("utf-8")
 
 
-def read(container: Container, member: str, tensors: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> SavedGraph:
-    """The graph of a member. known : the parameters of the tree, by id. Raises ArchiveError."""
-    return parse(container.read(member), member, tensors, known, container.path)
+def read(
+    container: Container, member: str, constants: Mapping[str, np.ndarray], known: Mapping[str, Any]
+) -> SavedGraph:
+    """The graph of a member. Raises ArchiveError.
+
+    constants : the arrays inside the graph, by name; known : the parameters of the tree, by id
+    """
+    return parse(container.read(member), member, constants, known, container.path)
 
 
 def parse(
-    data: bytes, member: str, tensors: Mapping[str, np.ndarray], known: Mapping[str, Any], path: str | None = None
+    data: bytes, member: str, constants: Mapping[str, np.ndarray], known: Mapping[str, Any], path: str | None = None
 ) -> SavedGraph:
     """As `read`, from the member's bytes."""
 
@@ -124,8 +129,6 @@ def parse(
         return ArchiveError(f"damaged archive: {message}", path=path, member=member)
 
     document = strict_json.parse(data, path=path, member=member)
-    prefix = f"{member}:"
-    constants = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
     graph = read_graph(document, constants, path=path, member=member)
     try:
         kind, text = document["attrs"][STRUCTURE]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
+from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
@@ -66,8 +67,8 @@ def load_cached_graphs(
         raise HybridLabError(f"graphs is 'code' or 'file', not {graphs!r}")
     if not isinstance(net, Block):
         raise HybridLabError(f"load_cached_graphs needs a Block, not {type(net).__name__}")
-    archive = Archive(layout.archive_path(path, net.name))
-    with boundary.lock:
+    with without_collecting(), boundary.lock:
+        archive = Archive(layout.archive_path(path, net.name))
         return _Loading(archive, net, strict, graphs == "file", map, subtree, trainer).run()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
+from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import registry
@@ -120,14 +121,15 @@ def load(path: str | PathLike[str], ctx: Any = None) -> Block:
     and take other batch sizes; plain Blocks are stubs that name what is missing, with working children.
     ctx : where the parameters go, the CPU by default. Raises ArchiveError for a damaged file.
     """
-    archive = Archive(layout.archive_path(path, ""))
-    differences = archive.example_differences()
-    if differences:
-        raise LoadMismatchError("the archive's graphs do not give its own examples", differences, path=archive.path)
-    builder = _Builder(archive, ctx)
-    root = builder.build(0)
-    builder.pin()
-    return root
+    with without_collecting():
+        archive = Archive(layout.archive_path(path, ""))
+        differences = archive.example_differences()
+        if differences:
+            raise LoadMismatchError("the archive's graphs do not give its own examples", differences, path=archive.path)
+        builder = _Builder(archive, ctx)
+        root = builder.build(0)
+        builder.pin()
+        return root
 
 
 class _Builder:

@@ -13,6 +13,7 @@ import numpy as np
 from hybrid_lab import _version, autograd
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
@@ -65,7 +66,7 @@ def save_cached_graphs(
         reason = why_no_archive(file_name)
         if reason is not None:
             raise HybridLabError(f"{file_name} exists and is not an intact archive ({reason}); give a path")
-    with boundary.lock, passing(net) as blocks:
+    with without_collecting(), boundary.lock, passing(net) as blocks:
         given = _call(net, inputs, blocks) if inputs is not None else {}
         problems = trace_called(blocks)
         contents = _Contents(net, given, trainer, aux)
