@@ -12,12 +12,12 @@ WORTH_THREADS = 8 << 20
 """So many bytes take longer to hash (4 ms) than threads take to start."""
 MOST_THREADS = 4
 
-Start = Callable[..., Callable[[], Any]]
+Begin = Callable[..., Callable[[], Any]]
 
 
 @contextlib.contextmanager
-def background(size: int) -> Iterator[Start]:
-    """`start(function, *arguments)` -> a function that waits for the result.
+def background(size: int) -> Iterator[Begin]:
+    """`begin(function, *arguments)` -> a function that waits for the result.
 
     size : bytes that will be hashed; for few of them everything runs at once, in the caller's thread. When the block
     raises, what has not begun is left out.

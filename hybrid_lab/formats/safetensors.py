@@ -19,7 +19,7 @@ from ..diagnostics import ArchiveError, DTypeError
 from ..ops.dtypes import BFLOAT16, bfloat16
 from . import strict_json
 from .atomic import atomic_write
-from .background import Start
+from .background import Begin
 
 HEADER_LIMIT = 100_000_000
 """Largest header in bytes, the format's own cap."""
@@ -223,9 +223,9 @@ class Encoded:
         for _, array in self.tensors:
             yield _bytes(_little(array))
 
-    def digests(self, start: Start) -> dict[str, Callable[[], str]]:
-        """SHA-256 of every tensor (see `tensor_digest`), begun by `start` (see `background`)."""
-        return {name: start(_digest, array) for name, array in self.tensors}
+    def digests(self, begin: Begin) -> dict[str, Callable[[], str]]:
+        """SHA-256 of every tensor (see `tensor_digest`), started by `begin` (see `background`)."""
+        return {name: begin(_digest, array) for name, array in self.tensors}
 
 
 def _digest(array: np.ndarray) -> str:

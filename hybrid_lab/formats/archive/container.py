@@ -63,8 +63,8 @@ class ContainerWriter:
             start = self._position + len(local_header(self._entry(name, 0, encoded.size)))
             encoded = encode(arrays, metadata, position=start)
         record: dict[str, Any] = {"size": encoded.size, "header": hashlib.sha256(encoded.header).hexdigest()}
-        with background(encoded.size) as start:
-            digests = encoded.digests(start)
+        with background(encoded.size) as begin:
+            digests = encoded.digests(begin)
             self._stream(name, encoded.size, encoded.chunks(), record)
             record["tensors"] = {tensor: digest() for tensor, digest in digests.items()}
 
@@ -187,8 +187,8 @@ class Container:
 
     def check_tensors(self, file: SafetensorsFile, names: Sequence[str]) -> dict[str, np.ndarray]:
         """Tensors of `tensors(...)` as read-only views, after comparing their digests with the manifest's."""
-        with background(file.size) as start:
-            self._compare(file, {name: start(file.digest, name) for name in names})
+        with background(file.size) as begin:
+            self._compare(file, {name: begin(file.digest, name) for name in names})
         return {name: file[name] for name in names}
 
     def _compare(self, file: SafetensorsFile, digests: Mapping[str, Callable[[], str]]) -> None:
@@ -221,10 +221,10 @@ class Container:
         content, entry = self._view(name), self._entries[name]
         if "tensors" in self._records[name]:
             file = self.tensors(name)
-            with background(file.size) as start:
-                waiting = start(zlib.crc32, content)
-                self._compare(file, {tensor: start(file.digest, tensor) for tensor in file})
-                crc = waiting()
+            with background(file.size) as begin:
+                whole = begin(zlib.crc32, content)
+                self._compare(file, {tensor: begin(file.digest, tensor) for tensor in file})
+                crc = whole()
         else:
             crc = zlib.crc32(content)
             if hashlib.sha256(content).hexdigest() != self._records[name]["sha256"]:

@@ -1,0 +1,137 @@
+"""Archives of many Blocks and of large ones: work that grows with the number of Blocks, memory for one model only."""
+
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import gluon
+from hybrid_lab.diagnostics import ArchiveError
+from hybrid_lab.formats import background
+from hybrid_lab.gluon import nn
+
+
+class Scaled(gluon.HybridBlock):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.fc = nn.Dense(3, in_units=3)
+
+    def hybrid_forward(self, F, x):
+        return self.fc(x) * F.array([0.5, 0.25, 1.0])
+
+
+def model(count):
+    net = nn.HybridSequential()
+    for _ in range(count):
+        net.add(Scaled())
+    net.initialize()
+    net.hybridize(engine="numpy")
+    return net
+
+
+def lines_of(function):
+    """How many lines of Python run, loops counted by each of their rounds."""
+    count = 0
+
+    def look(frame, event, argument):
+        nonlocal count
+        count += event == "line"
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_work_grows_with_the_number_of_blocks_not_with_its_square(tmp_path):
+    x = mx.nd.ones((2, 3))
+    found = {}
+    for count in (1, 20, 40):  # the first warms what is made once
+        net, other = model(count), model(count)
+        path = tmp_path / f"{count}.hlab"
+        steps = {
+            "first call": lambda net=net: net(x),
+            "save": lambda net=net, path=path: net.save(path),
+            "load": lambda other=other, path=path: other.load(path),
+            "load graphs": lambda other=other, path=path: other.load(path, graphs="file"),
+            "open": lambda path=path: gluon.load(path),
+        }
+        found[count] = {name: lines_of(step) for name, step in steps.items()}
+        loaded = gluon.load(path)
+        found[count]["first call of the loaded model"] = lines_of(lambda loaded=loaded: loaded(x))
+        assert np.array_equal(loaded(x).asnumpy(), net(x).asnumpy())
+    for name, lines in found[40].items():
+        assert lines < 2.1 * found[20][name], name
+    assert found[40]["first call of the loaded model"] <= found[40]["first call"]
+
+
+@pytest.mark.parametrize("layers", [1, 16])
+def test_saving_and_loading_hold_the_model_once(tmp_path, layers):
+    size = 32 << 20
+    width = int((size / 4 / layers) ** 0.5)
+    net = nn.HybridSequential()
+    for _ in range(layers):
+        net.add(nn.Dense(width, in_units=width, use_bias=False))
+    net.initialize()
+    net.collect_params().setattr("grad_req", "null")
+    net.hybridize(engine="numpy")
+    net(mx.nd.ones((1, width)))
+    path = tmp_path / "m.hlab"
+    kept = []
+    limits = {"save": 0.1, "load": 0.1, "open": 1.1}
+    steps = {
+        "save": lambda: net.save(path),
+        "load": lambda: net.load(path),
+        "open": lambda: kept.append(gluon.load(path)),
+    }
+    for name, step in steps.items():
+        tracemalloc.start()
+        try:
+            step()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < limits[name] * size, name
+
+
+def test_arrays_that_are_not_in_order_are_copied_one_by_one(tmp_path):
+    from hybrid_lab.formats.archive.container import Container, ContainerWriter
+
+    arrays = {str(index): np.arange(1 << 20, dtype="f8").reshape(1024, 1024).T + 0.0 for index in range(8)}
+    arrays = {name: array.T for name, array in arrays.items()}
+    tracemalloc.start()
+    try:
+        with open(tmp_path / "a", "w+b") as file:
+            writer = ContainerWriter(file)
+            writer.add_tensors("w", {name: array[::-1] for name, array in arrays.items()})
+            writer.finish({})
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 48 << 20  # four threads and the writer have a copy each
+    archive = Container.open(tmp_path / "a")
+    archive.verify()
+    assert np.array_equal(archive.tensors("w")["3"], arrays["3"][::-1])
+
+
+def test_threads_write_the_same_bytes_and_find_the_same_damage(tmp_path, monkeypatch):
+    net = model(2)
+    net(mx.nd.ones((1, 3)))
+    plain = net.save(tmp_path / "plain.hlab")
+    monkeypatch.setattr(background, "WORTH_THREADS", 0)
+    threads = net.save(tmp_path / "threads.hlab")
+    data = (tmp_path / "plain.hlab").read_bytes()
+    assert plain != threads and (tmp_path / "threads.hlab").read_bytes() == data
+    assert net.load(threads).graphs
+    start = data.index(b"weights.safetensors")
+    for position in range(start, start + 1200, 31):
+        (tmp_path / "bad.hlab").write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+        with pytest.raises(ArchiveError):
+            net.load(tmp_path / "bad.hlab")
