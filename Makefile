@@ -6,6 +6,8 @@ ORACLE  ?= .oracle
 JOBS    ?= 2
 # Random graphs that make test-graphs checks.
 GRAPHS  ?= 2000
+# Where make bench-gpu and make test-gpu write their results.
+GPU_OUT ?= build/gpu_day
 # Passed to JupyterLab by `make lab`, to pytest by the test targets: make lab ARGS="--no-browser --port 8899"
 ARGS    ?=
 # Seconds one notebook may take in `make notebooks`.
@@ -47,7 +49,7 @@ help:
 	@echo 'make bench       measurements beside the peers'
 	@echo 'make bench-aot   kernels of five networks for five GPUs that need not be here: registers, spills, bytes, seconds'
 	@echo 'make bench-cpu   eleven workloads beside MXNet, torch, torch.compile and onnxruntime'
-	@echo 'make bench-gpu   workloads, single operators and products on a GPU beside torch and torch.compile'
+	@echo 'make bench-gpu   layers, networks and training steps on a GPU beside torch and torch.compile (docs/gpu.md)'
 	@echo 'make test-gpu    the tests of the Triton engine on this machine'"'"'s GPU (SIMULATE=sm90: on one without its chip)'
 	@echo 'make oracle      $(ORACLE) with the real MXNet; make golden writes the golden data with it'
 	@echo 'make clean       build results and stamps; make distclean also the environments'
@@ -105,10 +107,12 @@ bench: install
 bench-cpu: install
 	$(PY) benchmarks/cpu/run.py $(ARGS)
 
-# On a machine with a GPU that torch reaches; PY=python takes an environment that is there already.
+# On a machine with a GPU that torch reaches; PY=python takes an environment that is there already. Results and tables
+# go to GPU_OUT; what is there is not measured again.
 bench-gpu:
-	$(PY) benchmarks/gpu/bandwidth.py
-	$(PY) benchmarks/gpu/run.py $(ARGS)
+	$(PY) scripts/gpu_day.py kernels --out $(GPU_OUT) --minutes 60 $(ARGS)
+	$(PY) scripts/gpu_day.py steps --out $(GPU_OUT) --minutes 60 $(ARGS)
+	$(PY) scripts/gpu_day.py report --out $(GPU_OUT) --tables $(GPU_OUT)
 
 # Some ten minutes. ARGS='--only LeNet --target gfx942' measures a part and keeps the rows of the rest.
 bench-aot: install
@@ -147,10 +151,14 @@ test-graphs: install
 # The kernels on a real GPU instead of Triton's interpreter; PY=python takes an environment that is there already.
 # SIMULATE=sm90, or gfx942: on one whose chip alone is missing (tests/simulated_gpu), on two cores some ten minutes.
 test-gpu:
-	HYBRID_LAB_TEST_GPU=1 HYBRID_LAB_CPU=numpy $(if $(SIMULATE),SIMULATED_GPU=$(SIMULATE)) $(PY) -m pytest \
-	  $(if $(SIMULATE),-p tests.simulated_gpu.plugin -n $(JOBS)) \
-	  tests/engines tests/gluon/rnn tests/gluon/test_control_flow.py $(if $(SIMULATE),,tests/test_tutorial.py) \
+ifdef SIMULATE
+	HYBRID_LAB_TEST_GPU=1 HYBRID_LAB_CPU=numpy SIMULATED_GPU=$(SIMULATE) $(PY) -m pytest \
+	  -p tests.simulated_gpu.plugin -n $(JOBS) tests/engines tests/gluon/rnn tests/gluon/test_control_flow.py \
 	  -k "triton or device" --timeout 600 $(ARGS)
+else
+	rm -f $(GPU_OUT)/tests.jsonl
+	$(PY) scripts/gpu_day.py tests --out $(GPU_OUT) --minutes 120 $(ARGS)
+endif
 
 test-browser: install $(STAMPS)/chromium
 	@if sh scripts/find-chromium.sh; then $(PY) -m pytest tests/browser --timeout 600 $(ARGS); \

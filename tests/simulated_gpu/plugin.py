@@ -7,6 +7,7 @@ tests. Without it one kernel's binary stands in for all.
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import shutil
@@ -20,7 +21,8 @@ import pytest
 import tests.simulated_gpu as simulated_gpu
 
 
-def _stand_in() -> None:
+@functools.cache
+def stand_in() -> None:
     """Let one binary, with the name and the warps of each kernel, stand in for all."""
     from hybrid_lab.engines.triton.building import compiling
     from hybrid_lab.engines.triton.building.binaries import Binary, Store
@@ -67,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("HYBRID_LAB_CACHE", "")
     config.stash[_GPU] = simulated_gpu.start(os.environ.get("SIMULATED_GPU", "sm90"))
     if os.environ.get("SIMULATED_COMPILE") != "1":
-        _stand_in()
+        stand_in()
 
 
 _GPU: pytest.StashKey[simulated_gpu.SimulatedGpu] = pytest.StashKey()

@@ -208,6 +208,20 @@ def tune(
     return found
 
 
+def measure(
+    group: Region, kernels: Sequence[KernelSource], bench: Bench, only: Sequence[str] | None = None
+) -> Choice:
+    """Check and time the candidates of one group; the result is not kept and changes no later compile.
+
+    only : candidates by their names in reports, "rule" among them; None for all
+    """
+    form = tuple(kernels)
+    forms = {
+        title: item for title, item in _candidates(group, form, bench.target).items() if only is None or title in only
+    }
+    return _measured(group, form, forms, _prepared({"": forms}, bench)[""], bench)
+
+
 def _candidates(group: Region, kernels: tuple[KernelSource, ...], target: str) -> dict[str, tuple[Choice, Form]]:
     """What is tried, by its name in reports: the rule first."""
     found: dict[str, tuple[Choice, Form]] = {"rule": (Choice(RULE), kernels)}
