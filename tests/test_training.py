@@ -1,10 +1,8 @@
-"""Fifty training steps of four kinds of network: the compiled steps follow the eager ones.
+"""Fifty training steps of four kinds of network: each compiled step is the eager step from the same parameters.
 
-One batch is learned by heart. Through a ResNet rounding grows tenfold a step: there a run that rounds otherwise is
-measured by how far eager steps go from themselves when the input changes by one part in ten million.
+One batch is learned by heart. Both networks begin every step with the eager parameters: a ResNet multiplies a
+difference by ten a step, so that two runs on their own say more about the processor's rounding than about the steps.
 """
-
-import functools
 
 import numpy as np
 import pytest
@@ -76,51 +74,67 @@ MODELS = {"lenet": lenet, "resnet18": resnet18, "language": language, "encoder":
 RATES = {"lenet": 0.02, "resnet18": 0.0001, "language": 0.5, "encoder": 0.02}
 
 
-@functools.cache
-def train(model, engine, noise=0.0):
-    """The loss of every step, and every parameter at the end. noise : relative change of the input."""
-    mx.random.seed(3)
-    net, shape, classes = MODELS[model]()
-    net.initialize(mx.init.Xavier())
-    loss = gluon.loss.SoftmaxCrossEntropyLoss()
-    if engine:
-        net.hybridize(engine=engine)
-        loss.hybridize(engine=engine)
-    random = np.random.RandomState(0)
-    words = model == "language"
-    x = nd.array(random.randint(0, classes, shape) if words else random.uniform(-1, 1, shape))
-    y = nd.array(random.randint(0, classes, shape if words else shape[0]))
-    if noise:
-        x = x * (1 + noise * nd.array(random.standard_normal(shape)))
-    net(x)
-    settings = {"learning_rate": RATES[model], "momentum": 0.9, "wd": 1e-4}
-    trainer = gluon.Trainer(net.collect_params(), "sgd", settings)
-    losses = []
-    for _ in range(STEPS):
+class Run:
+    """A network in training, eager for engine None."""
+
+    def __init__(self, model, engine):
+        mx.random.seed(3)
+        self.net, shape, classes = MODELS[model]()
+        self.net.initialize(mx.init.Xavier())
+        self.loss, self.size = gluon.loss.SoftmaxCrossEntropyLoss(), shape[0]
+        if engine:
+            self.net.hybridize(engine=engine)
+            self.loss.hybridize(engine=engine)
+        random = np.random.RandomState(0)
+        words = model == "language"
+        self.x = nd.array(random.randint(0, classes, shape) if words else random.uniform(-1, 1, shape))
+        self.y = nd.array(random.randint(0, classes, shape if words else shape[0]))
+        self.net(self.x)
+        settings = {"learning_rate": RATES[model], "momentum": 0.9, "wd": 1e-4}
+        self.trainer = gluon.Trainer(self.net.collect_params(), "sgd", settings)
+        self.parameters = self.net._collect_params_with_prefix()
+
+    def values(self):
+        return {name: each.data().asnumpy() for name, each in self.parameters.items()}
+
+    def step(self, number):
+        """The loss, and the gradients and running statistics by parameter."""
+        mx.random.seed(number)
         with autograd.record():
-            error = loss(net(x), y)
+            error = self.loss(self.net(self.x), self.y)
         error.backward()
-        trainer.step(shape[0])
-        losses.append(float(error.mean().asscalar()))
-    return losses, {key: each.data().asnumpy() for key, each in net._collect_params_with_prefix().items()}
+        self.trainer.step(self.size)
+        trained = {name: each for name, each in self.parameters.items() if each.grad_req != "null"}
+        statistics = {name: each.data() for name, each in self.parameters.items() if name not in trained}
+        gradients = {name: each.grad() for name, each in trained.items()}
+        return float(error.mean().asscalar()), *map(to_numpy, (gradients, statistics))
+
+
+def to_numpy(arrays):
+    return {name: array.asnumpy() for name, array in arrays.items()}
 
 
 def distance(one, other):
-    """How far two runs are apart: in losses, relative to the largest, and in parameters, likewise."""
-    losses = np.abs(np.subtract(one[0], other[0])).max() / max(other[0])
-    largest = max(np.abs(value).max() for value in other[1].values())
-    return losses, max(np.abs(one[1][name] - value).max() for name, value in other[1].items()) / largest
+    """The largest difference between arrays of the same names, relative to the largest value."""
+    largest = max((np.abs(value).max() for value in other.values()), default=0) or 1
+    return max((np.abs(one[name] - value).max() for name, value in other.items()), default=0) / largest
 
 
 @pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
 @pytest.mark.parametrize("model", list(MODELS))
-def test_fifty_steps_follow_eager_ones(model, engine):
-    eager = train(model, None)
-    assert eager[0][-1] < 0.9 * eager[0][0]
-    losses, parameters = distance(train(model, engine), eager)
-    allowed = [1e-4, 1e-4]
-    if (model, engine) == ("resnet18", "onnxruntime"):
-        allowed = [max(1e-4, 3 * each) for each in distance(train(model, "numpy", noise=1e-7), eager)]
-        assert max(allowed) < 0.05
-    assert losses <= allowed[0]
-    assert parameters <= allowed[1]
+def test_fifty_steps_are_the_eager_ones(model, engine):
+    eager, compiled = Run(model, None), Run(model, engine)
+    losses, distances = [], []
+    for number in range(STEPS):
+        for name, parameter in compiled.parameters.items():
+            parameter.set_data(eager.parameters[name].data())
+        loss, gradients, statistics = eager.step(number)
+        losses.append(loss)
+        compiled_loss, compiled_gradients, compiled_statistics = compiled.step(number)
+        assert abs(compiled_loss - loss) <= 1e-4 * losses[0], number
+        distances.append(distance(compiled_gradients, gradients))
+        assert distance(compiled_statistics, statistics) <= 1e-4, number
+        assert distance(compiled.values(), eager.values()) <= 1e-4, number
+    # In some steps a number just beside 0 is rounded to the other side of a relu.
+    assert np.median(distances) <= 1e-4 and max(distances) <= 0.1
+    assert losses[-1] < 0.9 * losses[0]
