@@ -33,13 +33,14 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-processors test-processors-short test-graphs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-graphs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
 	@echo 'make test        everything: TypeScript, browser, Python, the wheel  (ARGS for pytest)'
 	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short'
 	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'
+	@echo 'make test-versions  a part of the tests with the oldest and newest packages and every Python found (ARGS=--whole: all)'
 	@echo 'make test-graphs 2,000 random graphs on every engine (GRAPHS=n for another number; minutes)'
 	@echo 'make notebooks   execute every notebook, headless'
 	@echo 'make lint        ruff, mypy, tsc, prettier'
@@ -144,6 +145,10 @@ test-processors: install
 test-processors-short: install
 	$(PY) scripts/test_processors.py --short --jobs $(JOBS)
 
+# The environments are made in .versions/. ARGS="--torch torch==2.13.0" adds torch and triton.
+test-versions:
+	$(PYTHON) scripts/test_versions.py --jobs $(JOBS) $(ARGS)
+
 # All random graphs; `make test` runs the first 400 of them.
 test-graphs: install
 	HYBRID_LAB_GRAPHS=$(GRAPHS) $(PY) -m pytest tests/engines/test_random_graphs.py -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
@@ -208,4 +213,4 @@ clean:
 	  .pytest_cache .ruff_cache .mypy_cache
 
 distclean: clean
-	rm -rf $(VENV) $(ORACLE) node_modules .yarn
+	rm -rf $(VENV) $(ORACLE) .versions node_modules .yarn

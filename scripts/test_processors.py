@@ -14,15 +14,14 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from pytest_runs import ROOT, Result, run_pytest, table  # noqa: E402
+
 LOGS = ROOT / "test-results" / "processors"
 
 #: Kernels against MXNet's numbers, engines against eager calls, whole networks, optimizers, special values.
@@ -49,8 +48,6 @@ WHOLE = (
 GRAPHS = "40"
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-#: The longest time that one configuration may take, in seconds.
-LIMIT = 3 * 3600
 
 
 @dataclass(frozen=True)
@@ -67,8 +64,9 @@ class Configuration:
 
     def environment(self) -> dict[str, str]:
         """The variables that this configuration sets."""
-        hidden = {"NPY_DISABLE_CPU_FEATURES": " ".join(self.hidden)} if self.hidden else {}
-        return {**self.variables, **hidden}
+        # Empty, NumPy's variables say nothing; it takes only one of the two.
+        hidden = {"NPY_DISABLE_CPU_FEATURES": " ".join(self.hidden), "NPY_ENABLE_CPU_FEATURES": ""}
+        return {**self.variables, **(hidden if self.hidden else {})}
 
 
 def dispatched() -> list[str]:
@@ -115,63 +113,13 @@ def configurations() -> list[Configuration]:
     return [*found, Configuration("baseline", tuple(groups), {**oldest, **one_thread}, short=True)]
 
 
-@dataclass(frozen=True)
-class Result:
-    """What pytest reported. `failed` has the names of tests, or what stopped the run."""
-
-    passed: int
-    skipped: int
-    failed: list[str]
-    seconds: float
-
-
-def run(configuration: Configuration, tests: Sequence[str], jobs: int, arguments: Sequence[str], short: bool) -> Result:
-    """The tests under one configuration; pytest's output goes to a file in LOGS."""
-    LOGS.mkdir(parents=True, exist_ok=True)
-    stem = "".join(letter if letter.isalnum() else "-" for letter in configuration.name)
-    report, log = LOGS / f"{stem}.xml", LOGS / f"{stem}.txt"
-    report.unlink(missing_ok=True)
-    environment = {**os.environ, **configuration.environment()}
-    if configuration.hidden:
-        environment.pop("NPY_ENABLE_CPU_FEATURES", None)  # NumPy takes one of the two
+def run(configuration: Configuration, tests: Sequence[str], jobs: int, short: bool) -> Result:
+    """The tests under one configuration."""
+    environment = configuration.environment()
     if short:
-        environment.setdefault("HYBRID_LAB_GRAPHS", GRAPHS)
-    command = [sys.executable, "-m", "pytest", *tests, "-q", "--timeout", "600", f"--junitxml={report}"]
-    command += ["-m", "not wheel", "-n", str(jobs), "--dist", "worksteal"] if jobs > 1 else ["-m", "not wheel"]
-    began = time.monotonic()
-    with log.open("w", encoding="utf-8") as output:
-        status = subprocess.run(
-            [*command, *arguments], cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, timeout=LIMIT
-        ).returncode
-    seconds = time.monotonic() - began
-    if not report.exists():
-        return Result(0, 0, [f"pytest ended with status {status}, see {log.relative_to(ROOT)}"], seconds)
-    return read(report, status, log, seconds)
-
-
-def read(report: Path, status: int, log: Path, seconds: float) -> Result:
-    """Counts and names of a JUnit report."""
-    cases = list(ElementTree.parse(report).iter("testcase"))
-    failed = [
-        f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
-        for case in cases
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
-    skipped = sum(case.find("skipped") is not None for case in cases)
-    if status and not failed:
-        failed = [f"pytest ended with status {status}, see {log.relative_to(ROOT)}"]
-    return Result(len(cases) - skipped - len(failed), skipped, failed, seconds)
-
-
-def table(results: dict[str, Result]) -> str:
-    """One line for each configuration, and below it the tests that failed."""
-    width = max(map(len, results), default=0)
-    lines = [f"{'configuration':<{width}}  {'passed':>8}  {'skipped':>8}  {'failed':>8}  {'seconds':>8}"]
-    for name, result in results.items():
-        counts = (result.passed, result.skipped, len(result.failed), round(result.seconds))
-        lines.append(f"{name:<{width}}" + "".join(f"  {count:>8,}" for count in counts))
-        lines += [f"    {test}" for test in result.failed]
-    return "\n".join(lines)
+        environment["HYBRID_LAB_GRAPHS"] = os.environ.get("HYBRID_LAB_GRAPHS", GRAPHS)
+    folder = LOGS / "".join(letter if letter.isalnum() else "-" for letter in configuration.name)
+    return run_pytest(sys.executable, tests, jobs, folder, environment)
 
 
 def main() -> int:
@@ -194,13 +142,11 @@ def main() -> int:
             print(item.name, *(f"    {name}={value}" for name, value in item.environment().items()), sep="\n")
         return 0
     results = {}
+    tests = [*(options.tests or (SHORT if options.short else WHOLE)), *options.arguments]
     for item in chosen:
-        print(f"{item.name}: ", end="", flush=True)
-        results[item.name] = run(
-            item, options.tests or (SHORT if options.short else WHOLE), options.jobs, options.arguments, options.short
-        )
-        print(f"{results[item.name].passed:,} passed, {len(results[item.name].failed):,} failed", flush=True)
-    print("", table(results), sep="\n")
+        print(f"{item.name} ...", flush=True)
+        results[item.name] = run(item, tests, options.jobs, options.short)
+    print(table("configuration", results))
     return int(any(result.failed for result in results.values()))
 
 

@@ -6,6 +6,7 @@ At its end a run prints totals that tests counted, over all worker processes.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
 from collections import Counter
@@ -18,6 +19,22 @@ if os.environ.get("HYBRID_LAB_TEST_GPU"):  # kernels that were compiled before m
     os.environ.setdefault("HYBRID_LAB_CACHE", "")
 else:  # a measurement of the user's must not decide which engine a test runs on
     os.environ["HYBRID_LAB_CACHE"] = ""
+
+
+#: The modules that an engine needs.
+_NEEDED = {"onnxruntime": ("onnxruntime",), "torch": ("torch",), "triton": ("torch", "triton")}
+
+
+def pytest_collection_modifyitems(items):
+    """A test with an engine among its parameters is skipped where a module of that engine is not installed."""
+    missing = {
+        engine: [name for name in modules if importlib.util.find_spec(name) is None]
+        for engine, modules in _NEEDED.items()
+    }
+    for item in items:
+        for value in item.callspec.params.values() if hasattr(item, "callspec") else ():
+            if isinstance(value, str) and missing.get(value):
+                item.add_marker(pytest.mark.skip(reason=f"needs {' and '.join(missing[value])}"))
 
 
 @pytest.fixture(autouse=True)
