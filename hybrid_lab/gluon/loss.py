@@ -352,7 +352,7 @@ class PoissonNLLLoss(Loss):
 class CosineEmbeddingLoss(Loss):
     """1 - cos(input1, input2) where label is 1, max(0, cos - margin) where it is -1.
 
-    input1, input2 : (batch, n); label : (batch,) -> (batch, 1)
+    input1, input2 : (batch, n), or (..., n) with as many rows; label : one for each row -> (rows, 1)
     """
 
     def __init__(self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **kwargs: Any) -> None:
@@ -363,7 +363,7 @@ class CosineEmbeddingLoss(Loss):
         input1 = _reshape_like(F, input1, input2)
         label = F.reshape(label, shape=(-1, 1))
         norms = F.sqrt(_row_sum(F, input1 * input1)) * F.sqrt(_row_sum(F, input2 * input2))
-        cosine = _row_sum(F, input1 * input2) / F.clip(norms, a_min=1e-12, a_max=3.4e38)
+        cosine = F.reshape(_row_sum(F, input1 * input2) / F.clip(norms, a_min=1e-12, a_max=3.4e38), shape=(-1, 1))
         loss = (1 - cosine) * (label == 1) + F.relu((label == -1) * (cosine - self._margin))
         return _apply_weighting(F, loss, self._weight, sample_weight)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import LAYOUTS
@@ -364,6 +364,11 @@ class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
         return dtypes[0]
 
     def numpy(self, dy: Any, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        if not is_floating(dy.dtype):
+            raise DTypeError(
+                f"the gradient of Pooling with pool_type={self.pool_type!r} needs floating numbers, not {dy.dtype}; "
+                "use F.cast(x, dtype='float32')"
+            )
         windows = self.windows(data.shape[2:])
         if out is None:
             out = np.empty(data.shape, dy.dtype)

@@ -16,12 +16,15 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
     """The shape that MXNet's codes make of `shape`.
 
     0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
-    the two numbers that
-    follow (one may be -1). `reverse` reads both from the right. Raises ShapeError.
+    the two numbers that follow (one may be -1). `reverse` reads both from the right. Raises ShapeError.
+
+    -1 is what the dimensions that are not kept, joined or split leave over, so that (0, -1) flattens an empty batch.
     """
     source, wanted = (shape[::-1], codes[::-1]) if reverse else (shape, codes)
     made: list[int] = []
-    unknown = position = index = 0
+    given: list[int] = []
+    left = list(source)
+    position = index = 0
     inferred: int | None = None
 
     def take(code: int) -> int:
@@ -29,6 +32,7 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
         if position >= len(source):
             raise ShapeError(f"{name}: the code {code} in {codes} finds no dimension left in the input's shape {shape}")
         position += 1
+        left[position - 1] = 1
         return source[position - 1]
 
     while index < len(wanted):
@@ -43,6 +47,7 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
             position += 1
         elif code == -2:
             made.extend(source[position:])
+            left[position:] = []
             position = len(source)
         elif code == -3:
             made.append(take(-3) * take(-3))
@@ -53,6 +58,8 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
             index += 2
             if first == -1 and second == -1:
                 raise ShapeError(f"{name}: only one number behind -4 in {codes} may be -1")
+            if first == 0 or second == 0:
+                raise ShapeError(f"{name}: -4 in {codes} splits a dimension into numbers from 1 on, or -1")
             first = whole // second if first == -1 else first
             second = whole // first if second == -1 else second
             if first * second != whole:
@@ -60,16 +67,17 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
             made.extend((first, second))
         elif code > 0:
             made.append(code)
+            given.append(code)
             position += 1
         else:
             raise ShapeError(f"{name}: {code} in {codes} is no code; known are 0, -1, -2, -3, -4")
         index += 1
-    unknown = prod(made)
     total = prod(shape)
     if inferred is not None:
-        if unknown == 0 or total % unknown:
+        over, size = prod(left), prod(given)
+        if over % size:
             raise ShapeError(f"{name}: {shape} has {total} elements, which {codes} cannot hold")
-        made[inferred] = total // unknown
+        made[inferred] = over // size
     result = tuple(made[::-1] if reverse else made)
     if prod(result) != total:
         raise ShapeError(f"{name}: {shape} has {total} elements, {result} (from {codes}) has {prod(result)}")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab import autograd, gluon, nd
+from hybrid_lab.diagnostics import DTypeError
 from hybrid_lab.gluon import nn
 
 
@@ -34,3 +35,17 @@ def test_the_mean_of_a_window_behind_the_input_is_0(engine, counted, monkeypatch
         y.backward()
         assert y.asnumpy().ravel().tolist() == [2, 8, 0]
         assert x.grad.asnumpy().ravel().tolist() == [2, 0, 0, 2, 0, 0]
+
+
+@pytest.mark.parametrize("engine", [None, "numpy"])
+@pytest.mark.parametrize("kind", ["avg", "sum"])
+def test_the_gradient_of_a_mean_of_whole_numbers_is_a_typed_error(engine, kind):
+    net = nn.HybridLambda(lambda F, x: F.Pooling(x, kernel=(2,), pool_type=kind))
+    if engine is not None:
+        net.hybridize(engine=engine)
+    x = nd.ones((1, 1, 4), dtype="int32")
+    x.attach_grad()
+    with pytest.raises(DTypeError, match="float"):
+        with autograd.record():
+            y = net(x)
+        y.backward()
