@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import threading
 from collections.abc import Iterator
 
-_lock = threading.Lock()
+from hybrid_lab import forks
+
+_lock = forks.lock()
 _waiting = 0
 _was_on = False
 
@@ -29,6 +30,17 @@ def without_collecting() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _waiting -= 1
+            _waiting = max(0, _waiting - 1)
             if not _waiting and _was_on:
                 gc.enable()
+
+
+def _forked() -> None:
+    """Whoever else was compiling is not here to end it."""
+    global _waiting
+    if _waiting and _was_on:
+        gc.enable()
+    _waiting = 0
+
+
+forks.in_child(_forked)

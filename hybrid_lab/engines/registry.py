@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import sys
 from difflib import get_close_matches
 
+from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.log import logger
@@ -46,6 +48,9 @@ def get(name: str | None = None) -> Engine:
     """The engine of this name, or the default. Raises EngineUnavailable saying what is missing."""
     if name is None:
         return default()
+    if name in left_behind:
+        _tell_of_a_fork(name)
+        return find("numpy")
     engine = find(name)
     missing = engine.missing()
     if missing:
@@ -91,6 +96,8 @@ def default() -> Engine:
     if usable[0].name not in _CHOICE:
         return usable[0]
     _check_interpreter()
+    if left_behind.intersection(_CHOICE):
+        _tell_of_a_fork(*left_behind.intersection(_CHOICE))
     pinned = os.environ.get("HYBRID_LAB_CPU", "auto")
     if pinned not in ("", "auto"):
         if pinned not in _CHOICE:
@@ -120,11 +127,44 @@ _choosing: dict[tuple[str, ...], Engine] = {}
 
 
 def _usable(name: str) -> Engine | None:
+    if name in left_behind:
+        return None
     try:
         engine = find(name)
     except EngineUnavailable:
         return None
     return engine if engine.missing() is None else None
+
+
+# -- forked processes ------------------------------------------------------------------------------------------------
+
+#: Engines whose threads, or whose GPU, stayed with the parent of this process; calls here would wait for them for ever.
+left_behind: set[str] = set()
+#: engine -> the module that has the threads
+_THREADED = {"onnxruntime": "onnxruntime", "torch": "torch", "triton": "torch"}
+_told_of_a_fork: set[str] = set()
+
+
+def _forked() -> None:
+    left_behind.update(name for name, module in _THREADED.items() if module in sys.modules)
+    if "torch" in left_behind:
+        # Tensors of the parent's Triton interpreter are copied by torch, which waits for its threads unless it has one.
+        sys.modules["torch"].set_num_threads(1)
+
+
+forks.in_child(_forked)
+
+
+def _tell_of_a_fork(*names: str) -> None:
+    """Say once per engine that NumPy stands in for it."""
+    new = sorted(set(names) - _told_of_a_fork)
+    _told_of_a_fork.update(new)
+    if new:
+        titles = " and ".join(find(name).title for name in new)
+        logger.warning(
+            f"NumPy runs the graphs of this process, which was forked from one that had loaded {titles}: their threads "
+            "are not here. Processes of multiprocessing.get_context('spawn') run every engine"
+        )
 
 
 def _check_interpreter() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import threading
 import time
 import weakref
 from collections import OrderedDict
@@ -12,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.frames import hide_own_frames
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location, capture
+from hybrid_lab.engines import registry
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.code import Reads, code_of
 from hybrid_lab.gluon.device_program import program_for
@@ -61,6 +62,20 @@ def forget_all_programs() -> None:
         cache.forget_programs(and_dtypes=True)
 
 
+_of_the_parent: list[Any] = []
+"""In a forked child: programs of the parent, which are never run, nor freed, as that might wait for its threads."""
+
+
+def _forked() -> None:
+    if registry.left_behind:
+        for cache in (*_compiled, *traced):
+            _of_the_parent.append((dict(cache.programs), cache._latest, cache._shared, cache.history))
+            cache.forget_programs()
+
+
+forks.in_child(_forked)
+
+
 def _below(block: Block) -> Iterator[Block]:
     """Every place of a block below `block`, in order."""
     for child in block._children.values():
@@ -83,7 +98,7 @@ class GraphCache:
 
     def __init__(self, block: HybridBlock):
         self._block = block
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         self.variants: dict[Spec, list[NeutralGraph]] = {}
         self._used: dict[NeutralGraph, int] = {}
         self.pinned: dict[Any, NeutralGraph] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import weakref
 from collections.abc import Callable
 from operator import is_not
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybrid_lab import forks
 from hybrid_lab.engines import memory
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.family import Family
@@ -73,10 +73,10 @@ class Shared:
         compiling: Any = None,
     ) -> None:
         self.note, self.switch = note, switch
-        self.compiling = threading.RLock() if compiling is None else compiling
+        self.compiling = forks.rlock() if compiling is None else compiling
         self.heads: weakref.WeakKeyDictionary[NeutralGraph, frozenset[int]] = weakref.WeakKeyDictionary()
         self.serial = next(_serial)
-        self.lock = threading.RLock()
+        self.lock = forks.rlock()
         self.family = Family()
         self.prologues: weakref.WeakSet[Prologue] = weakref.WeakSet()
         self.packed: list[Program] = []

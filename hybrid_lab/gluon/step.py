@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import HybridLabError
 
 _INTERRUPT: int = _signal.SIGINT
@@ -105,7 +106,7 @@ class StepBoundary:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = forks.rlock()
         self.interrupts = Interrupts()
         self.busy = False
         self.steps = 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import present_gradients
@@ -27,7 +27,7 @@ compile_graph: Callable[[Graph], Run] | None = None
 
 #: How many programs a body keeps, forward and backward ones: those that ran last.
 KEPT = 16
-_changes = threading.Lock()
+_changes = forks.lock()
 
 
 class Body:

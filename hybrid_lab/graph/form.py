@@ -12,12 +12,12 @@ one of them and use it for the next (`derived` for its own passes).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from hybrid_lab import forks
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, constant_node, input_node
 from hybrid_lab.ops.operator import Operator
@@ -131,7 +131,7 @@ class Form:
         return self._derived[key]
 
 
-_making = threading.RLock()
+_making = forks.rlock()
 
 
 class _Later(Graph):

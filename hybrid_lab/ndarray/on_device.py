@@ -5,14 +5,13 @@ The executables are kept by operator, attributes, shapes and dtypes. What has no
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab import engines
+from hybrid_lab import engines, forks
 from hybrid_lab.diagnostics.errors import DTypeError, EngineUnavailable
 from hybrid_lab.engines.memory import is_tensor, numpy_dtype, to_device
 from hybrid_lab.graph.bind_mode import bind_mode
@@ -31,7 +30,7 @@ LIMIT = 4096
 """Executables that are kept; the one that was not called for longest goes first."""
 
 _kept: OrderedDict[Any, Any] = OrderedDict()
-_lock = threading.RLock()
+_lock = forks.rlock()
 
 
 def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[int, int] | None) -> Any:

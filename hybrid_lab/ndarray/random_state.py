@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError
 from hybrid_lab.ops.philox import substream
 
@@ -30,7 +31,7 @@ class RandomState:
     """Seed and counters; safe to use from several threads."""
 
     def __init__(self, seed: int = 0):
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._inner = _Inner()
         self._seed, self._draws, self._initializer_draws = seed, 0, 0
 

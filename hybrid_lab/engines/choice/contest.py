@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
+from hybrid_lab import forks
 from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.choice import memory
 from hybrid_lab.engines.choice.difference import difference
@@ -84,7 +84,7 @@ class Contest:
         self.open, self.settled = True, False
         #: Every engine there was.
         self._everybody = list(engines.values())
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._spent, self._calls = 0.0, [0] * len(self.graphs)
         self._fastest = [float("inf")] * len(self.graphs)
         #: Rivals whose numbers were not the leader's: they are compared once more, with a judge.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab import forks
 from hybrid_lab.graph.plan import ALIGNMENT
 
 #: Programs with arenas up to this size keep their own; larger ones borrow, so that many graphs share the same memory.
@@ -49,7 +49,7 @@ class ArenaPool:
         self.make = make
         self._free: list[Arena] = []
         self._returned: deque[Arena] = deque()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def take(self, nbytes: int) -> Arena:
         """The smallest free arena that is large enough, or a new one; the largest free one, outgrown, goes then."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hybrid_lab import forks
 from hybrid_lab.engines.engine import Engine, Executable, Program
 from hybrid_lab.engines.numpy.program import Text, write_program
 from hybrid_lab.engines.report import Report
@@ -58,7 +58,7 @@ class Later:
     def __init__(self, graph: Graph, report: Report, static_alloc: bool):
         self.graph, self.report, self.static_alloc = graph, report, static_alloc
         self._run: Program | None = None
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def write(self) -> Program:
         """The program's function. Describes memory and program in the report, if nobody has."""

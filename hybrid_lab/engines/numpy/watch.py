@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from hybrid_lab import forks
 from hybrid_lab.engines.numpy.program import Compiled, Writer
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
@@ -60,7 +60,7 @@ class WatchedProgram:
         memory = plan(graph, contiguous=self.writer.contiguous)
         self.steps: tuple[Node, ...] = memory.steps
         self._run = self.writer(memory, static_alloc).finish().run
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def run(self, inputs: Sequence[np.ndarray], rng: tuple[int, int], look: Look) -> list[np.ndarray]:
         """As Executable.run, calling `look` with arrays on the way."""

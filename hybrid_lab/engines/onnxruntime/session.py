@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.onnxruntime import messages
@@ -24,7 +25,7 @@ from hybrid_lab.ops.onnx_emit import OnnxNode
 #: Arrays up to this size are copied into and out of bound buffers: cheaper than binding others at every call.
 COPY_BYTES = 1 << 14
 
-_lock = threading.RLock()
+_lock = forks.rlock()
 _pool: str | None = None
 _memory: bool | None = None
 _trimmer: Any = None

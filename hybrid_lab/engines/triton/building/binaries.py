@@ -13,12 +13,12 @@ import json
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hybrid_lab import forks
 from hybrid_lab.engines.cache import (
     UntrustedFileError,
     cache_folder,
@@ -232,7 +232,7 @@ def _read(folder: Path, key: str) -> Binary:
     return Binary(key, entry["name"], entry["target"], files, entry["log"], entry["seconds"], folder)
 
 
-_lock = threading.Lock()
+_lock = forks.lock()
 _stores: dict[Path, Store] = {}
 _temporary: tuple[Any, Store] | None = None
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hybrid_lab import forks
 from hybrid_lab.engines.cache import cache_folder, read_file, write_file
 from hybrid_lab.engines.triton import support
 from hybrid_lab.engines.triton.fusing.fusion import Fusion, Plan, fuse
@@ -367,7 +368,7 @@ class Recipes:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Recipe] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def find(self, key: str) -> Recipe | None:
         with self._lock:

@@ -17,10 +17,10 @@ every call had the same numbers. Programs with steps on the host are not either.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from hybrid_lab import forks
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, Kept, Training
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.report import Report
@@ -136,7 +136,7 @@ class CapturedRun:
         self._plain: Any = executable.run
         self._report: Report = executable.report
         self._steady = Steady(executable.graph)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._replay: Callable[[], None] | None = None
         self._alone: Any = None
         self._outputs: list[Any] = []
@@ -203,7 +203,7 @@ class CapturedTraining(Training):
         self._inner, self._sources = inner, sources
         self.forward, self.backward = inner.forward, inner.backward
         self.begin = self._begin
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._steady = Steady(inner.forward.graph)
         self._recorder = recorder()
         self.reason = obstacle(inner.forward.graph) or obstacle(inner.backward.graph)

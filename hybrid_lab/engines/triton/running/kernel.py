@@ -6,7 +6,6 @@ import contextlib
 import functools
 import hashlib
 import linecache
-import threading
 from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab import forks
 from hybrid_lab.engines.cache import cache_folder, write_file
 from hybrid_lab.engines.triton.running.availability import device
 from hybrid_lab.engines.triton.writing.source import KernelSource, power_of_two
@@ -21,7 +21,7 @@ from hybrid_lab.engines.triton.writing.source import KernelSource, power_of_two
 #: Elements per tile in the interpreter, where a program takes milliseconds however large its tiles are.
 INTERPRETER_TILE = 65536
 #: The interpreter changes Triton's library while a kernel runs in it: one at a time.
-_interpreter = threading.Lock()
+_interpreter = forks.lock()
 
 
 class Kernel:

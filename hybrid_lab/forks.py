@@ -1,0 +1,47 @@
+"""Forked processes: a child has its parent's memory, and of its threads only the one that forked.
+
+A lock that another thread held at the fork would stay locked in the child for ever. So locks are made here, and a child
+finds them open.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+_actions: list[Callable[[], None]] = []
+
+
+def lock() -> threading.Lock:
+    """A threading.Lock that is open in a forked child."""
+    made: Any = threading.Lock()
+    _locks.add(made)
+    return made
+
+
+def rlock() -> Any:
+    """A threading.RLock that is open in a forked child, unless the thread that forked holds it."""
+    made: Any = threading.RLock()
+    _locks.add(made)
+    return made
+
+
+def in_child(action: Callable[[], None]) -> None:
+    """Call the function in every forked child, before anything else runs there, in the order of registration."""
+    _actions.append(action)
+
+
+def _begin() -> None:
+    for made in _locks:
+        if not (hasattr(made, "_is_owned") and made._is_owned()):
+            made._at_fork_reinit()
+    for action in _actions:
+        action()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin)
