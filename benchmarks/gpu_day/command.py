@@ -81,7 +81,7 @@ def run_stage(options: Options, budget: Budget | None = None) -> Results:
     if waiting and hasattr(stage, "compile_items"):
         # Compiling takes all cores, measuring one: kernels are on disk before the first one is timed.
         due = {f"compile: {item.name}" for item in waiting}
-        ahead = [item for item in stage.compile_items(options) if item.name in due and not results.is_done(item.name)]
+        ahead = [item for item in stage.compile_items(options) if item.name in due]
         part = Budget(COMPILING * budget.left() / 60, budget.clock)
         run_items(ahead, command, results, part, options.jobs or max(cores - 1, 1))
     complete = run_items(waiting, command, results, budget, jobs, getattr(stage, "FRESH", False))

@@ -27,8 +27,10 @@ def prepare(target: str, out: Path, only: str = "", small: bool = False) -> int:
 
     target_of(target)
     names = [item.name.removeprefix("compile: ") for item in kernels.compile_items(Options("kernels", str(out)))]
-    # Networks first: every stage but `kernels` runs those alone.
-    names = [name for name in sorted(names, key=lambda name: not name.startswith("network")) if only in name]
+    # Networks first: `steps` runs those alone. Tiles last: they are most, and the least worth.
+    order = ("network", "memory", "conv", "gemm", "attention", "lstm", "tiles")
+    names = sorted(names, key=lambda name: order.index(name.partition(":")[0].partition(" ")[0]))
+    names = [name for name in names if only in name]
     failures = 0
     for name in names:
         began = time.monotonic()

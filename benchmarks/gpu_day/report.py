@@ -53,7 +53,8 @@ def page(stages: dict[str, Results]) -> str:
         ("First calls, launches and memory", "The first call with kernels on disk; launches of a step, which are "
          "replays and copies where they are captured; the host's microseconds for each.",
          ["step", "first, s", "host, ms", "launches", "us a launch", "kernels", "memory, MiB"], detail_rows(steps)),
-        ("Layers", "Microseconds with a cold cache, on random numbers. `vendor` is torch's library, called by the "
+        ("Layers", "Microseconds with a cold cache, on random numbers; of what takes the host longer than the GPU, the "
+         "host's. `vendor` is torch's library, called by the "
          "engine in the kernel's place. The last column is the kernels' time over the least that this GPU allows.",
          ["layer", "kernels", "vendor", "torch", "torch / ours", "TFLOP/s", "over the limit"],
          layer_rows(kernels)),

@@ -65,7 +65,8 @@ def training(optimizer: str) -> dict[str, Any]:
     import hybrid_lab as mx
 
     found, expected = steps("triton", mx.gpu(0), optimizer), steps("numpy", mx.cpu(), optimizer)
-    return {"errors": {"losses": compared(found, expected, 5e-4)}}
+    # Adam divides by the gradient's own size: of one that is rounding alone it makes a whole step.
+    return {"errors": {"losses": compared(found, expected, 2e-3 if optimizer == "adam" else 2e-4)}}
 
 
 def dropout() -> dict[str, Any]:

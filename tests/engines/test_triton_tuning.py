@@ -305,9 +305,23 @@ def test_a_net_is_tuned_and_recompiled(monkeypatch):
 
 
 @in_the_interpreter
+def test_measuring_a_kernel_keeps_nothing():
+    group, kernels = the_group(dense(64, 64, 64))
+    choice = tuning.measure(group, kernels, Bench([3.0, 1.0]), ("rule", "vendor"))
+    assert choice.way == "vendor" and choice.seconds == {"rule": 3.0, "vendor": 1.0}
+    assert choices.is_empty()
+
+
+def test_large_arrays_of_random_numbers_have_no_two_rows_alike():
+    drawn = tuning._drawn(np.random.default_rng(0), (4096, 1024))
+    assert drawn.shape == (4096, 1024) and drawn.dtype == np.float32 and len(np.unique(drawn[:, 0])) > 4000
+    assert tuning._drawn(np.random.default_rng(0), ()).shape == ()
+
+
+@in_the_interpreter
 def test_candidates_compile_ahead_of_time():
     group, kernels = the_group(dense(64, 64, 64))
-    forms = tuning._candidates(group, kernels, "gfx90a")
+    forms = tuning.candidates_of(group, kernels, "gfx90a")
     sources = [form[0] for title, (_, form) in forms.items() if title != "vendor"]
     assert len(sources) > 3
     failed = {}

@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,6 +44,9 @@ BUDGET, FEWEST, MOST = 0.05, 5, 30
 SPILLS = 16
 #: Bytes that are written between two runs, more than any chip's second-level cache holds.
 FLUSH = 256 << 20
+
+#: So many random numbers are drawn for an array at the most: a prime.
+PERIOD = 1_048_583
 
 #: What stands in a group's place: sources of kernels, or the vendor's call and kernels behind it.
 Form = tuple[Any, ...]
@@ -186,7 +190,7 @@ def tune(
                 groups.setdefault(choices.key_of(kernels, bench.target), (group, kernels))
     known = {key: choices.recall(key) for key in groups}
     waiting = [key for key in groups if again or known[key] is None]
-    candidates = {key: _candidates(*groups[key], bench.target) for key in waiting}
+    candidates = {key: candidates_of(*groups[key], bench.target) for key in waiting}
     broken = _prepared(candidates, bench)
     progress = Progress(f"tuning for {bench.target}", len(waiting))
     found = []
@@ -217,12 +221,12 @@ def measure(
     """
     form = tuple(kernels)
     forms = {
-        title: item for title, item in _candidates(group, form, bench.target).items() if only is None or title in only
+        title: item for title, item in candidates_of(group, form, bench.target).items() if only is None or title in only
     }
     return _measured(group, form, forms, _prepared({"": forms}, bench)[""], bench)
 
 
-def _candidates(group: Region, kernels: tuple[KernelSource, ...], target: str) -> dict[str, tuple[Choice, Form]]:
+def candidates_of(group: Region, kernels: tuple[KernelSource, ...], target: str) -> dict[str, tuple[Choice, Form]]:
     """What is tried, by its name in reports: the rule first."""
     found: dict[str, tuple[Choice, Form]] = {"rule": (Choice(RULE), kernels)}
     first = kernels[0]
@@ -316,10 +320,15 @@ def _arrays(values: set[Value], group: Region, positive: bool = False) -> dict[V
         elif value.dtype.kind in "iub":
             array = random.integers(0, 2, value.shape).astype(value.dtype)
         else:
-            array = random.standard_normal(value.shape, np.float32)
+            array = _drawn(random, value.shape)
             array = (np.abs(array) + 0.1 if positive else array).astype(value.dtype)
         found[value] = memory.to_device(np.ascontiguousarray(array), device)
     return found
+
+
+def _drawn(random: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
+    """Normal numbers; large arrays repeat them, with a period that fits into no row of a power of two."""
+    return np.resize(random.standard_normal(min(prod(shape), PERIOD), np.float32), shape)
 
 
 def _order(group: Region) -> Callable[[Value], int]:
