@@ -227,7 +227,8 @@ def test_gelu_is_written_as_the_pattern_that_onnxruntime_runs_in_one_pass(tmp_pa
     model = build_model(region_of(graph.operators, graph.users(), set(graph.roots)))
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath, options.log_severity_level = str(tmp_path / "optimized.onnx"), 4
-    options.use_per_session_threads = not shared_pool(onnxruntime).startswith("one pool")
+    if shared_pool(onnxruntime).startswith("one pool"):
+        options.use_per_session_threads = False
     onnxruntime.InferenceSession(model.serialize(), options, providers=["CPUExecutionProvider"])
     run = onnx.load(tmp_path / "optimized.onnx").graph.node
     assert [node.op_type for node in run if node.op_type != "Identity"] == ["Gelu"]
