@@ -85,3 +85,21 @@ def test_rates_of_a_schedule_with_an_own_learning_rate():
 def test_signum_without_momentum_refuses_the_decay_it_would_not_use():
     with pytest.raises(SettingError, match="wd_lh needs a momentum"):
         optimizer.create("signum", momentum=0.0, wd_lh=0.1)
+
+
+NUMBERS = {"float32": np.float32(0.5), "float64": np.float64(0.5), "array": nd.array([0.5])}
+
+
+@pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.parametrize("name", ["sgd", "adagrad", "adam", "adamax", "rmsprop"])
+def test_numbers_of_other_kinds(name, number):
+    """They are Python's numbers from then on, so that they are saved with a Trainer's states."""
+    weights = []
+    for value in (0.5, number):
+        made = optimizer.create(name, learning_rate=value, wd=value, clip_gradient=value, rescale_grad=value)
+        weight = nd.array([1.0, -2.0])
+        optimizer.get_updater(made)(0, nd.array([0.3, 0.2]), weight)
+        weights.append(weight.asnumpy())
+        assert {made.hyperparameters()[key] for key in ("lr", "wd", "clip_gradient", "rescale_grad")} == {0.5}
+    assert np.array_equal(*weights)
+    assert type(optimizer.create("sgd", momentum=np.float32(0.5)).momentum) is float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
@@ -36,9 +37,9 @@ def _apply_weighting(F: Any, loss: Any, weight: float | None = None, sample_weig
     if sample_weight is not None:
         loss = F.broadcast_mul(loss, sample_weight)
     if weight is not None:
-        if not isinstance(weight, (int, float)):
+        if not isinstance(weight, Real):
             raise TypeError(f"the weight of a loss is a number, not {weight!r}; sample_weight takes arrays")
-        loss = loss * weight
+        loss = loss * (weight if isinstance(weight, (int, float)) else float(weight))
     return loss
 
 
@@ -229,10 +230,11 @@ class CTCLoss(Loss):
     ) -> Any:
         pred = F.swapaxes(pred, 0, 1) if self._layout == "NTC" else pred
         label = F.swapaxes(label, 0, 1) if self._label_layout == "TN" else label
+        lengths = {"data_lengths": pred_lengths, "label_lengths": label_lengths}
         loss = F.CTCLoss(
             pred,
             label,
-            *(lengths for lengths in (pred_lengths, label_lengths) if lengths is not None),
+            **{name: given for name, given in lengths.items() if given is not None},
             use_data_lengths=pred_lengths is not None,
             use_label_lengths=label_lengths is not None,
             blank_label="last",

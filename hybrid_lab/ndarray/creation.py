@@ -208,7 +208,7 @@ def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Se
 
 
 def _axes(ndim: int, axes: int | Sequence[int]) -> list[int]:
-    found = [axes] if isinstance(axes, int) else list(axes)
+    found = list(axes) if isinstance(axes, Sequence) else [axes]
     if any(not -ndim <= axis < ndim for axis in found) or len({axis % ndim for axis in found}) != len(found):
         raise ShapeError(f"moveaxis: {axes} are not different axes of {ndim} dimensions")
     return [axis % ndim for axis in found]

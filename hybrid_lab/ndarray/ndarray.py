@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -359,7 +360,7 @@ class NDArray(Overloads):
             if shape:
                 raise AttributeSpecError("reshape: the shape is given twice")
             shape = keywords.pop("shape")
-            shape = (shape,) if isinstance(shape, int) else tuple(shape)
+            shape = (shape,) if isinstance(shape, Integral) else tuple(shape)
         elif len(shape) == 1 and isinstance(shape[0], (tuple, list)):
             shape = tuple(shape[0])
         if keywords:

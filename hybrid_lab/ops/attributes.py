@@ -91,7 +91,7 @@ def parse_optional_ints(value: Any) -> tuple[int | None, ...]:
         value = _literal(value)
     if value is None or isinstance(value, (int, np.integer)):
         value = (value,)
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, np.ndarray)):
         return tuple(None if item is None or item == "None" else parse_int(item) for item in value)
     raise ValueError(f"{value!r} is not a tuple of ints")
 

@@ -77,9 +77,10 @@ class Optimizer:
                 f"{type(self).__name__}: lr_scheduler must be a scheduler, as lr_scheduler.FactorScheduler(100), or a "
                 f"function of the number of updates, not {lr_scheduler!r}"
             )
-        self.rescale_grad = rescale_grad
-        self.wd = wd
-        self.clip_gradient = clip_gradient
+        self.rescale_grad = _plain_number(rescale_grad)
+        self.wd = _plain_number(wd)
+        self.clip_gradient = _plain_number(clip_gradient)
+        learning_rate = _plain_number(learning_rate)
         self.lr_scheduler = lr_scheduler
         if lr_scheduler is None:
             self.lr = self.default_learning_rate if learning_rate is None else learning_rate
@@ -130,7 +131,7 @@ class Optimizer:
                 "without one"
             )
         _check_number(type(self).__name__, "learning_rate", lr)
-        self.lr = lr
+        self.lr = _plain_number(lr)
 
     def set_lr_mult(self, args_lr_mult: Mapping[Any, float]) -> None:
         """Multipliers of the learning rate, by index or name; parameters of a Trainer carry their own `lr_mult`."""
@@ -329,6 +330,7 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
             raise TypeError(f"the optimizer {name!r} takes no argument {key}; {hint}")
         if known is not None and type(known[key]) is float:
             _check_number(klass.__name__, key, kwargs[key])
+            kwargs[key] = _plain_number(kwargs[key])
     return klass(**kwargs)
 
 
@@ -337,6 +339,11 @@ def _check_number(optimizer: str, key: str, value: Any) -> None:
     if not hasattr(value, "__float__"):
         meant = "; give a schedule as lr_scheduler=..." if callable(value) and key == "learning_rate" else ""
         raise SettingError(f"{optimizer}: {key} must be a number, not {value!r}{meant}")
+
+
+def _plain_number(value: Any) -> Any:
+    """A Python number for NumPy's and for arrays of one element; None and Python's own as they are."""
+    return value if value is None or isinstance(value, (int, float)) else float(value)
 
 
 def _arguments(klass: type[Optimizer]) -> dict[str, Any] | None:

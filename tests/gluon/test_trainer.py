@@ -55,6 +55,12 @@ def test_stale_gradients_are_refused_or_skipped():
     assert used.data().asscalar() == -1.0
 
 
+def test_a_parameter_that_is_given_twice_is_refused():
+    weight = weight_of([1.0])
+    with pytest.raises(ValueError, match="the parameter weight is given twice"):
+        gluon.Trainer({"first": weight, "second": weight}, "sgd")
+
+
 def test_frozen_parameters_stay():
     weight = weight_of([1.0])
     weight.grad_req = "null"

@@ -134,3 +134,57 @@ def test_minus_one_where_nothing_is_left():
     assert nd.zeros((3, 0)).reshape((-1, 0)).shape == (3, 0)
     with pytest.raises(HybridLabError, match="numbers from 1 on"):
         nd.ones((4,)).reshape((-4, -1, 0))
+
+
+IMAGE, TWO = (1, 4, 6, 6), np.int64(2)
+SIZED = {
+    "Dense": (lambda n: nn.Dense(n(2)), (2, 3)),
+    "Conv2D": (lambda n: nn.Conv2D(n(2), n(3), n(2), n(1), groups=n(2)), IMAGE),
+    "Conv2DTranspose": (lambda n: nn.Conv2DTranspose(n(2), n(3), n(2), n(1), n(1), in_channels=n(4)), IMAGE),
+    "AvgPool2D": (lambda n: nn.AvgPool2D(n(2), n(1), n(1)), IMAGE),
+    "BatchNorm": (lambda n: nn.BatchNorm(axis=n(1), in_channels=n(4)), IMAGE),
+    "LayerNorm": (lambda n: nn.LayerNorm(axis=n(-1)), IMAGE),
+    "GroupNorm": (lambda n: nn.GroupNorm(n(2)), IMAGE),
+    "Embedding": (lambda n: nn.Embedding(n(5), n(2)), (2, 3)),
+    "ReflectionPad2D": (lambda n: nn.ReflectionPad2D(n(1)), IMAGE),
+    "PixelShuffle2D": (lambda n: contrib.nn.PixelShuffle2D(n(2)), IMAGE),
+    "PReLU": (lambda n: nn.PReLU(in_channels=n(4)), IMAGE),
+    "LSTM": (lambda n: rnn.LSTM(n(2), n(1), input_size=n(3)), (2, 1, 3)),
+    "reshape": (lambda n: nn.Lambda(lambda x: x.reshape(shape=n(-1)).expand_dims(n(0))), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_sizes_may_be_numpys_numbers(name):
+    make, shape = SIZED[name]
+    results = []
+    for kind in (int, np.int64, np.int32):
+        block = make(kind)
+        block.initialize("ones")
+        results.append(block(nd.array(np.arange(np.prod(shape)).reshape(shape) % 5)).asnumpy())
+    assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
+
+
+def test_sizes_of_a_convolutional_cell_may_be_numpys_numbers():
+    cell = contrib.rnn.Conv1DLSTMCell((1, 5), TWO, np.int64(3), np.int64(3), i2h_pad=np.int64(1))
+    cell.initialize()
+    assert cell(nd.ones((1, 1, 5)), cell.begin_state(1))[0].shape == (1, 2, 5)
+
+
+def test_weights_of_losses_may_be_numpys_numbers():
+    pred, label = nd.array([[1.0, 2.0]]), nd.array([[3.0, 5.0]])
+    for weight in (np.float32(2), np.float64(2), np.int64(2), 2, True + 1):
+        assert loss.L1Loss(weight=weight)(pred, label).asnumpy().tolist() == [5.0]
+        assert loss.L2Loss(weight=weight)(pred, label).asnumpy().tolist() == [6.5]
+
+
+@pytest.mark.parametrize("engine", [None, "numpy"])
+def test_ctc_with_the_lengths_of_labels_only(engine):
+    pred, label = nd.array(np.random.RandomState(0).normal(0, 1, (2, 4, 3))), nd.array([[0, 1], [1, 0]])
+    ctc = loss.CTCLoss()
+    if engine is not None:
+        ctc.hybridize(engine=engine)
+    shorter = nd.array([[0, 1], [1, -1]])
+    for _ in range(2):
+        found = ctc(pred, label, None, nd.array([2, 1]))
+        np.testing.assert_allclose(found.asnumpy(), loss.CTCLoss()(pred, shorter).asnumpy(), rtol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from hybrid_lab import nd
@@ -70,7 +71,7 @@ class _PixelShuffle(HybridBlock):
 
     def __init__(self, factor: int | Sequence[int], prefix: str | None = None, params: Any = None) -> None:
         super().__init__(prefix=prefix, params=params)
-        factors = (factor,) * self._rank if isinstance(factor, int) else tuple(factor)
+        factors = (factor,) * self._rank if isinstance(factor, (int, Integral)) else tuple(factor)
         if len(factors) != self._rank:
             raise ValueError(f"{type(self).__name__}: factor needs {self._rank} numbers, got {factors}")
         self._factors = factors

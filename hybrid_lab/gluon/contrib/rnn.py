@@ -9,6 +9,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.symbol import tracing
 
+from ..nn.conv import window
 from ..nn.registry import layer
 from ..rnn.cell import HybridRecurrentCell, RecurrentCell, StateInfo
 from ..rnn.modifier import ModifierCell
@@ -233,7 +234,7 @@ class _Convolved(HybridRecurrentCell):
         )
 
     def _sizes(self, item: int | Sequence[int]) -> tuple[int, ...]:
-        return (item,) * self._rank if isinstance(item, int) else tuple(item)
+        return window(item, self._rank, type(self).__name__)
 
     def _alias(self) -> str:
         return self._short_name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from hybrid_lab.diagnostics import ShapeError
@@ -15,11 +16,11 @@ Size = int | Sequence[int]
 
 
 def window(size: Size, dims: int, name: str) -> tuple[int, ...]:
-    """One number per spatial dimension. Raises ShapeError where their count is another."""
-    sizes = (size,) * dims if isinstance(size, int) else tuple(size)
+    """One number per spatial dimension; NumPy's numbers too. Raises ShapeError where their count is another."""
+    sizes = (size,) * dims if isinstance(size, (int, Integral)) else tuple(size)
     if len(sizes) != dims:
         raise ShapeError(f"{name} is a number or {dims} of them, not {size}")
-    return sizes
+    return tuple(int(each) if isinstance(each, Integral) else each for each in sizes)
 
 
 class _Conv(HybridBlock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from hybrid_lab.diagnostics import ShapeError
@@ -22,7 +23,9 @@ class ReflectionPad2D(HybridBlock):
 
     def __init__(self, padding: int | Sequence[int] = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        widths = (0, 0, 0, 0, *(padding,) * 4) if isinstance(padding, int) else tuple(padding)
+        if isinstance(padding, (int, Integral)):
+            padding = (0, 0, 0, 0, *(padding,) * 4)
+        widths = tuple(padding)
         if len(widths) != 8:
             raise ShapeError(f"padding is a number or eight of them, not {padding}")
         self._padding = widths

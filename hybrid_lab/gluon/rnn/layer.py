@@ -218,6 +218,8 @@ class RNN(_Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if activation not in ("relu", "tanh"):
+            raise AttributeSpecError(f"RNN: activation={activation!r}; it is 'relu' or 'tanh'")
         self._mode = f"rnn_{activation}"
         self._activation = activation
         inits = _initializers(
