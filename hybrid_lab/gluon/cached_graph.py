@@ -181,13 +181,12 @@ class GraphCache:
         """The first compile and the latest ones, in order."""
         return self.history.kept
 
-    def note_call(self, args: tuple[Any, ...]) -> None:
-        """Remember structure and types of the first eager call: a block that was never hybridized is traced when
-        saved.
-        """
+    def kind_of_call(self, args: tuple[Any, ...]) -> tuple[Spec, tuple[Any, ...]] | None:
+        """Structure and types of an eager call: a block that was never hybridized is traced for them when saved."""
         leaves, spec = flatten(args, f"the input of {self._block.name}")
-        if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
-            self.called = spec, tuple((leaf.shape, leaf._view.dtype.name) for leaf in leaves)
+        if not leaves or not all(isinstance(leaf, NDArray) for leaf in leaves):
+            return None
+        return spec, tuple((leaf.shape, leaf._view.dtype.name) for leaf in leaves)
 
     def has(self, spec: Spec) -> bool:
         """Whether there is a graph for this input structure."""

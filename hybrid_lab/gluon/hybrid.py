@@ -19,7 +19,8 @@ from hybrid_lab.gluon.block import Block, check_active, check_switch
 from hybrid_lab.gluon.cached_graph import GraphCache
 from hybrid_lab.gluon.code import ANY, attributes_read
 from hybrid_lab.gluon.hooks import HookHandle
-from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, place_of, rewrap, run_traced, spread
+from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
+from hybrid_lab.gluon.passed import Passed
 from hybrid_lab.gluon.read_values import OWN
 from hybrid_lab.gluon.structure import flatten, unflatten
 from hybrid_lab.graph.infer import PartialShapes, is_complete
@@ -30,7 +31,6 @@ from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.dtypes import is_narrow
-from hybrid_lab.ops.operator import get
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
@@ -159,9 +159,12 @@ class HybridBlock(Block):
             self._complete_parameters(args)
         if not leaves and any(isinstance(leaf, Symbol) for leaf in args):
             return self._compose(args)
-        result = self.forward(*args)
-        if self._graphs.called is None:
-            self._graphs.note_call(args)
+        if self._graphs.called is not None:
+            result = self.forward(*args)
+        else:
+            kind = self._graphs.kind_of_call(args)  # before the code changes a list among them
+            result = self.forward(*args)
+            self._graphs.called = kind
         self._note_outputs(result)
         return result
 
@@ -169,7 +172,8 @@ class HybridBlock(Block):
         """Called on free Symbols: the graph of this block on top of them."""
         trace = tracing.Trace()
         with tracing.tracing(trace):
-            return run_traced(self, trace, args, self.name)
+            passed = Passed(trace, args)
+            return passed.leave(run_traced(self, trace, passed, self.name))
 
     def _call_in_trace(self, trace: tracing.Trace, args: tuple[Any, ...]) -> Any:
         """A nested call: part of the outer graph, and a graph of its own recorded on the way."""
@@ -177,15 +181,21 @@ class HybridBlock(Block):
         arrays = [leaf for leaf in leaves if not isinstance(leaf, Symbol)]
         if arrays:
             raise tracing.refuse("HL164", tensor=f"an input of {self.name}", value=arrays[0], expression="an input")
-        leaves = _distinct(leaves)
         observed = len(trace.observed)
-        result = run_traced(self, trace, unflatten(spec, iter(leaves)), self._path_in(trace))
-        if leaves and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
-            found = extract_nested(trace, self, spec, leaves, result, observed)
+        passed = Passed(trace, args)
+        try:
+            result = run_traced(self, trace, passed, self._path_in(trace))
+        except BaseException:
+            passed.leave()
+            raise
+        # A graph cannot change the list that it is called with, so a call that does has none of its own.
+        alone = not passed.twice and not passed.changed
+        if leaves and alone and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
+            found = extract_nested(trace, self, spec, passed.leaves, result, observed)
             if found is not None:
                 trace.nested[id(self), spec] = self, found
         self._note_traced_outputs(trace, result)
-        return rewrap(trace, result)
+        return passed.leave(result)
 
     def _note_traced_outputs(self, trace: tracing.Trace, result: Any) -> None:
         leaves = flatten(spread(result))[0]
@@ -452,19 +462,6 @@ def _untaken(function: Any, names: tuple[str, ...]) -> str | None:
         return None
     taken = {parameter.name for parameter in parameters}
     return next((name for name in names if name not in taken), None)
-
-
-def _distinct(leaves: Sequence[Symbol]) -> list[Symbol]:
-    """Tensors that come in twice go through an identity, so that each argument is a value of its own."""
-    seen: set[Any] = set()
-    result = []
-    for leaf in leaves:
-        value = leaf._values[0]
-        if value in seen:
-            leaf = compose(get("identity").bind(), [leaf], None, hint="identity")
-        seen.add(value)
-        result.append(leaf)
-    return result
 
 
 def _inlined_types(trace: tracing.Trace | None, leaves: Sequence[Symbol]) -> tuple[tuple[Any, ...] | None, bool]:

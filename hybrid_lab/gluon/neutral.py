@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import NestingError
-from hybrid_lab.diagnostics.hybridize_error import hybridize_error
+from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
+from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.gluon.passed import Passed
 from hybrid_lab.gluon.structure import Spec, describe, flatten, is_named, unflatten
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Value, input_node
@@ -19,7 +20,6 @@ from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.control_flow import refuse_leaks
 from hybrid_lab.symbol.symbol import Symbol
-from hybrid_lab.symbol.traced import wrap
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.hybrid import HybridBlock
@@ -109,14 +109,17 @@ def trace_block(
             trace.types[value] = (tuple(shape), dtype)
     with tracing.tracing(trace):
         args = unflatten(spec, iter([Symbol((value,)) for value in inputs]))
+        passed = Passed(trace, args)
         try:
-            result = run_traced(block, trace, args, block.name)
+            result = passed.leave(run_traced(block, trace, passed, block.name))
         except RecursionError as error:
             raise NestingError(
                 f"{block.name}: its Blocks call one another deeper than Python's recursion limit of "
                 f"{sys.getrecursionlimit()} allows; each level takes seven Python calls. Nest them less deeply, or "
                 "call sys.setrecursionlimit() with a larger number first"
             ) from error
+        if passed.changed:
+            raise _refused_change(block, spec, args)
         outputs, out_spec = flatten_outputs(result, block)
     values = [symbol._values[0] for symbol in outputs]
     variables = [symbol._values[0] for symbol in trace.parameters.values()]
@@ -129,26 +132,29 @@ def trace_block(
     return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), guard, types=known)
 
 
-def run_traced(block: HybridBlock, trace: tracing.Trace, args: Sequence[Any], path: str) -> Any:
-    """The block's own code on Symbols, inside its scopes; `args` as the code is to see them."""
-    style = block._style
-    with trace.inside(block, path, style), block.name_scope():
-        args = [rewrap(trace, item) for item in args]
-        result = block._run_symbolic(args)
-    return rewrap(trace, result)
+def run_traced(block: HybridBlock, trace: tracing.Trace, passed: Passed, path: str) -> Any:
+    """The block's own code on Symbols, inside its scopes; `passed.leave` gives its result the style of the caller."""
+    with trace.inside(block, path, block._style), block.name_scope():
+        result = block._run_symbolic(passed.enter())
+        passed.returned()
+    return result
 
 
-def rewrap(trace: tracing.Trace, item: Any) -> Any:
-    """Symbols in `item` as the running code's style sees them."""
-    if isinstance(item, Symbol):
-        return wrap(trace, item._values)
-    if type(item) in (tuple, list):
-        return type(item)(rewrap(trace, part) for part in item)
-    if is_named(item):
-        return type(item)._make(rewrap(trace, part) for part in item)
-    if isinstance(item, dict):
-        return {key: rewrap(trace, part) for key, part in item.items()}
-    return item
+def _refused_change(block: HybridBlock, spec: Spec, args: Any) -> HybridizeError:
+    """For code that changes a list or dict which the compiled call cannot reach."""
+    try:
+        became = f"became {describe(flatten(args)[1])}"
+    except HybridLabError:
+        became = "holds something else now"
+    return hybridize_error(
+        "HL142",
+        place_of(block),
+        block=block.name,
+        message=f"The code changes a list or dict that it was called with: {describe(spec)} {became}.",
+        reason="Eagerly its caller's list changes too; a compiled call gets the tensors, not the list. Where another "
+        "HybridBlock calls it, inside that one's graph, the change is seen.",
+        rewrite="change a copy: states = list(states)      or      return what is new",
+    )
 
 
 def flatten_outputs(result: Any, block: HybridBlock) -> tuple[list[Symbol], Spec]:

@@ -1,0 +1,119 @@
+"""Passed: what a Block's code gets in a trace. The caller's lists and dicts stay the same objects, as in an eager call.
+
+    pair = [x, y]; self.child(pair)     the child may write pair[0] = ..., append to it or keep it: its caller sees it
+
+The styles differ in what a tensor is: a Symbol, or a TracedArray. So containers hold the callee's kind while it runs,
+and the caller's kind again when it has returned. Tuples cannot change; they are made anew around other tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hybrid_lab.gluon.structure import is_named
+from hybrid_lab.ops.operator import get
+from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol.symbol import Symbol, compose
+from hybrid_lab.symbol.traced import TracedArray, wrap
+
+
+class Passed:
+    """The arguments of one call in a trace.
+
+    leaves : the tensors that the code gets, in order; no two of them are the same Value
+    twice : whether a container comes in at two places, which a change by the code then changes both
+    changed : whether the code changed a container that it was given
+    """
+
+    def __init__(self, trace: tracing.Trace, args: Sequence[Any]):
+        self._trace, self._args = trace, args
+        self.leaves: list[Symbol] = []
+        self.twice = self.changed = False
+        self._values: set[Any] = set()
+        #: By the id of the callee's tensor: that tensor, and the caller's.
+        self._callers: dict[int, tuple[Symbol, Symbol]] = {}
+        #: By the id of a container: the container, and what it held when the code began.
+        self._given: dict[int, tuple[Any, list[Any]]] = {}
+
+    def enter(self) -> list[Any]:
+        """The arguments as the callee sees them; called in its scope."""
+
+        def done(container: Any) -> bool:
+            self.twice |= id(container) in self._given
+            return id(container) in self._given
+
+        def note(container: Any) -> None:
+            self._given[id(container)] = container, _parts(container)
+
+        return [_converted(item, self._entering, done, note) for item in self._args]
+
+    def leave(self, result: Any = None) -> Any:
+        """The result as the caller sees it, and with it every container that was passed; called in its scope."""
+        seen: dict[int, Any] = {}
+
+        def done(container: Any) -> bool:
+            return id(container) in seen
+
+        def note(container: Any) -> None:
+            seen[id(container)] = container
+
+        for container, _ in self._given.values():
+            _converted(container, self._leaving, done, note)
+        return _converted(result, self._leaving, done, note)
+
+    def returned(self) -> None:
+        """The code ran through: note whether it changed anything."""
+        for container, before in self._given.values():
+            now = _parts(container)
+            if len(now) != len(before) or any(one is not other for one, other in zip(now, before, strict=True)):
+                self.changed = True
+
+    def _entering(self, tensor: Symbol) -> Symbol:
+        made = tensor
+        if tensor._values[0] in self._values:
+            # Each argument is a Value of its own, so that the graph of this call alone can be told from the rest.
+            made = compose(get("identity").bind(), [tensor], None, hint="identity")
+        self._values.add(made._values[0])
+        made = in_style(self._trace, made)
+        self.leaves.append(made)
+        self._callers[id(made)] = made, tensor
+        return made
+
+    def _leaving(self, tensor: Symbol) -> Symbol:
+        known = self._callers.get(id(tensor))
+        return in_style(self._trace, tensor) if known is None else known[1]
+
+
+def in_style(trace: tracing.Trace, tensor: Symbol) -> Symbol:
+    """A tensor as the running code's style has it; the same object where it is that already."""
+    if trace.arrays == isinstance(tensor, TracedArray):
+        return tensor
+    return wrap(trace, tensor._values)
+
+
+def _parts(container: Any) -> list[Any]:
+    """What a list or dict holds, with the dict's keys."""
+    return [part for pair in container.items() for part in pair] if isinstance(container, dict) else list(container)
+
+
+def _converted(
+    item: Any, convert: Callable[[Symbol], Symbol], done: Callable[[Any], bool], note: Callable[[Any], None]
+) -> Any:
+    """The item with every tensor converted: lists and dicts in place, once each; tuples anew where a part differs."""
+    if isinstance(item, Symbol):
+        return convert(item)
+    if isinstance(item, (list, dict)):
+        if done(item):
+            return item
+        note(item)
+        for key, part in item.items() if isinstance(item, dict) else enumerate(item):
+            made = _converted(part, convert, done, note)
+            if made is not part:
+                item[key] = made
+        note(item)
+    elif isinstance(item, tuple):
+        parts = [_converted(part, convert, done, note) for part in item]
+        if any(made is not part for made, part in zip(parts, item, strict=True)):
+            return type(item)._make(parts) if is_named(item) else tuple(parts)  # type: ignore[attr-defined]
+    return item
