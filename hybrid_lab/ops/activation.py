@@ -59,7 +59,8 @@ class ReluGrad(Pointwise, name="_relu_grad"):
         return F._relu_grad(ddx, y), None
 
     def onnx(self, g: Any, dy: Any, y: Any) -> Any:
-        return g.Where(g.Greater(y, g.const(0, g.dtype(y))), dy, g.const(0, g.dtype(dy)))
+        # A product, as everywhere else: an infinite head times a slope of 0 is NaN, which Where would lose.
+        return g.Mul(dy, g.cast(g.Greater(y, g.const(0, g.dtype(y))), g.dtype(dy)))
 
 
 def _sigmoid(x: Any, out: np.ndarray | None = None) -> Any:

@@ -167,7 +167,8 @@ class Triangle(Operator, name="_triangle"):
         factors = triangle(np.ones((rows, columns)), self.lower_)
         if self.halved:
             factors[np.arange(min(rows, columns)), np.arange(min(rows, columns))] = 0.5
-        return g.Mul(data, g.const(factors, g.dtype(data)))
+        scaled = g.Mul(data, g.const(factors, g.dtype(data)))
+        return g.Where(g.const(factors > 0, "bool"), scaled, g.const(0, g.dtype(data)))
 
 
 class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):

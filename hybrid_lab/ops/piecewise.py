@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Pointwise, Unary, printed
 from hybrid_lab.ops.sample import sample
 
@@ -100,7 +101,7 @@ class Clip(Pointwise, name="clip"):
 
 
 class ClipGrad(Pointwise, name="_clip_grad"):
-    """dy where a_min <= x <= a_max, else 0. dy, x : one shape; returns : as dy."""
+    """dy where a_min <= x <= a_max, else 0, whatever dy is, as in MXNet. dy, x : one shape; returns : as dy."""
 
     a_min: float
     a_max: float
@@ -114,7 +115,7 @@ class ClipGrad(Pointwise, name="_clip_grad"):
 
     def expression(self, dtype: np.dtype) -> str:
         low, high = (printed(limit, dtype) for limit in (self.a_min, self.a_max))
-        return f"{{0}} * tl.where(({{1}} >= {low}) & ({{1}} <= {high}), 1.0, 0.0)"
+        return f"tl.where(({{1}} >= {low}) & ({{1}} <= {high}), {{0}}, 0.0)"
 
     def infer_shape(self, dy: tuple[int, ...], x: tuple[int, ...]) -> tuple[int, ...]:
         return dy
@@ -122,7 +123,7 @@ class ClipGrad(Pointwise, name="_clip_grad"):
     def numpy(self, dy: Any, x: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         inside = np.greater_equal(x, self.a_min, out=scratch(x.shape, np.bool_))
         inside &= np.less_equal(x, self.a_max, out=scratch(x.shape, np.bool_))
-        return np.multiply(dy, inside, out=out)
+        return into(np.where(inside, dy, dy.dtype.type(0)), out)
 
     def grad(self, F: Any, dy: Any, x: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
         return F._clip_grad(ddy, x, a_min=self.a_min, a_max=self.a_max), None

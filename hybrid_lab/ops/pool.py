@@ -13,7 +13,7 @@ from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import LAYOUTS
 from hybrid_lab.ops.dtypes import is_floating
-from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.reduce import whole_quotient
 from hybrid_lab.ops.sample import Derived, sample
 from hybrid_lab.ops.windows import Windows, everywhere, lowest
@@ -268,6 +268,12 @@ class MaxPoolGrad(Pooled, name="_max_pool_grad"):
         return data
 
     def numpy(self, dy: Any, data: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(dy.sum())
+        if not finite:  # below a share is a product with 0 or 1
+            place: Any = get("_max_pool_place").bind(**self.shared)
+            spread: Any = get("_max_pool_spread").bind(**self.shared)
+            return spread.numpy(dy, place.numpy(data, scratch=scratch), data, out, scratch)
         windows = self.windows(data.shape[2:])
         padded = windows.padding(data, lowest(data.dtype), scratch)
         whole = not windows.padded and windows.reach == data.shape[2:]

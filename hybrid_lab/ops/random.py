@@ -278,4 +278,5 @@ class MaskedScale(Pointwise, name="_masked_scale"):
 
     def onnx(self, g: Any, data: Any, mask: Any) -> Any:
         dtype = g.dtype(data)
-        return g.Where(mask, g.Mul(data, g.const(self.scale, dtype)), g.const(0, dtype))
+        # A product, as everywhere else: NaN in an element that is dropped stays NaN.
+        return g.Mul(g.Mul(data, g.cast(mask, dtype)), g.const(self.scale, dtype))

@@ -151,7 +151,9 @@ def test_hybrid_second_gradients_are_the_eager_ones(case: Case, engine: str):
         close(found, wanted, 1e-4)
 
 
-@pytest.mark.parametrize("case", [case for case in chosen if len(case.sample.inputs) > 1], ids=lambda case: case.id)
+@pytest.mark.parametrize(
+    "case", [case for case in chosen if len(case.sample.inputs) > 1 and case.number < 2], ids=lambda case: case.id
+)
 def test_one_input_alone_is_differentiated_or_refused_in_both_modes(case: Case):
     """What is refused for all inputs together may be there for one of them."""
 

@@ -98,28 +98,28 @@ def _max_pool_grad(torch: Any, node: RuleNode) -> Kernel:
     kernel, stride, pad, ceil = _window(node, shape_of(node, 1))
     windows = node.op.windows(shape_of(node, 1)[2:])
     if not any(pad) and not ceil and windows.disjoint and math.prod(kernel) <= 9:
-        return _disjoint_max_pool_grad(windows)
+        return _disjoint_max_pool_grad(torch, windows)
     forward = torch.ops.aten.max_pool2d_with_indices
     backward = torch.ops.aten.max_pool2d_with_indices_backward
 
     def gradient(dy: Any, x: Any, y: Any) -> Any:
         _, places = forward(x, kernel, stride, pad, (1, 1), ceil)
         # No place holds a maximum that is NaN; torch would choose one.
-        return backward(dy * (y == y), x, kernel, stride, pad, (1, 1), ceil, places)
+        return backward(dy.masked_fill(y != y, 0), x, kernel, stride, pad, (1, 1), ceil, places)
 
     return gradient
 
 
-def _disjoint_max_pool_grad(windows: Any) -> Kernel:
+def _disjoint_max_pool_grad(torch: Any, windows: Any) -> Kernel:
     """Where windows do not overlap: each place of a window takes what is left of dy where it holds the maximum."""
     places = [(..., *where) for where in windows.places()]
 
     def gradient(dy: Any, x: Any, y: Any) -> Any:
-        made, rest = x.new_zeros(x.shape), dy.clone()
+        made, rest, zero = x.new_zeros(x.shape), dy.clone(), dy.new_zeros(())
         for place in places:
-            share = rest * (x[place] == y)
-            rest.sub_(share)
-            made[place] = share
+            hit = x[place] == y
+            made[place] = torch.where(hit, rest, zero)
+            rest.masked_fill_(hit, 0)  # the first maximum takes all
         return made
 
     return gradient

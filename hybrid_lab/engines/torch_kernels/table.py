@@ -165,7 +165,8 @@ def _clip(torch: Any, node: RuleNode) -> Kernel:
 @rule("_clip_grad")
 def _clip_grad(torch: Any, node: RuleNode) -> Kernel:
     low, high = node.op.a_min, node.op.a_max
-    return lambda dy, x: dy * ((x >= low) & (x <= high))
+    zero = torch.zeros(())
+    return lambda dy, x: torch.where((x >= low) & (x <= high), dy, zero.to(dy.dtype))
 
 
 @rule("_masked_scale", whole=(1,))

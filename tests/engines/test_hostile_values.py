@@ -1,0 +1,138 @@
+"""Zeros, infinities and NaN in inputs and head gradients: hybridized calls have NaN and infinities where eager ones do.
+
+A slope of 0 times an infinite head is NaN (`1 / relu(x)`), as in MXNet: nothing may select 0 there. What selects, clip
+and max pooling, selects on every engine.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, engines, nd
+from hybrid_lab.gluon import HybridBlock
+from hybrid_lab.ops.dtypes import is_floating
+from tests.gluon.test_second_gradients import Call, Twice
+from tests.ops.cases import Case, each_sample
+
+VALUES = np.array([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.5, 0.5])
+each_engine = pytest.mark.parametrize("engine", ["numpy", "onnxruntime", *(["torch"] if find_spec("torch") else [])])
+
+#: Families of which engines compute by other sums: a weight of 0 takes part in one and not in the other, so that
+#: 0 * inf and inf - inf come up elsewhere. docs/differences.md says so.
+SUMS = {
+    *("conv", "deconv", "patches", "resize", "warp", "sampler_grid", "roi", "attention", "affine"),
+    *("linalg", "linalg_products", "linalg_parts", "linalg_solve", "norm", "group_norm", "fused_gradient"),
+}
+APART = {
+    "broadcast_mod": "onnxruntime has the remainder as a difference, which is NaN for an infinite divisor",
+    "_contrib_AdaptiveAvgPooling2D": "a product with weights, as in SUMS",
+    "_max_pool_grad": "its inputs do not belong together here",
+    "_max_pool_pick": "its inputs do not belong together here",
+    "_sample_multinomial": "refuses what are no probabilities",
+    "CTCLoss": "refuses what are no labels",
+}
+
+
+@pytest.fixture(autouse=True)
+def every_region_in_a_session(monkeypatch):
+    """However small a region is, ONNX Runtime computes it."""
+    if find_spec("onnxruntime"):
+        monkeypatch.setattr(engines.get("onnxruntime"), "worth", lambda region: None)
+
+
+def spoiled(array: np.ndarray, generator: np.random.RandomState) -> np.ndarray:
+    """The array with special values in some places."""
+    special = generator.choice(VALUES, array.shape)
+    return np.where(generator.uniform(size=array.shape) < 0.4, special, array).astype(array.dtype)
+
+
+def kinds(values: np.ndarray) -> np.ndarray:
+    """3 for NaN, 1 and -1 for infinities, 0 for numbers."""
+    return np.where(np.isnan(values), 3, np.where(np.isinf(values), np.sign(values), 0))
+
+
+def run(block: HybridBlock, arrays: list[np.ndarray], wrt: list[int], seed: int, spoil: bool) -> list[np.ndarray]:
+    """Outputs and gradients, with special values in the head gradients where `spoil` says so."""
+    inputs = [nd.array(array, dtype=array.dtype) for array in arrays]
+    for index in wrt:
+        inputs[index].attach_grad()
+    mx.random.seed(3)
+    with np.errstate(all="ignore"):
+        with autograd.record():
+            made = block(*inputs)
+        outputs = [y for y in (made if isinstance(made, list) else [made]) if is_floating(np.dtype(y.dtype))]
+        generator = np.random.RandomState(seed)
+        heads = [generator.uniform(-1, 1, y.shape) for y in outputs]
+        heads = [spoiled(head, generator) if spoil else head for head in heads]
+        autograd.backward(outputs, [nd.array(head, dtype=y.dtype) for head, y in zip(heads, outputs, strict=True)])
+    return [y.asnumpy() for y in (*outputs, *(inputs[index].grad for index in wrt))]
+
+
+def check(block: HybridBlock, arrays: list[np.ndarray], wrt: list[int], engine: str) -> None:
+    for seed, (values, heads) in enumerate([(False, True), (True, True)]):
+        generator = np.random.RandomState(seed)
+        given = [spoiled(array, generator) if values and i in wrt else array for i, array in enumerate(arrays)]
+        block.hybridize(False)
+        eager = run(block, given, wrt, seed, heads)
+        block.hybridize(engine=engine)
+        for found, wanted in zip(run(block, given, wrt, seed, heads), eager, strict=True):
+            np.testing.assert_array_equal(kinds(found), kinds(wanted))
+
+
+def _is_checked(case: Case) -> bool:
+    if case.record.family in SUMS or case.record.name in APART or case.sample.dtype != "float32" or case.number > 3:
+        return False
+    return case.record.differentiable and case.sample.gradient and case.sample.attributes.get("act_type") != "gelu"
+
+
+@each_engine
+@each_sample(_is_checked)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_records(case: Case, engine: str):
+    twice = Twice(case)
+    if twice.wrt:
+        check(Call(case), twice.arrays, twice.wrt, engine)
+
+
+class Function(HybridBlock):
+    def __init__(self, function: Any):
+        super().__init__()
+        self.function = function
+
+    def hybrid_forward(self, F, x):
+        return self.function(F, x)
+
+
+@each_engine
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda F, x: 1.0 / F.relu(x),
+        lambda F, x: F.prod(F.relu(x), axis=1),
+        lambda F, x: F.prod(F.Dropout(x, p=0.5), axis=1),
+        lambda F, x: F.log(F.relu(x)),
+        lambda F, x: 1.0 / F.clip(x, 0, 1),
+        lambda F, x: F.sqrt(F.Pooling(F.reshape(x, (1, 1, 6, 4)), kernel=(2, 2), stride=(2, 2))),
+        lambda F, x: F.where(x > 0, 1.0 / x, F.zeros_like(x)),
+    ],
+)
+def test_what_is_infinite_behind_a_slope_of_zero(function: Any, engine: str):
+    x = np.random.RandomState(0).uniform(-1, 1, (6, 4)).astype("float32")
+    x[::2, 1] = 0
+    check(Function(function), [x], [0], engine)
+
+
+def test_infinity_times_a_slope_of_zero_is_nan():
+    x = nd.array([-1.0, 0.0, 2.0])
+    x.attach_grad()
+    for function, wanted in ((nd.relu, [np.nan, np.nan, np.inf]), (lambda y: nd.clip(y, 0.5, 3), [0, 0, np.inf])):
+        with autograd.record():
+            y = function(x)
+        with np.errstate(invalid="ignore"):
+            y.backward(nd.full(3, np.inf))
+        np.testing.assert_array_equal(x.grad.asnumpy(), wanted)
