@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.exact import SPLIT, cube_root, logarithm_10
+from hybrid_lab.ops.exact import cube_root, logarithm_10
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.pointwise import unary
 from hybrid_lab.ops.sample import sample
@@ -191,8 +191,8 @@ rsqrt = unary(
 
 def _onnx_cbrt(op: Any, g: Any, x: Any) -> Any:
     root = g.Mul(g.Sign(x), g.Pow(g.Abs(x), g.const(1 / 3, g.dtype(x))))
-    surplus = g.Mul(root, g.const(SPLIT[g.dtype(x)], g.dtype(x)))
-    short = g.Sub(surplus, g.Sub(surplus, root))
+    surplus = g.Mul(root, g.const(2.0 ** (g.dtype(x).itemsize * 4 - 5) + 1, g.dtype(x)))
+    short = g.Sub(surplus, g.Sub(surplus, root))  # the leading bits, as in ops/exact.py
     normal = g.GreaterOrEqual(g.Abs(x), g.const(np.finfo(g.dtype(x)).smallest_normal, g.dtype(x)))
     return g.Where(g.And(g.Equal(g.Mul(g.Mul(short, short), short), x), normal), short, root)
 

@@ -12,26 +12,35 @@ import numpy as np
 
 from hybrid_lab.ops.memory import into
 
-#: Multiplying by this number and taking the product's surplus away again rounds to the leading half of a dtype's bits
-#: (Veltkamp's splitting). The root of a cube that the dtype can hold has a third of them.
-SPLIT = {np.dtype("float16"): 2.0**6 + 1, np.dtype("float32"): 2.0**12 + 1, np.dtype("float64"): 2.0**27 + 1}
+#: Multiplying by this number and taking the product's surplus away again rounds to the leading 26 of float64's 53 bits
+#: (Veltkamp's splitting). The root of a cube that float64 can hold has 18.
+SPLIT = 2.0**27 + 1
 
 
 def cube_root(x: Any, out: np.ndarray | None = None) -> Any:
     """The cube root of floating numbers; r where x is r * r * r and the dtype can hold that cube."""
+    if x.dtype != np.float64:
+        return _in_float64(np.cbrt, x, out)
     root = np.asarray(np.cbrt(x))
-    with np.errstate(over="ignore", invalid="ignore"):  # infinite numbers have no leading half
-        surplus = root * root.dtype.type(SPLIT[root.dtype])
-        short = surplus - (surplus - root)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite numbers have no leading bits
+        short = root * SPLIT
+        cube = short - root
+        short -= cube
+        np.multiply(short, short, out=cube)
+        cube *= short
+        exact = cube == x
         # Below the normal numbers the cubes of many roots round to one.
-        np.copyto(root, short, where=(short * short * short == x) & (np.abs(x) >= np.finfo(root.dtype).smallest_normal))
-    return into(root, out)
+        exact &= np.abs(x, out=cube) >= np.finfo(np.float64).smallest_normal
+    return into(np.where(exact, short, root), out)
 
 
 def logarithm_10(x: Any, out: np.ndarray | None = None) -> Any:
     """log10 of floating numbers, computed in float64: there every kernel has the powers of ten."""
-    if x.dtype == np.float64:
-        return np.log10(x, out=out)
+    return np.log10(x, out=out) if x.dtype == np.float64 else _in_float64(np.log10, x, out)
+
+
+def _in_float64(function: np.ufunc, x: Any, out: np.ndarray | None) -> np.ndarray:
+    """The function of narrower numbers, computed in float64 and rounded once."""
     if out is None:
         out = np.empty(x.shape, x.dtype)
-    return np.log10(x, out=out, dtype=np.float64, casting="same_kind")
+    return function(x, out=out, dtype=np.float64, casting="same_kind")

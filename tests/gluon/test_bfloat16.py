@@ -112,6 +112,8 @@ def test_statistics_stay_float32():
 
 
 def test_explain_says_what_runs_where():
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("torch")
     net, x = made(images)
     net.hybridize(engine="onnxruntime")
     net(x)
