@@ -117,7 +117,7 @@ class Pooling(Pooled, name="Pooling"):
     data : (n, c, *spatial); returns : (n, c, *output), output = floor((size + 2 pad - kernel) / stride) + 1, or ceil
     with
     pooling_convention='full'; (n, c, 1, ...) with global_pool. Among equal maxima the first takes the gradient.
-    count_include_pad=False divides by the elements inside the input only.
+    count_include_pad=False divides by the elements inside the input only. float16 is added up in float32.
     """
 
     kinds = "fiu"
@@ -132,6 +132,10 @@ class Pooling(Pooled, name="Pooling"):
         windows = self.windows(data.shape[2:])
         if out is None:
             out = np.empty((*data.shape[:2], *windows.output), data.dtype)
+        if data.dtype == np.float16 and self.pool_type != "max":
+            # Sums overflow in float16 where means do not.
+            np.copyto(out, self.numpy(data.astype(np.float32), scratch=scratch), casting="unsafe")
+            return out
         if self.global_pool:
             return self._global(data, out)
         if self.pool_type == "max":
@@ -378,6 +382,9 @@ class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
         windows = self.windows(data.shape[2:])
         if out is None:
             out = np.empty(data.shape, dy.dtype)
+        if dy.dtype == np.float16:
+            np.copyto(out, self.numpy(dy.astype(np.float32), data, scratch=scratch), casting="unsafe")
+            return out
         if self.pool_type == "avg":
             dy = np.divide(dy, self.divisor(windows, dy.dtype), out=scratch(dy.shape, dy.dtype))
         if self.global_pool:
