@@ -20,7 +20,7 @@ import numpy as np
 
 from ...diagnostics import ArchiveError
 from .. import strict_json
-from ..background import background
+from ..background import background, forcing
 from ..kinds import other_kind
 from ..safetensors import SafetensorsFile, encode
 from .zip_layout import Entry, LayoutError, check_name, layout, local_header, read_layout
@@ -30,8 +30,6 @@ FORMAT = "hlab"
 SCHEMA = (1, 0)
 """The version written: readers of the same major number read every minor one, unless `reader` asks for more."""
 MANIFEST_LIMIT = 256 << 20
-_PIECE = 4 << 20
-"""Bytes that are written, and then summed up while the processor's cache has them."""
 _COMMENT = b"hlab sha256="
 _COMMENT_SIZE = len(_COMMENT) + 64
 
@@ -47,7 +45,7 @@ class ContainerWriter:
 
     def add(self, name: str, content: bytes) -> None:
         """Add a member of these bytes. Raises ArchiveError for a bad or repeated name."""
-        self._stream(name, len(content), (content,), _record(content))
+        self._stream(name, len(content), (content,), lambda: zlib.crc32(content), _record(content))
 
     def add_json(self, name: str, value: Any) -> None:
         """Add a member holding `value` as deterministic JSON."""
@@ -63,9 +61,9 @@ class ContainerWriter:
             start = self._position + len(local_header(self._entry(name, 0, encoded.size)))
             encoded = encode(arrays, metadata, position=start)
         record: dict[str, Any] = {"size": encoded.size, "header": hashlib.sha256(encoded.header).hexdigest()}
-        with background(encoded.size) as begin:
-            digests = encoded.digests(begin)
-            self._stream(name, encoded.size, encoded.chunks(), record)
+        with background(encoded.size) as begin, forcing(self._file, encoded.size):
+            crc, digests = begin(_crc, encoded.chunks()), encoded.digests(begin)
+            self._stream(name, encoded.size, encoded.chunks(), crc, record)
             record["tensors"] = {tensor: digest() for tensor, digest in digests.items()}
 
     def finish(self, fields: Mapping[str, Any]) -> None:
@@ -78,7 +76,7 @@ class ContainerWriter:
             "members": self._records,
         }
         content = strict_json.render(manifest)
-        self._stream(MANIFEST, len(content), (content,), {})
+        self._stream(MANIFEST, len(content), (content,), lambda: zlib.crc32(content), {})
         comment = _COMMENT + hashlib.sha256(content).hexdigest().encode()
         self._file.write(self._checked(lambda: layout(self._members, comment))[1])
 
@@ -92,28 +90,40 @@ class ContainerWriter:
         except LayoutError as error:
             raise ArchiveError(str(error), member=error.member) from None
 
-    def _stream(self, name: str, size: int, chunks: Iterable[bytes | memoryview], record: dict[str, Any]) -> None:
+    def _stream(
+        self,
+        name: str,
+        size: int,
+        chunks: Iterable[bytes | memoryview],
+        crc_of_all: Callable[[], int],
+        record: dict[str, Any],
+    ) -> None:
         if name in self._records:
             raise ArchiveError("a member of this name was already written", member=name)
         header = local_header(self._entry(name, 0, size))
         self._file.write(header)
-        crc = written = 0
+        written = 0
         for chunk in chunks:
-            for begin in range(0, len(chunk), _PIECE):
-                piece = memoryview(chunk)[begin : begin + _PIECE]
-                self._file.write(piece)
-                crc = zlib.crc32(piece, crc)
+            self._file.write(chunk)
             written += len(chunk)
         if written != size:
             raise ArchiveError(
                 f"{written} bytes came, {size} were announced: was it changed while saving?", member=name
             )
+        crc = crc_of_all()
         self._file.seek(self._position)
         self._file.write(local_header(self._entry(name, crc, size)))
         self._position += len(header) + size
         self._file.seek(self._position)
         self._members.append((name, crc, size))
         self._records[name] = record
+
+
+def _crc(chunks: Iterable[bytes | memoryview]) -> int:
+    crc = 0
+    for chunk in chunks:
+        crc = zlib.crc32(chunk, crc)
+    return crc
 
 
 def _record(content: bytes) -> dict[str, Any]:
