@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from os import PathLike, fspath
@@ -21,6 +22,7 @@ SUFFIX = ".hlab"
 _PLAIN = re.compile(r"[\w\-]+", re.ASCII)
 
 
+@functools.lru_cache(maxsize=4096)
 def quote(name: str) -> str:
     """A child's name as one part of a path: letters, digits, `_` and `-` as they are, other bytes as %XX."""
     if _PLAIN.fullmatch(name) and name != ROOT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import json
 import re
 import unicodedata
@@ -28,6 +29,16 @@ ATTRIBUTE_LIMIT = 4096
 _HIDDEN = re.compile(r"__\w+__")
 _OWN = (DRAW, SCOPE, IMMEDIATES, EMPTY, control_flow.DRAWS)
 _LAYOUTS = {"NCHW", "NCW", "NCDHW", "None"}
+
+
+_DTYPES = {str(number): name for name, number in TYPE_FLAGS.items()}
+"""The text of a type flag -> the dtype's name."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _literal(text: str) -> Any:
+    """The value of a Python literal; the graphs of a model have few different ones."""
+    return ast.literal_eval(text)
 
 
 class GraphReader:
@@ -148,7 +159,8 @@ class GraphReader:
         return op
 
     @staticmethod
-    def _is_attribute(key: str, record: type[Operator]) -> bool:
+    @functools.lru_cache(maxsize=4096)
+    def _is_attribute(key: str, record: Any) -> bool:
         if _HIDDEN.fullmatch(key) or (key not in record.fields and key in IGNORED_ATTRIBUTES):
             return False
         return key in record.fields or not any(key == hidden or key.endswith("_" + hidden) for hidden in HIDDEN_KEYS)
@@ -186,7 +198,7 @@ class GraphReader:
     def _variable(self, name: str, attributes: dict[str, str], role: str) -> Node:
         shape = self._shape_hint(name, attributes.get("__shape__"))
         flag = attributes.get("__dtype__", "-1")
-        dtype = next((name for name, number in TYPE_FLAGS.items() if flag == str(number)), None)
+        dtype = _DTYPES.get(flag)
         if CONSTANT in attributes and (name in self.constants or "__init__" in attributes):
             kept = {
                 key: value
@@ -200,7 +212,7 @@ class GraphReader:
         if text is None:
             return None
         try:
-            shape = ast.literal_eval(text) if len(text) <= ATTRIBUTE_LIMIT else None
+            shape = _literal(text) if len(text) <= ATTRIBUTE_LIMIT else None
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             shape = False
         if shape is None:
@@ -248,7 +260,7 @@ class GraphReader:
         kept = {
             key: value
             for key, value in attributes.items()
-            if _HIDDEN.fullmatch(key) and key not in _OWN and key not in IGNORED_ATTRIBUTES
+            if key.startswith("__") and _HIDDEN.fullmatch(key) and key not in _OWN and key not in IGNORED_ATTRIBUTES
         }
         node = Node(op, inputs, name=name, scope=attributes.get(SCOPE, ""), draw=draw, attrs=kept or None)
         return node, missing

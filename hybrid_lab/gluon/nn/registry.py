@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -62,7 +63,7 @@ def layer(cls: BlockClass) -> BlockClass:
 
 def classes() -> Mapping[str, type]:
     """All registered layers by class name."""
-    return dict(_classes)
+    return MappingProxyType(_classes)
 
 
 def build(name: str, config: Mapping[str, Any], prefix: str | None = None) -> Any:
@@ -73,11 +74,17 @@ def build(name: str, config: Mapping[str, Any], prefix: str | None = None) -> An
     cls = _classes.get(name)
     if cls is None:
         raise HybridLabError(f"there is no registered layer {name!r}")
-    allowed = set(inspect.signature(cls.__init__).parameters) - {"self", "kwargs", *_NOT_CONFIG}
+    allowed = _arguments_of(cls)
     unknown = [argument for argument in config if argument not in allowed]
     if unknown:
         raise HybridLabError(f"{name} takes no argument {', '.join(unknown)}")
     return cls(**config, **({} if prefix is None else {"prefix": prefix}))
+
+
+@functools.cache
+def _arguments_of(cls: Any) -> frozenset[str]:
+    """The names of a registered layer's arguments, of which a configuration may have any."""
+    return frozenset(inspect.signature(cls.__init__).parameters) - {"self", "kwargs", *_NOT_CONFIG}
 
 
 def _as_data(value: Any) -> Any:
