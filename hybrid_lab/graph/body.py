@@ -113,7 +113,8 @@ class Body:
         if heads not in self._leading:
             reached = {self.graph.outputs[index] for index in heads}
             for node in reversed(self.graph.nodes):
-                if node.op.differentiable and any(value in reached for value in node.outputs):
+                has = node.op.differentiable or node.op.refuses_gradient
+                if has and any(value in reached for value in node.outputs):
                     reached.update(node.values_in)
             found = frozenset([index for index, value in enumerate(self.graph.inputs) if value in reached])
             self._leading[heads] = found

@@ -200,9 +200,14 @@ def _no_second(node: Node) -> AutogradError:
 
 
 def depends_on(graph: Graph, sources: Sequence[Value], differentiable: bool = False) -> set[Value]:
-    """All Values that a change of `sources` can change. differentiable : through operators that have a gradient only"""
+    """All Values that a change of `sources` can change.
+
+    differentiable : through operators only that have a gradient, or one that is not written down
+    """
     found = set(sources)
     for node in graph.nodes:
-        if any(value in found for value in node.values_in) and (node.op.differentiable or not differentiable):
+        if any(value in found for value in node.values_in) and (
+            not differentiable or node.op.differentiable or node.op.refuses_gradient
+        ):
             found.update(node.outputs)
     return found

@@ -400,3 +400,20 @@ def test_an_input_that_no_output_depends_on_gets_no_gradient():
     eager = run(False)
     same(run(True), eager)
     assert (eager[1] == 7).all() and (eager[3] == 7).all()
+
+
+def test_a_second_gradient_that_is_not_written_down_is_an_error_and_not_zeros():
+    def refuse(net: Any) -> None:
+        (x,) = leaves(X)
+        with autograd.record():
+            y = net(x)
+            (dx,) = autograd.grad(y, [x], create_graph=True)
+            z = dx * dx
+        with pytest.raises(AutogradError, match="has no gradient"):
+            z.backward()
+
+    def loss(F: Any, x: Any) -> Any:
+        return F.LinearRegressionOutput(x, F.ones_like(x))
+
+    refuse(Function(loss))
+    refuse(hybrid(loss))
