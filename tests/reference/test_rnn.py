@@ -5,7 +5,9 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
+from tests.reference.golden import cell_cases
 from tests.reference.test_layers import ENGINES, differences
 
 SEEDS = 12
@@ -122,3 +124,11 @@ def test_cells_equal_the_layer(kind):
         for place, end in enumerate(ends):
             own = np.stack([each.asnumpy() for each in after[place :: len(ends)]])
             np.testing.assert_allclose(own, end.asnumpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_hybridized_cells_equal_eager_ones(seed, monkeypatch):
+    monkeypatch.setenv("HYBRID_LAB_CPU", "numpy")
+    case = cell_cases.cell_case(seed)
+    found, expected = (cell_cases.run_cell(mx, case, hybridize=hybridize) for hybridize in (True, False))
+    assert not differences(found, expected, 1e-10), case

@@ -156,5 +156,6 @@ def run_cell(mx, case, dtype="float64", hybridize=False):
     found["dx"] = x.grad.asnumpy()
     found.update({f"dstate{place}": each.grad.asnumpy() for place, each in enumerate(states)})
     for place, parameter in enumerate(cell.collect_params().values()):
-        found[f"d{place}.{parameter.name.split('_', 1)[-1]}"] = parameter.grad().asnumpy()
+        # Without the counter in the cell's prefix.
+        found[f"d{place}.{'_'.join(parameter.name.split('_')[-2:])}"] = parameter.grad().asnumpy()
     return found
