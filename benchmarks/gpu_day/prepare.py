@@ -32,15 +32,17 @@ def prepare(target: str, out: Path, only: str = "", small: bool = False) -> int:
     names = sorted(names, key=lambda name: order.index(name.partition(":")[0].partition(" ")[0]))
     names = [name for name in names if only in name]
     failures = 0
-    for name in names:
-        began = time.monotonic()
-        found = kernels.compile_for(name, target, small)
-        failures += len(found["failed"])
-        failed = "".join(f"\n  {text}" for text in found["failed"])
-        print(f"{name}: {found['kernels']} kernels, {time.monotonic() - began:.0f} s{failed}", flush=True)
-    archive = out / f"kernels-{target}-triton{internals.version()}.tar.xz"
-    count = pack(out / "prepared" / "binaries", archive)
-    print(f"{archive}: {count} binaries, {archive.stat().st_size / 2**20:.1f} MiB")
+    try:
+        for name in names:
+            began = time.monotonic()
+            found = kernels.compile_for(name, target, small)
+            failures += len(found["failed"])
+            failed = "".join(f"\n  {text}" for text in found["failed"])
+            print(f"{name}: {found['kernels']} kernels, {time.monotonic() - began:.0f} s{failed}", flush=True)
+    finally:  # interrupted, the archive has what there is
+        archive = out / f"kernels-{target}-triton{internals.version()}.tar.xz"
+        count = pack(out / "prepared" / "binaries", archive)
+        print(f"{archive}: {count} binaries, {archive.stat().st_size / 2**20:.1f} MiB", flush=True)
     return 2 if failures else 0
 
 
