@@ -101,8 +101,13 @@ class _Plugin:
 def _pytest(options: Options, loop: Callable[[], None]) -> None:
     import pytest
 
+    from hybrid_lab.engines.triton.building import binaries
+
     os.chdir(ROOT)
     os.environ["HYBRID_LAB_TEST_GPU"] = "1"
+    # Of what is kept on disk tests share binaries alone: they count what else is made.
+    os.environ["HYBRID_LAB_CACHE"] = ""
+    binaries._temporary = None, binaries.Store(Path(options.cache) / "hybrid_lab" / "binaries")
     arguments = ["-q", "-p", "no:cacheprovider", "-k", CHOICE]
     if options.simulate:
         os.environ["SIMULATED_GPU"] = options.simulate
