@@ -188,6 +188,12 @@ class Run:
         self._restore(numbers, held)
         self.note("fact", "states as before or as after", all(fine))
 
+    def interrupt_backward(self, call: Callable[[], Any], at: int) -> None:
+        """Ctrl-C in the `at`-th function that a backward enters, where it is hybridized; its gradients are lost."""
+        if self.engine is not None:
+            with _interrupted(at):
+                call()
+
     @staticmethod
     def _restore(numbers: Any, held: list[Any]) -> None:
         mx.random.set_state(numbers)

@@ -71,6 +71,8 @@ class _Session:
             return ""
         if re.search(r"run\.replaced", template) and self.plain:
             return ""  # an archive does not hold what a plain Block does
+        if "run.threads" in template and ".random." in "".join(self.module.texts):
+            return ""  # which thread draws first is left to chance
         if "$attribute" in template and not self.attributes:
             return ""
         if re.search(r"^trainer\.", template, re.M) and not (self.trained or "trainer = " in template):
