@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
+from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.structure import LEAF
 from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.differentiate import differentiate
+from hybrid_lab.graph.differentiate import differentiate, without_hidden_reads
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.mixed_precision import mixed_precision
@@ -43,5 +45,8 @@ def gradient_graph(
     inputs = [*joint.inputs[:count], *(joint.inputs[count + index] for index in read)]
     gradients = joint.outputs[len(bound.outputs) :]
     made = Graph(inputs, gradients, (), joint.draws, f"{graph.name} gradient".strip())
+    # So that it reads no more than the gradients depend on: what nothing depends on keeps the gradient it has.
+    with suppress(AutogradError):  # an operator without a second gradient, which may not be asked for
+        made = without_hidden_reads(made)
     in_spec, out_spec = ("tuple", (LEAF,) * len(inputs)), ("tuple", (LEAF,) * len(gradients))
     return NeutralGraph(made, in_spec, out_spec, (), source=neutral.source, bound=True)

@@ -21,7 +21,7 @@ from hybrid_lab.gluon.shared import Prologue, Shared
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.graph.differentiate import depends_on
-from hybrid_lab.graph.graph import reachable
+from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
@@ -183,7 +183,7 @@ class Program:
         self.run_backward: Any = None if self.backward is None else self.backward.run
         self._apart: dict[tuple[bool, ...], frozenset[int]] = {}
         self.given = tuple([index in self.differentiated for index in range(self._num_outputs)])
-        used = {value for node in reachable(graph.outputs) for value in node.outputs}
+        used = _read_by(graph.outputs)
         self._idle = [index for index, value in enumerate(graph.inputs) if value not in used]
         # The output gradients that a backward from this call's only output reads. Nobody writes to them.
         self.ones: list[np.ndarray] | None = None
@@ -371,8 +371,7 @@ class Program:
         """The numbers of the inputs and parameters that lead to none of these outputs, by whatever operators."""
         if given not in self._apart:
             graph = self.neutral.graph
-            near = reachable([value for value, here in zip(graph.outputs, given, strict=True) if here])
-            leading = {value for node in near for value in node.outputs}
+            leading = _read_by([value for value, here in zip(graph.outputs, given, strict=True) if here])
             self._apart[given] = frozenset([i for i, value in enumerate(graph.inputs) if value not in leading])
         return self._apart[given]
 
@@ -414,9 +413,7 @@ class Program:
             shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
             start = time.perf_counter()
             try:
-                graph = gradient_graph(
-                    self.neutral, shapes, dtypes, self.training, wrt, self.precision, heads
-                )
+                graph = gradient_graph(self.neutral, shapes, dtypes, self.training, wrt, self.precision, heads)
                 name = f"{self.block_name} (gradient)"
                 made = type(self)(name, self._flags, graph, inputs, self.training, True, self._shared)
             except AutogradError:
@@ -474,11 +471,21 @@ class Program:
         graph = self.special.forward
         sources = dict(zip(graph.inputs, self.special.forward_sources, strict=True))
         states = {value for value, source in sources.items() if source[0] == "input" and source[1] in updated}
-        used = set(graph.outputs)
-        for node in reachable(graph.outputs):
-            names = node.op.names() if node.op.aux_names else ()
+        used, seen, pending = set(graph.outputs), set[Node](), [value.node for value in graph.outputs]
+        while pending:
+            node = pending.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            names = node.op.names() if node.op.aux_names and not node.op.aux_always else ()
             for index, item in enumerate(node.inputs):
-                if node.op.reads_values(index) and not (item in states and names and names[index] in node.op.aux_names):
+                updates = bool(names) and names[index] in node.op.aux_names
+                # A layer that is called twice updates in its second call what the first one left.
+                twice = item not in sources and getattr(node.op, "from_batch", False)
+                if not isinstance(item, Value) or updates and (item in states or twice):
+                    continue
+                pending.append(item.node)
+                if node.op.reads_values(index):
                     used.add(item)
         return [index for value, (kind, index) in sources.items() if kind == "input" and value in used]
 
@@ -513,3 +520,15 @@ class Program:
         operators = f"{count} operator{'s' if count != 1 else ''}"
         mixed = "" if self.precision is None else f" in {self.precision.target.name} and float32"
         return f"{self.block_name}: 1 graph, {operators}{mixed}, {self.where}, {seconds:.1f} s"
+
+
+def _read_by(values: Sequence[Value]) -> set[Value]:
+    """All Values whose numbers lead to these, not those of which the mere shape is read."""
+    found, pending = set[Value](), list(values)
+    while pending:
+        value = pending.pop()
+        if value not in found:
+            found.add(value)
+            node = value.node
+            pending += [v for i, v in enumerate(node.inputs) if isinstance(v, Value) and node.op.reads_values(i)]
+    return found

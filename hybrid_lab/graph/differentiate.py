@@ -60,13 +60,11 @@ def present_gradients(graph: Graph, wrt: Sequence[Value]) -> tuple[Graph, list[t
     return Graph([*graph.inputs, *made], outputs, (), graph.draws, graph.name), rows
 
 
-def _arrived(
-    graph: Graph, wrt: Sequence[Value], heads: Collection[int] | None
-) -> tuple[Graph, list[Value], _Arrived]:
+def _arrived(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | None) -> tuple[Graph, list[Value], _Arrived]:
     """The graph that is differentiated, the head gradients, and the gradients of all its Values."""
     backward = _backward(graph)
     if backward:
-        graph = _without_hidden_reads(graph)
+        graph = without_hidden_reads(graph)
     builder = Builder()
     needed = depends_on(graph, wrt)
     composites = composite_names(graph)
@@ -175,7 +173,7 @@ def _backward(graph: Graph) -> set[Value]:
     return depends_on(graph, heads) if heads else set()
 
 
-def _without_hidden_reads(graph: Graph) -> Graph:
+def without_hidden_reads(graph: Graph) -> Graph:
     """Operators of which a gradient reads a hidden output (a mean, a deviation) in their parts.
 
     A record's gradient knows of visible outputs only; its lowering says how the hidden ones depend on the inputs.

@@ -417,3 +417,51 @@ def test_a_second_gradient_that_is_not_written_down_is_an_error_and_not_zeros():
 
     refuse(Function(loss))
     refuse(hybrid(loss))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime", "torch"])
+@pytest.mark.parametrize("chosen", [[0], [1], [2], [0, 1], [1, 2]])
+def test_a_layer_that_is_called_twice_updates_its_statistics_between_call_and_backward(chosen, engine):
+    class Net(nn.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm(in_channels=3)
+
+        def forward(self, x):
+            return self.norm(x), nd.tanh(self.norm(x * 2)), x * x
+
+    def run(active: bool) -> list[Any]:
+        net = Net()
+        net.initialize()
+        net.hybridize(active, engine=engine)
+        (x,) = leaves(X)
+        with autograd.record():
+            outputs = net(x)
+        autograd.backward([outputs[index] for index in chosen])
+        return [x.grad.asnumpy(), net.norm.running_mean.data().asnumpy()]
+
+    same(run(True), run(False))
+
+
+@pytest.mark.parametrize("layer", [nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm, nn.BatchNorm])
+def test_what_gradients_do_not_depend_on_keeps_its_gradient(layer):
+    def run(active: bool) -> list[Any]:
+        net = nn.HybridSequential()
+        net.add(layer(), nn.Flatten())
+        net.initialize()
+        net.hybridize(active, engine="numpy")
+        random = np.random.RandomState(1)
+        x = nd.array(random.uniform(-1, 1, (2, 3, 4)))
+        x.attach_grad()
+        heads = nd.array(random.uniform(-1, 1, net(x).shape))
+        for parameter in net.collect_params().values():
+            if parameter.grad_req != "null":
+                parameter.grad()[:] = 7.0
+        with autograd.record():
+            (gradient,) = autograd.grad(net(x), [x], heads, create_graph=True)
+            z = (gradient * gradient).sum()
+        z.backward()
+        found = [p.grad().asnumpy() for p in net.collect_params().values() if p.grad_req != "null"]
+        return [x.grad.asnumpy(), *found]
+
+    same(run(True), run(False))

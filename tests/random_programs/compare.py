@@ -43,6 +43,7 @@ _ON_PURPOSE: list[tuple[str, str, Callable[[str], bool]]] = [
     ("dead code", "do not follow from the inputs", has_dead_code),
     ("dead code", "has no values yet", has_dead_code),
     ("written before backward", "it has been written to since", lambda text: "[:] =" in text),
+    ("changed arguments", "changes a list or dict that it was called with", lambda text: "xs[0] =" in text),
     ("archives hold graphs", "the loaded graph takes", lambda text: "run.reopened" in text),
 ]
 
