@@ -133,8 +133,9 @@ def main(rounds: int = 5) -> None:
         ["what", "seconds", "times cp, or safetensors' load", "processor seconds"],
         rows,
         f"{LAYERS * WIDTH * WIDTH * 4 / 1e9:.2f} GB of weights; medians of {rounds} rounds, in each of which every "
-        "case runs once. Processor seconds are those of all threads and of `cp`; they say more than the clock where other "
-        "work runs on the same cores. safetensors has no digests, and neither `cp` nor its save forces anything to disk.",
+        "case runs once. Processor seconds are those of all threads and of `cp`; they say more than the clock where "
+        "other work runs on the same cores. safetensors has no digests, and neither `cp` nor its save forces "
+        "anything to disk.",
     )
 
 

@@ -159,8 +159,7 @@ class GraphReader:
         return op
 
     @staticmethod
-    @functools.lru_cache(maxsize=4096)
-    def _is_attribute(key: str, record: Any) -> bool:
+    def _is_attribute(key: str, record: type[Operator]) -> bool:
         if _HIDDEN.fullmatch(key) or (key not in record.fields and key in IGNORED_ATTRIBUTES):
             return False
         return key in record.fields or not any(key == hidden or key.endswith("_" + hidden) for hidden in HIDDEN_KEYS)
