@@ -5,8 +5,15 @@ import pytest
 import hybrid_lab as mx
 from tests.reference.golden import GOLDEN, kinds, sketch
 
-DIFFERENT = {"layers": "nn.SELU", "metrics": "PearsonCorrelation"}
-"""What differs on purpose: the gradient of SELU, the correlation over all batches (docs/differences.md)."""
+
+def on_purpose(case, key):
+    """What differs on purpose (docs/differences.md)."""
+    if case.get("layer") == "nn.SELU":
+        return key.startswith("dx")
+    if case.get("metric") == "PearsonCorrelation" and case["arguments"].get("average") == "micro":
+        # MXNet knows no global value of it, and reset_local() leaves the batches before in it.
+        return key.startswith("global") or key == "value2"
+    return False
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS)
@@ -15,13 +22,13 @@ def test_the_numbers_are_mxnets(kind, totals):
     compared, wrong = 0, []
     for seed in range(count):
         case, golden = draw(seed), GOLDEN[kind][str(seed)]
-        name = case.get("layer") or case.get("metric")
-        if golden is None or (name and name == DIFFERENT.get(kind)):
+        if golden is None:
             continue
         found = {key: sketch.sketch(values) for key, values in run(mx, case).items()}
         assert set(found) == set(golden), case
         compared += 1
-        wrong += [(case, key) for key in found if not sketch.close(found[key], golden[key], tolerance)]
+        different = [key for key in found if not sketch.close(found[key], golden[key], tolerance)]
+        wrong += [(case, key) for key in different if not on_purpose(case, key)]
     assert not wrong, wrong[:3]
     assert compared > 0.8 * count
     totals[f"{kind} compared with MXNet"] += compared
