@@ -27,9 +27,20 @@ _READERS = {
     ".hlab": "a zip file, as .hlab archives are; gluon.load(file) or mx.load_cached_graphs(net, file) reads those",
     ".params": "a .params file; net.load_parameters(file) or nd.load(file) reads it",
     "states": "a file of Trainer states; trainer.load_states(file) reads it",
-    "safetensors": "a safetensors file; safetensors.numpy.load_file(file) reads it",
+    "safetensors": "a safetensors file; net.load_parameters(file) or nd.load(file) reads it",
     "JSON": "a JSON text; gluon.SymbolBlock.imports(file, inputs, params) reads it if it is a -symbol.json",
 }
+
+
+def is_safetensors(data: bytes) -> bool:
+    """Whether bytes, or the first of them, are of a safetensors file; Trainer states are none."""
+    return _kind(data[:_LOOKED_AT]) == "safetensors"
+
+
+def file_is_safetensors(path: str) -> bool:
+    """The same of a file."""
+    with open(path, "rb") as file:
+        return is_safetensors(file.read(_LOOKED_AT))
 
 
 def _kind(head: bytes) -> str | None:

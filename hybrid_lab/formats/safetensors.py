@@ -8,6 +8,7 @@ twice, holes, lone surrogates), because two readers must never see two different
 from __future__ import annotations
 
 import hashlib
+import math
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -179,6 +180,8 @@ class SafetensorsFile:
         size = dtype.itemsize
         for dim in shape:
             size *= dim
+        if math.prod(max(dim, 1) for dim in shape) > 1 << 59:
+            raise self._error(f"tensor {name!r} of shape {str(shape)[:80]} is larger than any memory")
         if size != offsets[1] - offsets[0]:
             given = offsets[1] - offsets[0]
             raise self._error(f"tensor {name!r} of {tag} {shape} takes {size} bytes, its data_offsets {given}")

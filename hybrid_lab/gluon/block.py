@@ -297,7 +297,8 @@ class Block:
         cast_dtype: bool = False,
         dtype_source: str = "current",
     ) -> None:
-        """Load a `.params` file, by attribute path as `save_parameters` writes it or by name as `export` does.
+        """Load a `.params` or safetensors file: by attribute path, as `save_parameters` writes it, or by name, as
+        `export` does.
 
         cast_dtype : convert to the model's dtype (dtype_source 'current') or take over the file's ('saved').
         All or nothing: raises LoadMismatchError listing everything missing, extra or of another shape or dtype.

@@ -22,7 +22,7 @@ from hybrid_lab.gluon.code import Reads, code_of
 from hybrid_lab.gluon.device_program import program_for
 from hybrid_lab.gluon.frozen import Watch
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
-from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.neutral import Guard, NeutralGraph, trace_block
 from hybrid_lab.gluon.program import Program
 from hybrid_lab.gluon.read_values import changed_values, values_read
 from hybrid_lab.gluon.recompiles import Compilation, History, Signature, reason_for
@@ -32,6 +32,7 @@ from hybrid_lab.log import logger
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ops.dtypes import dtype_of, is_floating
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
@@ -110,6 +111,7 @@ class GraphCache:
         self._latest: Program | None = None
         self._shared = self._new_shared()
         self.called: tuple[Spec, tuple[Any, ...]] | None = None
+        self.called_at = -1  # `changes.count` at that call
         self.code: tuple[Any, ...] | None = None  # what the graphs were traced from, and with which values
         self.values: dict[str, Any] = {}
         self.failure: HybridizeError | None = None
@@ -187,6 +189,18 @@ class GraphCache:
         if not leaves or not all(isinstance(leaf, NDArray) for leaf in leaves):
             return None
         return spec, tuple((leaf.shape, leaf._view.dtype.name) for leaf in leaves)
+
+    def note_call(self, kind: tuple[Spec, tuple[Any, ...]] | None) -> None:
+        """Remember the kind of an eager call that came to its end: the first since parameters were made or cast."""
+        if kind is not None:
+            self.called, self.called_at = kind, changes.count
+
+    def note_cast(self, dtype: Any) -> None:
+        """From now on the block is called with floating numbers of this type, until a call shows otherwise."""
+        if self.called is not None:
+            spec, types = self.called
+            name = dtype_of(dtype).name
+            self.called = spec, tuple((shape, name if is_floating(dtype_of(old)) else old) for shape, old in types)
 
     def has(self, spec: Spec) -> bool:
         """Whether there is a graph for this input structure."""
@@ -280,7 +294,16 @@ class GraphCache:
             if neutral.in_spec == plain(spec) and neutral.guard.holds(types or (), training, bool(_modes.recording)):
                 return neutral
         known = ", ".join(f"{describe(item.in_spec)}{item.guard.describe()}" for item in self.pinned.values())
-        raise HybridLabError(f"{self._block.name}: the loaded graph takes {known}, not {describe(spec)}")
+        guards = [neutral.guard for neutral in self.pinned.values()]
+        asked = Guard(
+            types if any(guard.types is not None for guard in guards) else None,
+            training if any(guard.training is not None for guard in guards) else None,
+            recording=bool(_modes.recording) if any(guard.recording is not None for guard in guards) else None,
+        )
+        raise HybridLabError(
+            f"{self._block.name}: the loaded graph takes {known}, not {describe(spec)}{asked.describe()}. Call the "
+            "model in this way before it is saved, or load it with graphs='code', which traces the code anew"
+        )
 
     def first(self) -> NeutralGraph | None:
         """The first graph, if any: what export() writes."""

@@ -26,6 +26,7 @@ from hybrid_lab.gluon.structure import flatten, unflatten
 from hybrid_lab.graph.infer import PartialShapes, is_complete
 from hybrid_lab.graph.mixed_precision import without_conversions
 from hybrid_lab.log import logger
+from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -159,12 +160,12 @@ class HybridBlock(Block):
             self._complete_parameters(args)
         if not leaves and any(isinstance(leaf, Symbol) for leaf in args):
             return self._compose(args)
-        if self._graphs.called is not None:
+        if self._graphs.called_at == changes.count:
             result = self.forward(*args)
         else:
             kind = self._graphs.kind_of_call(args)  # before the code changes a list among them
             result = self.forward(*args)
-            self._graphs.called = kind
+            self._graphs.note_call(kind)
         self._note_outputs(result)
         return result
 
@@ -342,6 +343,7 @@ class HybridBlock(Block):
         """Convert all parameters, drop the programs made for the old dtype."""
         super().cast(dtype)
         self._graphs.forget_programs()
+        self._graphs.note_cast(dtype)
 
     def _clear_cached_op(self) -> None:
         """Forget traces and programs; a graph that came from a file stays."""

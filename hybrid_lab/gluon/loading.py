@@ -20,10 +20,10 @@ Targets = Mapping[str, Sequence[tuple[str, Parameter]]]
 
 
 def read_arrays(filename: str | PathLike[str]) -> dict[str, np.ndarray]:
-    """The named arrays of a `.params` file. Raises ArchiveError for an unnamed list of arrays."""
-    from hybrid_lab.formats.mxnet import read_params
+    """The named arrays of a `.params` or a safetensors file. Raises ArchiveError for an unnamed list of arrays."""
+    from hybrid_lab.formats import arrays as files
 
-    arrays = read_params(filename)
+    arrays = files.read_arrays(filename)
     if isinstance(arrays, list):
         if not arrays:
             return {}

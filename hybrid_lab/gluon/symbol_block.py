@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError
 from hybrid_lab.symbol import Group, Symbol
 
 from .cached_graph import GraphCache
@@ -84,7 +84,11 @@ class SymbolBlock(HybridBlock):
             options["init"] = attrs["__init__"]
         for key in ("lr_mult", "wd_mult"):
             if f"__{key}__" in attrs:
-                options[key] = float(attrs[f"__{key}__"])
+                try:
+                    options[key] = float(attrs[f"__{key}__"])
+                except (TypeError, ValueError):
+                    given = attrs[f"__{key}__"]
+                    raise AttributeSpecError(f"{value.node.name}: __{key}__={given!r} is not a number") from None
         existing = self._params._find(value.node.name)
         return existing if existing is not None else self._params.get(value.node.name, **options)
 

@@ -476,7 +476,7 @@ class Cond(ControlFlow):
         given = tuple(index for index, head in heads.items() if is_floating(head.dtype))
         wrt = tuple(index - 1 for index in wanted if is_floating(inputs[index].dtype))
         run = self._taken(number).backward(captures, given, wrt)
-        found = run([*captures, *(np.ascontiguousarray(heads[index]) for index in given)], (from_key(hidden[0]), 0))
+        found = run([*captures, *(np.asarray(heads[index], order="C") for index in given)], (from_key(hidden[0]), 0))
         return {index + 1: gradient for index, gradient in found.items()}
 
     def leading(self, heads: tuple[int, ...]) -> set[int]:

@@ -102,7 +102,7 @@ def loop_backward(
     for step in reversed(range(steps)):
         arrays[:num_data] = [item[step] for item in data]
         arrays[num_data : num_data + num_states] = [item[step] for item in history]
-        douts = [np.ascontiguousarray(heads[index][step]) for index in outs]
+        douts = [np.asarray(heads[index][step], order="C") for index in outs]
         given = (*outs, *(op.num_out + index - num_data for index in dstates))
         if not given:
             break

@@ -1,4 +1,4 @@
-"""nd.save and nd.load: arrays in MXNet's `.params` files."""
+"""nd.save and nd.load: arrays in MXNet's `.params` files; safetensors are read as well."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping
 
 
 def load(fname: str | PathLike[str]) -> Loaded:
-    """What `save` (or MXNet) wrote: a list, or a dict where names were given. Raises ArchiveError."""
-    from hybrid_lab.formats.mxnet.params import read_params
+    """What `save` (or MXNet) wrote: a list, or a dict where names were given. A safetensors file, whatever its name, is
+    a dict. Raises ArchiveError.
+    """
+    from hybrid_lab.formats.arrays import read_arrays
 
-    return _wrapped(read_params(fname))
+    return _wrapped(read_arrays(fname))
 
 
 def load_frombuffer(buf: bytes) -> Loaded:
     """As `load`, from the bytes of a file."""
-    from hybrid_lab.formats.mxnet.params import read_params
+    from hybrid_lab.formats.arrays import read_arrays
 
-    return _wrapped(read_params(bytes(buf)))
+    return _wrapped(read_arrays(bytes(buf)))
 
 
 def _wrapped(arrays: Any) -> Loaded:

@@ -256,6 +256,8 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     def infer_shape(self, data: tuple[int, ...], gamma: tuple[int, ...] | None = None) -> Any:
         if self.act_type == "rrelu":
             return [data, data]
+        if gamma is not None and not data:
+            raise ShapeError("LeakyReLU: a scalar has no channels; use act_type='leaky'")
         if gamma is not None and gamma != (1,) and (len(data) < 2 or gamma != (data[1],)):
             raise ShapeError(
                 f"LeakyReLU: gamma has shape {gamma}; data {data} needs ({data[1] if len(data) > 1 else 1},) or (1,)"

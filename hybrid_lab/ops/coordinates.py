@@ -116,7 +116,7 @@ class ScatterND(Operator, name="scatter_nd"):
     samples = [sample((3,), np.array([[0, 1, 2], [2, 0, 1]], "int32"), shape=(3, 4))]
 
     def infer_shape(self, data: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
-        if data != (*indices[1:], *self.shape[indices[0] :]):
+        if not indices or data != (*indices[1:], *self.shape[indices[0] :]):
             raise ShapeError(f"scatter_nd: data {data} does not fit indices {indices} and shape={self.shape}")
         return self.shape
 

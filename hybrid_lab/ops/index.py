@@ -22,7 +22,7 @@ def whole(indices: np.ndarray, size: int, mode: str, name: str) -> np.ndarray:
     """Indices as int64 inside [0, size): clipped, wrapped around, or refused with the first one that lies outside."""
     if mode == "clip" and indices.dtype.kind == "f":
         indices = np.minimum(indices, np.float64(size))  # of infinity NumPy would make the least whole number
-    numbers = indices.astype(np.int64)
+    numbers = np.asarray(indices.astype(np.int64))  # NumPy makes a number of a scalar array
     if not size and numbers.size:
         raise ShapeError(f"{name}: nothing to choose from; the axis is empty")
     if mode == "wrap":

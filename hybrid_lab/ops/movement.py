@@ -157,6 +157,9 @@ class BroadcastLike(_Broadcasting, name="broadcast_like"):
                 raise ShapeError(f"broadcast_like: {lhs} does not broadcast to {rhs}")
             return rhs
         made = list(lhs)
+        for name, axes, shape in (("lhs", self.lhs_axes, lhs), ("rhs", self.rhs_axes, rhs)):
+            if not all(-len(shape) <= axis < len(shape) for axis in axes):
+                raise ShapeError(f"broadcast_like: {name}_axes={axes}, and {name} has the shape {shape}")
         for axis, size in ((left, rhs[right]) for left, right in zip(self.lhs_axes, self.rhs_axes, strict=True)):
             if lhs[axis] not in (1, size):
                 raise ShapeError(

@@ -33,6 +33,9 @@ DATA_TYPES = {
 }
 
 
+_REDUCTIONS = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
+
+
 class OnnxNode(NamedTuple):
     """One ONNX node. inputs : value names, "" where an optional one is left out."""
 
@@ -103,10 +106,19 @@ class OnnxEmitter:
         return add
 
     def _add(self, op_type: str, inputs: Sequence[Any], outputs: int, attributes: dict[str, Any]) -> Any:
+        if op_type in _REDUCTIONS and self._without_axes(inputs, attributes):
+            op_type, inputs, attributes = "Identity", inputs[:1], {}
         names = tuple(self._name(op_type.lower()) for _ in range(outputs))
         given = tuple("" if item is None else item for item in inputs)
         self.nodes.append(OnnxNode(op_type, given, names, attributes, self._name(op_type)))
         return names[0] if outputs == 1 else names
+
+    def _without_axes(self, inputs: Sequence[Any], attributes: dict[str, Any]) -> bool:
+        """Whether a reduction is over no axes, as a BatchNorm of a vector has none: ONNX would take all for none."""
+        axes = attributes.get("axes")
+        if axes is None and len(inputs) > 1:
+            axes = self.initializers.get(inputs[1])
+        return axes is not None and len(axes) == 0
 
     def cast(self, value: str, dtype: Any) -> str:
         """`value` converted to a NumPy dtype."""

@@ -401,7 +401,7 @@ class MakeLoss(Operator, name="MakeLoss"):
         if self.normalization == "batch":
             return ones / F._size_ratio(F.sum(data, axis=0, exclude=True), F.sum(data))
         count = F.sum(F.broadcast_greater(data, self.valid_thresh))
-        return ones / F.broadcast_maximum(count, 1.0)
+        return F._sum_like(ones / F.broadcast_maximum(count, 1.0), data)  # the count of a scalar has an axis
 
     def onnx(self, g: Any, data: Any) -> Any:
         return g.Identity(data)

@@ -151,7 +151,7 @@ class Mean(Reduction, name="mean"):
         return whole_quotient(total, count, out)
 
     def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
-        return F.broadcast_like(self.spread(F, dy, data) * F._size_ratio(dy, data), data)
+        return F.broadcast_like(self.spread(F, dy * F._size_ratio(dy, data), data), data)
 
     def lower(self, F: Any, data: Any) -> Any:
         total = F.sum(data, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)

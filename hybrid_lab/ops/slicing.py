@@ -396,7 +396,11 @@ def parts_of(F: Any, data: Any, axis: int, places: Sequence[int], squeeze: bool)
     """data cut along `axis` at these places, the end among them, as slices."""
     ends = zip(places, places[1:], strict=False)
     parts = tuple(F.slice_axis(data, axis=axis, begin=start, end=stop) for start, stop in ends)
-    return tuple(F.squeeze(part, axis=axis) for part in parts) if squeeze else parts
+    if not squeeze:
+        return parts
+    # Not F.squeeze, which keeps a dimension: a part of a vector is a scalar.
+    axis %= len(data.shape)
+    return tuple(F.reshape_like(part, part, lhs_begin=axis, lhs_end=axis + 1, rhs_begin=0, rhs_end=0) for part in parts)
 
 
 class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):

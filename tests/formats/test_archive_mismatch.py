@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import rfc_model
 
-from hybrid_lab import gluon
-from hybrid_lab.diagnostics import LoadMismatchError
+from hybrid_lab import autograd, gluon, nd
+from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
 from hybrid_lab.gluon import nn
 
 
@@ -124,3 +124,59 @@ def test_an_example_that_does_not_come_out_is_refused(net, tmp_path, monkeypatch
     monkeypatch.setattr("hybrid_lab.formats.archive.examples.run", real)
     with pytest.raises(LoadMismatchError, match="graphs/body.json: output 0 of its example differs"):
         gluon.load(path)
+
+
+# -- cast models, and modes -----------------------------------------------------------------------------------------
+
+
+class Tripled(gluon.HybridBlock):
+    def __init__(self, **named):
+        super().__init__(**named)
+        self.dense = gluon.nn.Dense(3, in_units=4)
+
+    def hybrid_forward(self, F, x):
+        return self.dense(x) * 3
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_cast_model_is_saved_with_its_graph(tmp_path, again):
+    """Called in float32, cast, and called again or not: the save traces it with the numbers that it has now."""
+    net = Tripled()
+    net.initialize()
+    net(nd.ones((2, 4)))
+    net.cast("float64")
+    x = nd.ones((2, 4), dtype="float64")
+    if again:
+        net(x)
+    net.save(tmp_path / "net.hlab")
+    np.testing.assert_allclose(gluon.load(tmp_path / "net.hlab")(x).asnumpy(), net(x).asnumpy())
+
+
+def test_parameters_cast_one_by_one_count_too(tmp_path):
+    net = Tripled()
+    net.initialize()
+    net(nd.ones((2, 4)))
+    for parameter in net.collect_params().values():
+        parameter.cast("float64")
+    x = nd.ones((2, 4), dtype="float64")
+    expected = net(x).asnumpy()
+    net.save(tmp_path / "net.hlab")
+    np.testing.assert_allclose(gluon.load(tmp_path / "net.hlab")(x).asnumpy(), expected)
+
+
+class ByMode(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return x * 2 if autograd.is_training() else x
+
+
+def test_a_graph_of_one_mode_names_the_mode_that_it_is_asked_for(tmp_path):
+    net = ByMode()
+    net.hybridize()
+    net(nd.ones((2, 4)))
+    net.save(tmp_path / "net.hlab")
+    again = ByMode()
+    again.load(tmp_path / "net.hlab", graphs="file")
+    again.hybridize()
+    with pytest.raises(HybridLabError, match=r"takes \(tensor,\) in prediction, not \(tensor,\) in training"):
+        with autograd.record():
+            again(nd.ones((2, 4)))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError, Unmappable
+from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable
 from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.onnxruntime import cost
@@ -61,6 +62,9 @@ class SessionOperator(Operator):
             lost = self.session(inputs, outputs)
         except EngineError as error:
             self._tell_refusal(error)
+            lost = True
+        except Exception as error:  # onnxruntime's errors have no common base
+            self._tell_once(f"{{}} are computed in NumPy, because ONNX Runtime failed: {first_line(error)}")
             lost = True
         if lost:
             self._in_numpy(inputs, outputs)

@@ -172,7 +172,10 @@ class _Builder:
         if record.kind == "plain":
             reason = "It is a plain Block, and its forward is Python code, which an archive does not hold."
             return BlockStub(record.prefix, record.class_name, reason, record.forward)
-        reason = "It was not called before the model was saved, so there is no graph of it."
+        reason = (
+            "The archive has no graph of it: it was not called before the model was saved, or its code could not be "
+            "traced then, which the save told."
+        )
         kind = _StubParent if hybrid_parent else BlockStub
         return kind(record.prefix, record.class_name, reason)
 

@@ -22,6 +22,8 @@ from ..kinds import other_kind
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 MAX_NDIM = 32
+MAX_ELEMENTS = 1 << 59
+"""What NumPy makes of an array, dimensions of 0 counted as 1: more than 2**63 bytes have no address."""
 DENSE, ROW_SPARSE, CSR = 0, 1, 2
 STORAGE = {DENSE: "dense", ROW_SPARSE: "row_sparse", CSR: "csr"}
 
@@ -75,6 +77,8 @@ class _Cursor:
         shape = struct.unpack(f"<{ndim}{'q' if width == 8 else 'I'}", self.take(ndim * width, what))
         if any(d < 0 for d in shape):
             raise self.error(f"negative dimension in {what} {shape}")
+        if _size(tuple(max(d, 1) for d in shape)) > MAX_ELEMENTS:
+            raise self.error(f"{what} {shape} is larger than any memory")
         return shape
 
     def shape(self, what: str) -> tuple[int, ...]:
