@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
+_with_threads: weakref.WeakSet[Any] = weakref.WeakSet()
+_never_deleted: list[Any] = []
 _actions: list[Callable[[], None]] = []
 
 
@@ -30,12 +32,18 @@ def rlock() -> Any:
     return made
 
 
+def has_threads(made: Any) -> None:
+    """The object has threads of its own, for which its destructor waits: a forked child keeps the object for ever."""
+    _with_threads.add(made)
+
+
 def in_child(action: Callable[[], None]) -> None:
     """Call the function in every forked child, before anything else runs there, in the order of registration."""
     _actions.append(action)
 
 
 def _begin() -> None:
+    _never_deleted.extend(_with_threads)
     for made in _locks:
         if not (hasattr(made, "_is_owned") and made._is_owned()):
             made._at_fork_reinit()

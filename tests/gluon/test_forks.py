@@ -20,6 +20,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.engines import collector, registry
 from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray.random_state import state
+from tests.graph.building import graph_of
 from tests.triton_device import ON_GPU, use_triton
 
 pytestmark = [
@@ -117,6 +118,19 @@ def test_a_child_goes_on_with_a_model_on_a_device(monkeypatch):
 def test_a_child_makes_models_of_its_own(engine):
     expected = work(network(engine), images())
     expect_equal(in_child(lambda: work(network(engine), images())), expected)
+
+
+def test_a_child_deletes_sessions_with_threads_of_their_own(monkeypatch):
+    """As ONNX Runtime makes them before 1.23: their destructor waits for threads, which a child lacks."""
+    pytest.importorskip("onnxruntime")
+    from hybrid_lab.engines.onnxruntime import OnnxRuntimeEngine, session
+
+    monkeypatch.setattr(session, "_pool", "threads per session")
+    monkeypatch.setattr(session, "_shared", {})
+    graph = graph_of(lambda F, x: F.exp(F.dot(x, x)), (300, 300))
+    held = [OnnxRuntimeEngine(worth=lambda region: None).compile(graph)]
+    held[0]([np.ones((300, 300), np.float32)])
+    assert in_child(lambda: (held.clear(), gc.collect(), "came back")[2]) == "came back"
 
 
 def test_a_childs_child_works_too(engine):

@@ -105,12 +105,14 @@ def create_session(model: bytes, weights: Mapping[str, np.ndarray] | None = None
         if weights:
             held = [ort.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
             options.add_external_initializers(list(weights), held)
-        return load(
+        session = load(
             lambda: ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]),
             # onnxruntime before 1.21 cannot be asked to stop.
             lambda: getattr(options, "set_load_cancellation_flag", bool)(True),
             LONGEST + LONGEST_PER_NODE * nodes,
         )
+        forks.has_threads(session)
+        return session
     except EngineError:
         raise
     except Exception as error:  # onnxruntime's errors have no common base
