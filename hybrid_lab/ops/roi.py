@@ -250,7 +250,7 @@ class _Aligned(_Pooled):
         image = regions[:, 0].astype(np.int64) if rois.shape[1] == 5 else np.zeros(len(rois), np.int64)
         edges = regions[:, -4:].astype(np.float32) * np.float32(self.spatial_scale)
         edges = edges.astype(np.float64) - (0.5 if self.aligned else 0.0)
-        there = (image >= 0) & (image < n)
+        there = (image >= 0) & (image < n) & np.isfinite(edges).all(axis=1)
         y, used_y, share_y = self._points(edges[:, 1], edges[:, 3], self.pooled_size[0], height)
         x, used_x, share_x = self._points(edges[:, 0], edges[:, 2], self.pooled_size[1], width)
         # (regions, ph, pw, grid y, grid x)
@@ -338,8 +338,15 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
     def onnx(self, g: Any, data: Any, rois: Any) -> Any:
         if self.position_sensitive or g.shape(rois)[1] != 5:
             raise Unmappable("ROIAlign with position_sensitive, or regions without the number of their image")
+        # onnxruntime refuses images that are not there and edges that are not finite: such regions give 0.
+        dtype = g.dtype(rois)
         image, boxes = g.Split(rois, g.const([1, 4], "int64"), axis=1, outputs=2)
-        return g.RoiAlign(
+        images = g.cast(g.Slice(g.Shape(data), *(g.const([item], "int64") for item in (0, 1, 0))), dtype)
+        edges = g.ReduceSum(g.Mul(boxes, g.const(0, dtype)), g.const([1], "int64"), keepdims=1)
+        there = g.And(g.Greater(image, g.const(-1, dtype)), g.Less(image, images))
+        there = g.And(there, g.Equal(edges, g.const(0, dtype)))
+        image, boxes = (g.Where(there, item, g.const(0, dtype)) for item in (image, boxes))
+        made = g.RoiAlign(
             data,
             boxes,
             g.cast(g.Squeeze(image, g.const([1], "int64")), "int64"),
@@ -350,6 +357,7 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
             sampling_ratio=max(self.sample_ratio, 0),
             spatial_scale=self.spatial_scale,
         )
+        return g.Where(g.Unsqueeze(there, g.const([2, 3], "int64")), made, g.const(0, g.dtype(data)))
 
 
 class ROIAlignGrad(_Aligned, name="_roi_align_grad"):

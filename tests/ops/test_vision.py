@@ -10,6 +10,7 @@ from hybrid_lab import autograd, nd
 from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, ShapeError
 from hybrid_lab.ops import F, get
 from hybrid_lab.ops.run import run_kernel
+from tests.ops.onnx_model import run_model
 
 RANDOM = np.random.RandomState(0)
 
@@ -172,6 +173,20 @@ def test_gradients_of_a_samplers_gradients():
         (dgrid,) = autograd.grad([nd.BilinearSampler(x, grid)], [grid], create_graph=True)
         (mixed,) = autograd.grad([dgrid], [x], create_graph=True)
         mixed.backward()
+
+
+def test_regions_that_are_nowhere_give_0():
+    """Of an image that is not there, or with edges that are not finite; onnxruntime's own operator refuses them."""
+    rois = np.full((7, 5), [0, 1, 1, 4, 4], "float32")
+    rois[1:, 0] = -1, 3, np.nan, 0, 0, 0
+    rois[4:, 1], rois[5, 3] = (np.nan, 1, np.inf), -np.inf
+    data = RANDOM.normal(0, 1, (1, 2, 6, 6)).astype("float32")
+    for ratio in (2, -1):
+        op = get("_contrib_ROIAlign").bind(pooled_size=(2, 2), spatial_scale=1.0, sample_ratio=ratio)
+        with np.errstate(invalid="ignore"):
+            eager = op.numpy(data, rois)
+        assert eager[0].all() and not eager[1:].any()
+        np.testing.assert_allclose(run_model(op, [data, rois])[0], eager, rtol=1e-5)
 
 
 REFUSED_SHAPES = [
