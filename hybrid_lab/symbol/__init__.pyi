@@ -157,6 +157,19 @@ def CTCLoss(data: Symbol, label: Symbol | None = ..., data_lengths: Symbol | Non
 ctc_loss = CTCLoss
 def Deconvolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
+def random_uniform(low: float = 0.0, high: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers, uniform in [low, high)."""
+uniform = random_uniform
+def random_normal(loc: float = 0.0, scale: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers, normal with mean `loc` and standard deviation `scale`."""
+normal = random_normal
+def random_randint(low: int, high: int, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent whole numbers, uniform in [low, high); int32 (default) or int64."""
+randint = random_randint
+def shuffle(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The rows of data (along the first axis) in random order. data : (n, ...); returns : as data."""
+def Dropout(data: Symbol, p: float = 0.5, mode: Literal['training', 'always'] = 'training', axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy."""
 def random_exponential(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """An array of `shape` with independent numbers: exponential with rate lam. lam : numbers."""
 def random_exponential_like(data: Symbol, lam: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -448,19 +461,6 @@ def clip(data: Symbol, a_min: float, a_max: float, *, out: None = ..., name: str
     """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
 def Pooling(data: Symbol, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The maximum, mean, sum or p-norm over windows."""
-def random_uniform(low: float = 0.0, high: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers, uniform in [low, high)."""
-uniform = random_uniform
-def random_normal(loc: float = 0.0, scale: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers, normal with mean `loc` and standard deviation `scale`."""
-normal = random_normal
-def random_randint(low: int, high: int, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent whole numbers, uniform in [low, high); int32 (default) or int64."""
-randint = random_randint
-def shuffle(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The rows of data (along the first axis) in random order. data : (n, ...); returns : as data."""
-def Dropout(data: Symbol, p: float = 0.5, mode: Literal['training', 'always'] = 'training', axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy."""
 def Reshape(data: Symbol, shape: _Shape, reverse: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
 reshape = Reshape
