@@ -301,6 +301,8 @@ class Generator:
                 inputs.append(self.constant(array))
             else:
                 inputs.append(self.input_of(array, "param" if index and isinstance(given, tuple) else "data"))
+        if op.refuses_gradient:  # nothing that is differentiated may lead to it
+            inputs = [self.constant(self.numbers[item]) if isinstance(item, Value) else item for item in inputs]
         self.append(op, inputs)
 
     def input_of(self, array: np.ndarray, role: str) -> Value:
