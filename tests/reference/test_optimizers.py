@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
@@ -96,6 +95,7 @@ def test_a_trainer_of_a_hybridized_net(name, totals):
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
 def test_the_formulas_are_torchs(name):
     """torch's epsilon stands beside the corrected root: MXNet's over sqrt(1 - beta2^t)."""
+    torch = pytest.importorskip("torch")
     for case in cases(name):
         given, (_, default, settings) = case["arguments"], FORMULAS[name]
         own = {key: given.get(key, value) for key, value in settings.items()}

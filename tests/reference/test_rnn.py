@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from tests.reference.golden import cell_cases
 from tests.reference.test_layers import ENGINES, differences
+
+torch = pytest.importorskip("torch")
+sequences = torch.nn.utils.rnn
 
 SEEDS = 12
 KINDS = ("RNN", "LSTM", "GRU")
@@ -77,8 +78,8 @@ def compared(kind, seed, dtype, engine):
     their_x, their_states = (torch.tensor(each, requires_grad=True) for each in (values, begin))
     state = tuple(their_states) if kind == "LSTM" else their_states[0]
     if chosen["use_sequence_length"]:
-        packed, last = peer(pack_padded_sequence(their_x, lengths, first, enforce_sorted=False), state)
-        their_y, _ = pad_packed_sequence(packed, first)
+        packed, last = peer(sequences.pack_padded_sequence(their_x, lengths, first, enforce_sorted=False), state)
+        their_y, _ = sequences.pad_packed_sequence(packed, first)
     else:
         their_y, last = peer(their_x, state)
     ends = list(last) if kind == "LSTM" else [last]
