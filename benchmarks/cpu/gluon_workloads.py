@@ -36,6 +36,9 @@ def build(mx, name, batch=None, ctx=None):
     elif name.startswith("mlp"):
         net, shape, classes = nn.HybridSequential(), (batch, 784), 10
         net.add(nn.Dense(256, activation="relu"), nn.Dense(10))
+    elif name == "miniature":
+        net, shape, classes = nn.HybridSequential(), (batch, 12), 3
+        net.add(nn.Dense(8, activation="relu"), nn.Dense(3))
     elif name.startswith("lstm"):
         net, shape, classes = gluon.rnn.LSTM(200, num_layers=2, input_size=200), (35, batch, 200), None
     elif name.startswith("encoder"):

@@ -19,6 +19,9 @@ def build(name, batch, device="cpu"):
     elif name.startswith("mlp"):
         net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
         shape, classes = (batch, 784), 10
+    elif name == "miniature":
+        net = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
+        shape, classes = (batch, 12), 3
     elif name.startswith("lstm"):
         net, shape = Lstm(), (35, batch, 200)
     elif name.startswith("encoder"):

@@ -16,7 +16,7 @@ LIMIT = 150.0
 #: name -> batch, as in `steps`.
 NETWORKS = {"resnet18": 32, "encoder 6 layers": 32, "lenet": 64, "lstm 2x200": 32, "resnet50": 32}
 #: What stands for every network in miniature.
-SMALL = "mlp"
+SMALL = "miniature"
 #: Layers whose kernels are measured with every tile.
 TILED = (
     "gemm 4096", "conv 64 > 64, 3 x 3 at 56, forward", "conv 64 > 64, 3 x 3 at 56, weight", "attention 1024, forward",

@@ -81,7 +81,7 @@ def run_items(
     WorkersFailed.
     """
     results.path.parent.mkdir(parents=True, exist_ok=True)
-    waiting, workers, failures = deque(items), list[Worker](), 0
+    waiting, workers, failures, done = deque(items), list[Worker](), 0, 0
     with selectors.DefaultSelector() as selector:
 
         def start() -> None:
@@ -117,10 +117,12 @@ def run_items(
                     elif answer is None:
                         status = LATE if worker in late else DIED
                         said = leave(worker)
+                        done += 1
                         results.add(item.name, {"status": status, "seconds": seconds, "error": said})
                         continue
                     else:
                         worker.item = None
+                        done += 1
                         lost = answer.pop("lost", False)
                         results.add(item.name, {"seconds": seconds, **answer})
                         if lost or fresh:
@@ -133,4 +135,4 @@ def run_items(
         finally:
             for worker in list(workers):
                 leave(worker)
-    return not waiting and not any(worker.item for worker in workers)
+    return done == len(items)
