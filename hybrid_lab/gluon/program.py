@@ -523,12 +523,13 @@ class Program:
 
 
 def _read_by(values: Sequence[Value]) -> set[Value]:
-    """All Values whose numbers lead to these, not those of which the mere shape is read."""
+    """All Values that lead to these, but those whose mere shape an operator gives to its first input."""
     found, pending = set[Value](), list(values)
     while pending:
         value = pending.pop()
         if value not in found:
             found.add(value)
-            node = value.node
-            pending += [v for i, v in enumerate(node.inputs) if isinstance(v, Value) and node.op.reads_values(i)]
+            op, inputs = value.node.op, value.node.inputs
+            read = [item for i, item in enumerate(inputs) if op.reads_values(i) or i == 0 or not op.differentiable]
+            pending += [item for item in read if isinstance(item, Value)]
     return found

@@ -465,3 +465,18 @@ def test_what_gradients_do_not_depend_on_keeps_its_gradient(layer):
         return [x.grad.asnumpy(), *found]
 
     same(run(True), run(False))
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "shape_array", "argmax", "stop_gradient"])
+def test_outputs_without_a_gradient_give_zeros_in_both_modes(name):
+    def run(active: bool) -> list[Any]:
+        net = Function(lambda F, x: [F.cast(getattr(F, name)(x * 2), dtype="float32"), x * 3])
+        net.hybridize(active, engine="numpy")
+        (x,) = leaves(X)
+        x.grad[:] = 7.0
+        with autograd.record():
+            first, _ = net(x)
+        first.backward()
+        return [x.grad.asnumpy()]
+
+    same(run(True), run(False))

@@ -196,7 +196,7 @@ net.load(run.path('net.hlab'))
 run.see('y', $call)
 
 # a copy 1
-net = copy.deepcopy(net)
+net = run.copied(net)
 run.see('y', $call)
 
 # pickled parameters 1

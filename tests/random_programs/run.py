@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import sys
 import tempfile
@@ -52,6 +53,7 @@ class Run:
         self.refused: Any = None
         self.errors: list[Exception] = []
         self._label = "start"
+        self._net: Any = None
         self._folder = tempfile.TemporaryDirectory()
         mx.random.seed(11)
 
@@ -63,12 +65,17 @@ class Run:
 
     def replaced(self, net: Any, make: Callable[[], Any]) -> Any:
         """A net that was saved and opened again; the eager run goes on with the one it has."""
-        return net if self.engine is None else make()
+        self._net = net if self.engine is None else make()
+        return self._net
 
     def reopened(self, net: Any) -> Any:
         """The net that its archive gives, without its code."""
         net.save(self.path("net.hlab"))
         return gluon.load(self.path("net.hlab"))
+
+    def copied(self, net: Any) -> Any:
+        self._net = copy.deepcopy(net)
+        return self._net
 
     # -- numbers -----------------------------------------------------------------------------------------------------
 
@@ -93,6 +100,7 @@ class Run:
 
     def initialize(self, net: Any, **options: Any) -> None:
         net.initialize(Start(self), **options)
+        self._net = net
 
     def path(self, name: str) -> str:
         return os.path.join(self._folder.name, name)
@@ -139,6 +147,8 @@ class Run:
     def step(self, label: str) -> Iterator[None]:
         """A part of the program; an error ends the part, and its type is kept."""
         self._label = f"{len(self.seen)} {label}"
+        parameters = [] if self._net is None else list(self._net.collect_params().values())
+        held = [(p, p.data().copy()) for p in parameters if p._array is not None]
         try:
             yield
         except Exception as error:
@@ -146,7 +156,10 @@ class Run:
                 self.refused = error
             self.note("fact", "error", type(error).__name__)
             self.errors.append(error)
-            mx.random.seed(len(self.errors))  # how much of the step was done is nobody's promise
+            # How much of a step was done before an error is nobody's promise.
+            mx.random.seed(len(self.errors))
+            for parameter, value in held:
+                parameter.set_data(value.astype(parameter.dtype))
         state = mx.random.get_state()
         self.note("fact", "draws", repr(sorted(state.items(), key=str)))
         self.note("fact", "modes", (autograd.is_recording(), autograd.is_training()))

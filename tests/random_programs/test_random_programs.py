@@ -1,0 +1,95 @@
+"""Random programs give the same eagerly and on every engine; one that does not is printed at its smallest.
+
+HYBRID_LAB_PROGRAMS=10000 (make test-programs) checks the first 10,000; the default is a small share.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections import Counter
+
+import pytest
+
+from tests.random_programs.__main__ import check, engine_of, script, smallest
+from tests.random_programs.compare import Verdict, has_dead_code
+from tests.random_programs.run import run_text
+from tests.random_programs.session import write_program
+from tests.random_programs.shrink import shrink
+
+COUNT, CHUNK = int(os.environ.get("HYBRID_LAB_PROGRAMS", "100")), 25
+
+_counts: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hand_counts_over(totals):
+    """They are printed at the end of the run."""
+    yield
+    totals.update({f"{what} of random programs": count for what, count in _counts.items()})
+
+
+def complain(seed: int, engine: str, text: str, verdict: Verdict) -> str:
+    """What differs, how to see it again, and the smallest script that shows it."""
+    again = f"python -m tests.random_programs {seed} {engine}"
+    return f"seed {seed}, {engine}: {verdict}. Again: {again}\n{script(smallest(text, engine), engine)}"
+
+
+@pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
+def test_programs_give_the_same_on_every_engine(first, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for seed in range(first, min(first + CHUNK, COUNT)):
+        engine, text = engine_of(seed), write_program(seed)
+        if engine in ("triton", "torch", "onnxruntime"):
+            pytest.importorskip("torch" if engine == "triton" else engine)
+        try:
+            verdict = check(seed, engine, text)
+        except Exception as error:
+            error.add_note(f"seed {seed}, {engine}:\n{text}")
+            raise
+        _counts["runs"] += 1
+        _counts["observations"] += verdict.observations
+        _counts.update({f"observations {reason}": count for reason, count in verdict.explained.items()})
+        _counts[f"runs refused: {verdict.refused}"] += verdict.refused is not None
+        if verdict.differences:
+            pytest.fail(complain(seed, engine, text, verdict))
+
+
+def test_a_program_runs_by_itself_and_is_the_same_for_the_same_seed():
+    text = write_program(3)
+    assert text == write_program(3) != write_program(4)
+    assert run_text(text).seen[0].label == "0 start: draws"
+    compile(script(text, "numpy"), "script", "exec")
+
+
+def test_programs_have_what_they_should():
+    texts = [write_program(seed) for seed in range(150)]
+    together = "\n".join(texts)
+    for words in ("hybrid_forward(", "(Block):", ".params)", "foreach(", "create_graph", "net.cast(", "run.interrupt("):
+        assert words in together, words
+    assert sum(has_dead_code(text) for text in texts) < len(texts) / 4
+
+
+TWO_WRONG = """
+def program(run):
+    x = run.array(1, (2, 3))
+    y = x * 2
+    with run.step('first'):
+        z = x + 1
+        run.see('y', y * x if run.engine is None else y * x + 1)
+    run.see('z', z)
+"""
+
+
+def test_a_difference_is_noticed_and_shrinks_to_what_makes_it():
+    verdict = check(0, "numpy", TWO_WRONG)
+    assert [line.partition(" by ")[0] for line in verdict.differences] == ["0 first: y: differs"]
+    small = shrink(TWO_WRONG, lambda text: bool(_differs(text)), 20)
+    assert "z" not in {node.id for node in ast.walk(ast.parse(small)) if isinstance(node, ast.Name)}
+
+
+def _differs(text: str) -> bool:
+    try:
+        return bool(check(0, "numpy", text).differences)
+    except Exception:
+        return False
