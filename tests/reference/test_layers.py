@@ -1,14 +1,13 @@
 """Layers with random settings against the same formulas in torch: float64, float32, hybridized, on every engine."""
 
-import numpy as np
 import pytest
 
 import hybrid_lab as mx
 from tests.reference import torch_layers
+from tests.reference.closeness import ENGINES, differences
 from tests.reference.golden import layer_cases
 
 SEEDS = 8 * len(layer_cases.LAYERS)
-ENGINES = (None, "numpy", "onnxruntime", "torch")
 
 
 def parameters_of(case):
@@ -22,17 +21,6 @@ def parameters_of(case):
         layer_cases.short(block, each): (each.data().asnumpy(), each.grad_req != "null")
         for each in block.collect_params().values()
     }
-
-
-def differences(found, expected, tolerance):
-    """Names of the results that are not there on both sides, or are further apart."""
-    different = sorted(set(found) ^ set(expected))
-    for name in set(found) & set(expected):
-        one, other = found[name], expected[name]
-        scale = tolerance * max(1.0, np.abs(other).max(initial=0.0))
-        if one.shape != other.shape or not np.allclose(one, other, rtol=tolerance, atol=scale):
-            different.append(name)
-    return different
 
 
 @pytest.mark.parametrize("engine", ENGINES)

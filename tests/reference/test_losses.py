@@ -4,8 +4,8 @@ import pytest
 
 import hybrid_lab as mx
 from tests.reference import torch_losses
+from tests.reference.closeness import ENGINES, differences
 from tests.reference.golden import loss_cases
-from tests.reference.test_layers import ENGINES, differences
 
 SEEDS = 8 * len(loss_cases.ELEMENTWISE)
 

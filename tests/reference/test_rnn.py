@@ -5,8 +5,8 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
+from tests.reference.closeness import ENGINES, differences
 from tests.reference.golden import cell_cases
-from tests.reference.test_layers import ENGINES, differences
 
 torch = pytest.importorskip("torch")
 sequences = torch.nn.utils.rnn
