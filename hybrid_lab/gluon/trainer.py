@@ -285,7 +285,9 @@ class Trainer:
     def _differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
         if data.get("format") != _FORMAT or data.get("version") != _VERSION:
             return [f"not the states of a Trainer: format {data.get('format')!r}, version {data.get('version')!r}"]
-        found = []
+        found = _malformed(data)
+        if found:
+            return found
         optimizer = self._optimizer
         if data.get("optimizer") != type(optimizer).__name__:
             found.append(f"optimizer: {type(optimizer).__name__} here, {data.get('optimizer')} in the file")
@@ -404,6 +406,19 @@ def _is_loss_scale(data: Any) -> bool:
     scale, *counts = (data[key] for key in ("loss_scale", "good", "steps", "skipped"))
     whole = all(type(count) is int and count >= 0 for count in counts)
     return whole and type(scale) in (int, float) and 0 < scale < float("inf")
+
+
+def _malformed(data: Mapping[str, Any]) -> list[str]:
+    """Which settings of a file are not of the kind that `get_states` writes, one line each."""
+    kinds: dict[str, Any] = {"hyperparameters": Mapping, "counts": Mapping, "parameters": list}
+    found = [f"{name}: {data.get(name)!r:.60}" for name, kind in kinds.items() if not isinstance(data.get(name), kind)]
+    if not isinstance(data.get("scheduler"), Mapping | None):
+        found.append(f"scheduler: {data['scheduler']!r:.60}")
+    if not found:
+        found += [f"counts: {key!r:.60} is no parameter's number" for key in data["counts"] if not str(key).isdecimal()]
+        shapes = [each.get("shape") if isinstance(each, Mapping) else None for each in data["parameters"]]
+        found += [f"parameters: {shape!r:.60} is no shape" for shape in shapes if not isinstance(shape, list | tuple)]
+    return [f"damaged settings: {line}" for line in found]
 
 
 def _same_kind(value: Any, known: Any) -> bool:

@@ -33,8 +33,9 @@ class TrainerStates:
 
     def __repr__(self) -> str:
         """`<trainer states: Adam after 100 updates of 4 parameters>`."""
-        parameters = count(len(self.settings.get("parameters") or ()), "parameter")
-        updates = self.settings.get("num_update")  # as the file has it, which may be damaged
+        entries = self.settings.get("parameters")  # as the file has them, which may be damaged
+        parameters = count(len(entries) if isinstance(entries, list) else 0, "parameter")
+        updates = self.settings.get("num_update")
         after = f"{updates} update{'' if updates == 1 else 's'}"
         return f"<trainer states: {self.settings.get('optimizer')} after {after} of {parameters}>"
 
