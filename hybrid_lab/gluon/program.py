@@ -183,7 +183,7 @@ class Program:
         self.run_backward: Any = None if self.backward is None else self.backward.run
         self._apart: dict[tuple[bool, ...], frozenset[int]] = {}
         self.given = tuple([index in self.differentiated for index in range(self._num_outputs)])
-        used = _read_by(graph.outputs)
+        used = _read_by(graph.outputs, not self.neutral.bound)
         self._idle = [index for index, value in enumerate(graph.inputs) if value not in used]
         # The output gradients that a backward from this call's only output reads. Nobody writes to them.
         self.ones: list[np.ndarray] | None = None
@@ -371,7 +371,8 @@ class Program:
         """The numbers of the inputs and parameters that lead to none of these outputs, by whatever operators."""
         if given not in self._apart:
             graph = self.neutral.graph
-            leading = _read_by([value for value, here in zip(graph.outputs, given, strict=True) if here])
+            chosen = [value for value, here in zip(graph.outputs, given, strict=True) if here]
+            leading = _read_by(chosen, not self.neutral.bound)
             self._apart[given] = frozenset([i for i, value in enumerate(graph.inputs) if value not in leading])
         return self._apart[given]
 
@@ -522,14 +523,21 @@ class Program:
         return f"{self.block_name}: 1 graph, {operators}{mixed}, {self.where}, {seconds:.1f} s"
 
 
-def _read_by(values: Sequence[Value]) -> set[Value]:
-    """All Values that lead to these, but those whose mere shape an operator gives to its first input."""
+def _read_by(values: Sequence[Value], shapes: bool) -> set[Value]:
+    """All Values that lead to these; without `shapes` not those whose mere shape an operator gives to its first input.
+
+    A recorded operator links to all of its inputs, the steps of its gradient only to those whose numbers they read.
+    """
     found, pending = set[Value](), list(values)
     while pending:
         value = pending.pop()
         if value not in found:
             found.add(value)
             op, inputs = value.node.op, value.node.inputs
-            read = [item for i, item in enumerate(inputs) if op.reads_values(i) or i == 0 or not op.differentiable]
+            read = [
+                item
+                for i, item in enumerate(inputs)
+                if shapes or op.reads_values(i) or i == 0 or not op.differentiable
+            ]
             pending += [item for item in read if isinstance(item, Value)]
     return found
