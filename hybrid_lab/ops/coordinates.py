@@ -47,7 +47,7 @@ class GatherND(Operator, name="gather_nd"):
         return str(K.read(0, (*coordinates(K, 1, place[: len(axes)], shape[:count]), *place[len(axes) :])))
 
     def grad(self, F: Any, data: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
-        return F._gather_nd_grad(dy, indices, data), F.zeros_like(indices)
+        return F._gather_nd_grad(dy, indices, data), None
 
     def onnx(self, g: Any, data: Any, indices: Any) -> Any:
         rank = len(g.shape(indices))
@@ -133,7 +133,7 @@ class ScatterND(Operator, name="scatter_nd"):
         return by_coordinates(0, 1, indices, self.shape, last=True)
 
     def grad(self, F: Any, data: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
-        return F.gather_nd(dy, indices), F.zeros_like(indices)
+        return F.gather_nd(dy, indices), None
 
     def onnx(self, g: Any, data: Any, indices: Any) -> Any:
         rank = len(g.shape(indices))

@@ -178,9 +178,6 @@ class _FilledLike(Operator):
     def element(self, K: Any, place: tuple[Any, ...]) -> str:
         return str(K.literal(self.number))
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
-        return F.zeros_like(data)
-
     def onnx(self, g: Any, data: Any) -> Any:
         return g.Expand(g.const(self.number, g.dtype(data)), g.Shape(data))
 
@@ -236,10 +233,7 @@ class Identity(_Copy, name="identity", aliases=("_copy", "_identity")):
 
 
 class BlockGrad(_Copy, name="BlockGrad", aliases=("stop_gradient",)):
-    """A copy of data through which no gradient flows."""
-
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
-        return F.zeros_like(data)
+    """A copy of data through which no gradient flows: none is computed for what data was made of."""
 
 
 class MakeLoss(_Copy, name="make_loss"):

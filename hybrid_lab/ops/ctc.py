@@ -94,7 +94,7 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
     def grad(self, F: Any, data: Any, label: Any, *rest: Any) -> tuple[Any, ...]:
         *lengths, _, gradient, dy = rest
         dx = gradient * F._channel_like(dy, gradient, axis=1)
-        return dx, F.zeros_like(label), *(F.zeros_like(item) for item in lengths)
+        return dx, None, *(None for _ in lengths)
 
 
 class Paths:

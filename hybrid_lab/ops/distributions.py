@@ -473,7 +473,7 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         if not self.get_prob or rest[3] is None:
-            return F.zeros_like(data)
+            return None
         return F._multinomial_grad(rest[3], rest[0], data)
 
 

@@ -23,10 +23,6 @@ _ROUNDED = [
 ]
 
 
-def _zero(F: Any, x: Any, y: Any, dy: Any) -> Any:
-    return F.zeros_like(dy)
-
-
 negative = unary(
     "negative",
     np.negative,
@@ -51,7 +47,7 @@ abs_ = unary(
 sign = unary(
     "sign",
     np.sign,
-    _zero,
+    None,
     "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, tl.where({0} == 0, 0.0, {0})))",
     "Sign",
     "-1, 0 or 1; gradient 0.",
@@ -94,7 +90,7 @@ def _onnx_half_down(op: Any, g: Any, x: Any) -> Any:
 round_ = unary(
     "round",
     _half_away,
-    _zero,
+    None,
     "half_away({0})",
     onnx_half_away,
     "The nearest whole number; halves go away from zero. Gradient 0.",
@@ -104,7 +100,7 @@ round_ = unary(
 rint = unary(
     "rint",
     _half_down,
-    _zero,
+    None,
     "tl.where({0} - tl.floor({0}) <= tl.ceil({0}) - {0}, tl.floor({0}), tl.ceil({0}))",
     _onnx_half_down,
     "The nearest whole number; halves go down (as MXNet). Gradient 0.",
@@ -114,7 +110,7 @@ rint = unary(
 ceil = unary(
     "ceil",
     np.ceil,
-    _zero,
+    None,
     "tl.ceil({0})",
     "Ceil",
     "The least whole number not below data. Gradient 0.",
@@ -124,7 +120,7 @@ ceil = unary(
 floor = unary(
     "floor",
     np.floor,
-    _zero,
+    None,
     "tl.floor({0})",
     "Floor",
     "The largest whole number not above data. Gradient 0.",
@@ -140,7 +136,7 @@ def _onnx_truncate(op: Any, g: Any, x: Any) -> Any:
 trunc = unary(
     "trunc",
     np.trunc,
-    _zero,
+    None,
     "tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))",
     _onnx_truncate,
     "data without its fraction. Gradient 0.",
@@ -150,7 +146,7 @@ trunc = unary(
 fix = unary(
     "fix",
     np.trunc,
-    _zero,
+    None,
     "tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))",
     _onnx_truncate,
     "The nearest whole number towards zero. Gradient 0.",

@@ -83,9 +83,8 @@ class Embedding(Operator, name="Embedding"):
     def element(self, K: Any, place: tuple[Any, ...]) -> str:
         return str(K.read(1, (K.number(0, place[:-1], self.input_dim), place[-1])))
 
-    def grad(self, F: Any, data: Any, weight: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
-        ddata = F.zeros_like(data) if wanted is None or wanted[0] else None
-        return ddata, F._embedding_grad(dy, data, weight)
+    def grad(self, F: Any, data: Any, weight: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return None, F._embedding_grad(dy, data, weight)
 
     def onnx(self, g: Any, data: Any, weight: Any) -> Any:
         return g.Gather(weight, emit_whole(g, data, self.input_dim, "clip"), axis=0)
@@ -179,9 +178,8 @@ class Take(Operator, name="take"):
         number = K.number(1, place[axis : axis + rank], shape[axis], self.mode)
         return str(K.read(0, (*place[:axis], number, *place[axis + rank :])))
 
-    def grad(self, F: Any, a: Any, indices: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
-        dindices = F.zeros_like(indices) if wanted is None or wanted[1] else None
-        return F._take_grad(dy, a, indices, axis=self.axis, mode=self.mode), dindices
+    def grad(self, F: Any, a: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F._take_grad(dy, a, indices, axis=self.axis, mode=self.mode), None
 
     def onnx(self, g: Any, a: Any, indices: Any) -> Any:
         return g.Gather(a, emit_whole(g, indices, g.shape(a)[self.axis], self.mode), axis=self.axis)
@@ -321,9 +319,8 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
         whole = (*before, K.zero, *after) if len(K.shape(1)) == len(shape) else (*before, *after) or (K.zero,)
         return str(K.read(0, (*before, K.number(1, whole, shape[axis], self.mode), *after)))
 
-    def grad(self, F: Any, data: Any, index: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
-        dindex = F.zeros_like(index) if wanted is None or wanted[1] else None
-        return F._pick_grad(dy, data, index, axis=self.axis, mode=self.mode), dindex
+    def grad(self, F: Any, data: Any, index: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F._pick_grad(dy, data, index, axis=self.axis, mode=self.mode), None
 
     def onnx(self, g: Any, data: Any, index: Any) -> Any:
         shape = g.shape(data)
@@ -413,9 +410,6 @@ class OneHot(Operator, name="one_hot"):
     def element(self, K: Any, place: tuple[Any, ...]) -> str:
         index = K.whole(K.read(0, place[:-1]), 0)
         return f"tl.where({index} == ({place[-1]}), {K.literal(self.on_value)}, {K.literal(self.off_value)})"
-
-    def grad(self, F: Any, indices: Any, y: Any, dy: Any) -> Any:
-        return F.zeros_like(indices)
 
     def onnx(self, g: Any, indices: Any) -> Any:
         # Compared by hand: ONNX' OneHot counts negative indices from the end.

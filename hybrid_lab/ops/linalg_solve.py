@@ -187,7 +187,7 @@ class SLogDet(_Solver, name="_linalg_slogdet", aliases=("linalg_slogdet",)):
 
     def grad(self, F: Any, A: Any, sign: Any, logarithm: Any, dsign: Any, dlogarithm: Any) -> Any:
         if dlogarithm is None:
-            return F.zeros_like(A)
+            return None
         inverse = F.SwapAxis(F._linalg_inverse(A), dim1=-2, dim2=-1)
         return inverse * F._restore_axes(dlogarithm, A, axis=(-2, -1))
 

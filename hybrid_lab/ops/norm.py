@@ -187,7 +187,7 @@ class BatchNorm(Operator, name="BatchNorm"):
         if self.from_batch:
             shared = {"fix_gamma": self.fix_gamma, "axis": self.axis}
             ddata, dgamma, dbeta = F._batch_norm_grad(dy, data, gamma, mean, inverse, **shared)
-            return F._cast_like(ddata, given), F.zeros_like(gamma) if self.fix_gamma else dgamma, dbeta, None, None
+            return F._cast_like(ddata, given), None if self.fix_gamma else dgamma, dbeta, None, None
         ddata = dgamma = None
         if wanted[1] and not self.fix_gamma:
             centred = data - F._channel_like(mean, data, axis=self.axis)
@@ -196,7 +196,7 @@ class BatchNorm(Operator, name="BatchNorm"):
             scale = F._channel_like(inverse if self.fix_gamma else inverse * gamma, data, axis=self.axis)
             ddata = F._cast_like(dy * scale, given)
         dbeta = F.sum(dy, axis=self.axis, exclude=True)
-        return ddata, F.zeros_like(gamma) if self.fix_gamma else dgamma, dbeta, None, None
+        return ddata, None if self.fix_gamma else dgamma, dbeta, None, None
 
     def lower(self, F: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
         mean, variance = moving_mean, moving_var

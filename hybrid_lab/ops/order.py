@@ -129,9 +129,6 @@ class ArgSort(_Ordering, name="argsort"):
     def numpy(self, data: Any, out: Any = None) -> Any:
         return into(self.ranked(data, self.is_ascend)[2].astype(self.dtype), out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
-        return F.zeros_like(data)
-
     def onnx(self, g: Any, data: Any) -> Any:
         data, axis, size = self.onnx_line(g, data)
         places = g.TopK(data, g.const([size], "int64"), axis=axis, largest=int(not self.is_ascend), outputs=2)[1]
@@ -214,9 +211,9 @@ class TopK(_Ordering, name="topk"):
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         if self.ret_typ not in ("value", "both"):
-            return F.zeros_like(data)
+            return None
         places, dy = rest[self.num_outputs - 1], rest[self.num_outputs]
-        return F.zeros_like(data) if dy is None else self.spread(F, dy, places, data)
+        return None if dy is None else self.spread(F, dy, places, data)
 
     def onnx(self, g: Any, data: Any) -> Any:
         shape, dtype = g.shape(data), g.dtype(data)

@@ -114,10 +114,9 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
     def lower(self, F: Any, data: Any, label: Any) -> Any:
         return F.reshape_like(F.softmax(F.Reshape(data, shape=self.rows(data.shape)), axis=1), data)
 
-    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
-        dlabel = F.zeros_like(label) if wanted is None or wanted[1] else None
+    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
         dx = F._softmax_output_grad(y, label, **self.attributes)
-        return dx * dy if self.out_grad else dx, dlabel
+        return dx * dy if self.out_grad else dx, None
 
     def onnx(self, g: Any, data: Any, label: Any) -> Any:
         shape = g.shape(data)
@@ -254,9 +253,8 @@ class _Regression(Operator):
     def lower(self, F: Any, data: Any, label: Any) -> Any:
         return F.identity(data)
 
-    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
-        dlabel = F.zeros_like(label) if wanted is None or wanted[1] else None
-        return F._regression_output_grad(y, label, grad_scale=self.grad_scale, kind=self.kind), dlabel
+    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F._regression_output_grad(y, label, grad_scale=self.grad_scale, kind=self.kind), None
 
     def onnx(self, g: Any, data: Any, label: Any) -> Any:
         return g.Identity(data)
@@ -356,14 +354,13 @@ class SVMOutput(Operator, name="SVMOutput"):
     def lower(self, F: Any, data: Any, label: Any) -> Any:
         return F.identity(data)
 
-    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
-        dlabel = F.zeros_like(label) if wanted is None or wanted[1] else None
+    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
         # The score counts against the margin for the label, and with the other sign for the other classes.
         side = F._one_hot_subtract(F.ones_like(data), label) * 2.0 - 1.0
         missing = side * data + self.margin
         violated = F.broadcast_greater(missing, 0.0)
         amount = violated if self.use_linear else violated * missing * 2.0
-        return side * amount * self.regularization_coefficient, dlabel
+        return side * amount * self.regularization_coefficient, None
 
     def onnx(self, g: Any, data: Any, label: Any) -> Any:
         return g.Identity(data)

@@ -252,7 +252,7 @@ class Crop(_Cropping, name="Crop"):
     def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
         *data, _, dy = values
         attributes = {"offset": self.offset, "center_crop": self.center_crop}
-        return (F._crop_grad(dy, data[0], **attributes), *(F.zeros_like(item) for item in data[1:]))
+        return (F._crop_grad(dy, data[0], **attributes), *(None for _ in data[1:]))
 
     def onnx(self, g: Any, *data: Any) -> Any:
         shapes = tuple(map(g.shape, data))

@@ -350,9 +350,6 @@ class _ArgExtreme(Operator):
         np.copyto(out, np.reshape(where, shape), casting="unsafe")
         return out
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
-        return F.zeros_like(data)
-
     def onnx(self, g: Any, data: Any) -> Any:
         axis, dtype = self.axis, g.dtype(data)
         shape = self.infer_shape(g.shape(data))

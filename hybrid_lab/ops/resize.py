@@ -135,7 +135,7 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
 
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         ddata = F._bilinear_resize_grad(rest[-1], data, align_corners=self.align_corners)
-        return ddata if self.mode != "like" else (ddata, F.zeros_like(rest[0]))
+        return ddata if self.mode != "like" else (ddata, None)
 
     def onnx(self, g: Any, data: Any, like: Any = None) -> Any:
         wanted = self.infer_shape(g.shape(data), g.shape(like) if like else None)[2:]

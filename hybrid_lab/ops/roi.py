@@ -104,9 +104,8 @@ class ROIPooling(_Pooled, name="ROIPooling"):
         first, last = np.floor(line[:-1] * step) + start[:, None], np.ceil(line[1:] * step) + start[:, None]
         return np.clip(first, 0, size).astype(np.int64), np.clip(last, 0, size).astype(np.int64)
 
-    def grad(self, F: Any, data: Any, rois: Any, y: Any, places: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
-        drois = F.zeros_like(rois) if wanted is None or wanted[1] else None
-        return F._roi_pooling_grad(dy, data, rois, places), drois
+    def grad(self, F: Any, data: Any, rois: Any, y: Any, places: Any, dy: Any) -> tuple[Any, Any]:
+        return F._roi_pooling_grad(dy, data, rois, places), None
 
 
 def _range_maxima(
@@ -331,9 +330,8 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         made = gather(pixels, Terms(terms.rows, terms.weights.astype(data.dtype)))
         return channels_first(made, shape, out)
 
-    def grad(self, F: Any, data: Any, rois: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
-        drois = F.zeros_like(rois) if wanted is None or wanted[1] else None
-        return F._roi_align_grad(dy, data, rois, **self.attributes), drois
+    def grad(self, F: Any, data: Any, rois: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+        return F._roi_align_grad(dy, data, rois, **self.attributes), None
 
     def onnx(self, g: Any, data: Any, rois: Any) -> Any:
         if self.position_sensitive or g.shape(rois)[1] != 5:

@@ -68,7 +68,7 @@ class Where(Operator, name="where"):
     def grad(self, F: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, Any, Any]:
         dx = None if is_scalar(x) else F._sum_like(F.where(condition, dz, 0.0), x)
         dy = None if is_scalar(y) else F._sum_like(F.where(condition, 0.0, dz), y)
-        return F.zeros_like(condition), dx, dy
+        return None, dx, dy
 
     def onnx(self, g: Any, condition: Any, x: Any, y: Any) -> Any:
         hit = g.cast(condition, "bool")

@@ -93,7 +93,7 @@ class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
         dy = rest[-1]
         if not self.use_sequence_length:
             return dy
-        return F.SequenceMask(dy, rest[0], use_sequence_length=True, axis=self.axis), F.zeros_like(rest[0])
+        return F.SequenceMask(dy, rest[0], use_sequence_length=True, axis=self.axis), None
 
     def onnx(self, g: Any, data: Any, sequence_length: Any = None) -> Any:
         if not self.use_sequence_length:
@@ -142,7 +142,7 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         flags = {"use_sequence_length": self.use_sequence_length, "axis": self.axis}
         lengths = rest[:-2]
         dx = F._sequence_last_grad(rest[-1], data, *lengths, **flags)
-        return (dx, *map(F.zeros_like, lengths))
+        return (dx, *(None for _ in lengths))
 
     def element(self, K: Any, place: tuple[Any, ...]) -> str:
         last = self.last(K, 1, place[:1], K.shape(0)[self.axis])
@@ -254,7 +254,7 @@ class SequenceReverse(_Sequence, name="SequenceReverse"):
     def grad(self, F: Any, data: Any, *rest: Any) -> Any:
         lengths = rest[:-2]
         dx = F.SequenceReverse(rest[-1], *lengths, use_sequence_length=self.use_sequence_length)
-        return (dx, *map(F.zeros_like, lengths))
+        return (dx, *(None for _ in lengths))
 
     def onnx(self, g: Any, data: Any, sequence_length: Any = None) -> Any:
         steps = g.shape(data)[0]

@@ -222,7 +222,7 @@ class SliceLike(_Slicing, name="slice_like"):
         return into(data[self.cut(data.shape, shape_like.shape)], out)
 
     def grad(self, F: Any, data: Any, shape_like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
-        return F._pad_like(dy, data), F.zeros_like(shape_like)
+        return F._pad_like(dy, data), None
 
     def onnx(self, g: Any, data: Any, shape_like: Any) -> Any:
         return emit_slice(g, data, self.cut(g.shape(data), g.shape(shape_like)), g.shape(data))
