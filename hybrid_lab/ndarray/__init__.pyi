@@ -156,7 +156,7 @@ def full_like(data: NDArray, fill_value: float, *, out: NDArray | list[NDArray] 
 def identity(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """A copy of data."""
 def BlockGrad(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """A copy of data through which no gradient flows."""
+    """A copy of data through which no gradient flows: none is computed for what data was made of."""
 stop_gradient = BlockGrad
 def make_loss(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""

@@ -60,7 +60,7 @@ class Overloads:
     def BilinearSampler(self, grid: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """An image at the places of a grid, interpolated between the four pixels around each; 0 outside."""
     def BlockGrad(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """A copy of data through which no gradient flows."""
+        """A copy of data through which no gradient flows: none is computed for what data was made of."""
     def CTCLoss(self, label: NDArray | None = ..., data_lengths: NDArray | None = ..., label_lengths: NDArray | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
     def Cast(self, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -556,7 +556,7 @@ class Overloads:
     def squeeze(self, axis: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
     def stop_gradient(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """A copy of data through which no gradient flows."""
+        """A copy of data through which no gradient flows: none is computed for what data was made of."""
     def subtract(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs - rhs, with broadcasting."""
     def sum(self, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Pointwise, Unary, printed
 from hybrid_lab.ops.sample import sample
 
@@ -123,7 +122,11 @@ class ClipGrad(Pointwise, name="_clip_grad"):
     def numpy(self, dy: Any, x: Any, out: Any = None, scratch: Any = np.empty) -> Any:
         inside = np.greater_equal(x, self.a_min, out=scratch(x.shape, np.bool_))
         inside &= np.less_equal(x, self.a_max, out=scratch(x.shape, np.bool_))
-        return into(np.where(inside, dy, dy.dtype.type(0)), out)
+        if out is None:
+            return np.where(inside, dy, dy.dtype.type(0))
+        np.copyto(out, dy)
+        np.copyto(out, out.dtype.type(0), where=np.logical_not(inside, out=inside))
+        return out
 
     def grad(self, F: Any, dy: Any, x: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
         return F._clip_grad(ddy, x, a_min=self.a_min, a_max=self.a_max), None

@@ -144,7 +144,7 @@ def full_like(data: Symbol, fill_value: float, *, out: None = ..., name: str | N
 def identity(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """A copy of data."""
 def BlockGrad(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """A copy of data through which no gradient flows."""
+    """A copy of data through which no gradient flows: none is computed for what data was made of."""
 stop_gradient = BlockGrad
 def make_loss(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""
