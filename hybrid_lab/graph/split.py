@@ -148,6 +148,12 @@ class Cutter:
                     self._sized.append((network.add_edge(vertex, vertices[value], 0), value))
                 if value in self._needed:
                     network.add_edge(vertices[value], _SINK, INFINITE)
+        for node in self.joint.nodes:
+            if node.op.name in _COMPARISONS:
+                compared = [vertices[base] for base in map(_base, node.values_in) if base in vertices]
+                if len(compared) == 2:
+                    network.add_edge(compared[0], compared[1], INFINITE)
+                    network.add_edge(compared[1], compared[0], INFINITE)
 
 
 _SOURCE, _SINK = 0, 1
@@ -160,11 +166,25 @@ _ORDER = {"input": 0, "output": 1 << 24, "saved": 2 << 24, "head": 3 << 24}
 _BYTE = 64
 #: What it costs to hand one more array over, in bytes: allocating it and carrying it on the tape.
 _HANDOVER = 256
+#: A gradient finds the places of a maximum by comparing numbers with it. Two engines, or two fused kernels, may round
+#: one number differently: so either both sides of a comparison are computed again, or neither is.
+_COMPARISONS = frozenset(
+    "broadcast_equal broadcast_not_equal broadcast_greater broadcast_greater_equal broadcast_lesser "
+    "broadcast_lesser_equal".split()
+)
 #: Pointwise functions that take longer than reading their result back from memory.
 _SLOW = frozenset(
     "exp log log2 log10 log1p expm1 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sigmoid "
     "softsign erf erfinv gamma gammaln broadcast_power Activation LeakyReLU _softrelu".split()
 )
+
+
+def _base(value: Value) -> Node | None:
+    """The operator that rounds a value: not a view of it, nor an input or constant, which is the same everywhere."""
+    node = value.node
+    while node.op.view or node.op.identity:
+        node = node.values_in[0].node
+    return None if isinstance(node.op, (Input, Constant)) else node
 
 
 def recompute_price(node: Node, size: int) -> int | None:

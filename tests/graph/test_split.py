@@ -130,3 +130,18 @@ def test_an_unused_input_gets_zeros_without_keeping_anything():
     _, found = parts(graph_of(lambda F, x, y: F.exp(x), (3,), (1000,)))
     assert found.saved_bytes == 0
     assert found.backward.outputs[1].shape == (1000,)
+
+
+def test_what_is_compared_with_a_kept_maximum_is_not_computed_again():
+    """The places of the maximum are found by equality: a number that another engine rounds otherwise is not among them."""
+    graph = graph_of(lambda F, x, w: F.max(F.broadcast_mul(w, F.tanh(x)), axis=0), (3, 4), (50, 3, 4))
+    _, found = parts(graph)
+    (places,) = [node for node in found.backward.nodes if node.op.name == "broadcast_equal"]
+    sides = [value.node.values_in[0] if value.node.op.view else value for value in places.values_in]
+    assert all(value.is_input for value in sides)
+
+
+def test_both_sides_of_a_comparison_may_be_computed_again():
+    graph = graph_of(lambda F, x, y: F.broadcast_maximum(x * 2.0, y * 3.0), (50, 4), (50, 4))
+    _, found = parts(graph)
+    assert found.saved_bytes <= 50 * 4 and {kind for kind, _ in found.sources} <= {"input", "saved", "head"}
