@@ -523,10 +523,9 @@ class Program:
         return f"{self.block_name}: 1 graph, {operators}{mixed}, {self.where}, {seconds:.1f} s"
 
 
-def _read_by(values: Sequence[Value], shapes: bool) -> set[Value]:
-    """All Values that lead to these; without `shapes` not those whose mere shape an operator gives to its first input.
-
-    A recorded operator links to all of its inputs, the steps of its gradient only to those whose numbers they read.
+def _read_by(values: Sequence[Value], forward: bool) -> set[Value]:
+    """All Values that lead to these. forward : whether the operators are those of a call, or the steps of a gradient,
+    which `Operator.links_gradient` tells apart.
     """
     found, pending = set[Value](), list(values)
     while pending:
@@ -534,10 +533,5 @@ def _read_by(values: Sequence[Value], shapes: bool) -> set[Value]:
         if value not in found:
             found.add(value)
             op, inputs = value.node.op, value.node.inputs
-            read = [
-                item
-                for i, item in enumerate(inputs)
-                if shapes or op.reads_values(i) or i == 0 or not op.differentiable
-            ]
-            pending += [item for item in read if isinstance(item, Value)]
+            pending += [v for i, v in enumerate(inputs) if isinstance(v, Value) and (forward or op.links_gradient(i))]
     return found

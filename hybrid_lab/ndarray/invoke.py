@@ -431,8 +431,12 @@ def _raw_value(value: Any) -> Any:
 
 
 def apply_nd(op: Operator, inputs: Sequence[Any]) -> list[NDArray]:
-    """The visible outputs on NDArrays, recorded if the tape records."""
-    result = invoke(op, inputs, cast=False)
+    """The visible outputs of a gradient's step on NDArrays, recorded if the tape records."""
+    linked = [
+        item if type(item) is not NDArray or op.links_gradient(index) else item.detach()
+        for index, item in enumerate(inputs)
+    ]
+    result = invoke(op, linked, cast=False)
     return result if isinstance(result, list) else [result]
 
 
