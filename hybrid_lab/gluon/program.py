@@ -525,7 +525,7 @@ class Program:
 
 def _read_by(values: Sequence[Value], forward: bool) -> set[Value]:
     """All Values that lead to these. forward : whether the operators are those of a call, or the steps of a gradient,
-    which `Operator.links_gradient` tells apart.
+    which do not depend on that of which they take the mere shape.
     """
     found, pending = set[Value](), list(values)
     while pending:
@@ -533,5 +533,5 @@ def _read_by(values: Sequence[Value], forward: bool) -> set[Value]:
         if value not in found:
             found.add(value)
             op, inputs = value.node.op, value.node.inputs
-            pending += [v for i, v in enumerate(inputs) if isinstance(v, Value) and (forward or op.links_gradient(i))]
+            pending += [v for i, v in enumerate(inputs) if isinstance(v, Value) and (forward or op.reads_values(i))]
     return found

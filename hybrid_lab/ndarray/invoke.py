@@ -431,9 +431,11 @@ def _raw_value(value: Any) -> Any:
 
 
 def apply_nd(op: Operator, inputs: Sequence[Any]) -> list[NDArray]:
-    """The visible outputs of a gradient's step on NDArrays, recorded if the tape records."""
+    """The visible outputs of a gradient's step on NDArrays, recorded if the tape records: a gradient does not depend on
+    that of which it takes the mere shape, as `F.reshape_like(dy, x)` does of x.
+    """
     linked = [
-        item if type(item) is not NDArray or op.links_gradient(index) else item.detach()
+        item if type(item) is not NDArray or op.reads_values(index) else item.detach()
         for index, item in enumerate(inputs)
     ]
     result = invoke(op, linked, cast=False)

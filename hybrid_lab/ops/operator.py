@@ -244,12 +244,6 @@ class Operator:
         """How many outputs the user sees; hidden ones come after them."""
         return self.num_outputs
 
-    def links_gradient(self, index: int) -> bool:
-        """Whether a step of a gradient, differentiated in its turn, leads to this input. Not where an input beside the
-        first gives its mere shape, as `F.reshape_like(dy, x)` takes it of x: its gradient stays as it is.
-        """
-        return index == 0 or self.reads_values(index) or not self.differentiable
-
     def reads_values(self, index: int) -> bool:
         """Whether input number `index` is read for more than its shape and dtype.
 
