@@ -133,7 +133,7 @@ def test_an_unused_input_gets_zeros_without_keeping_anything():
 
 
 def test_what_is_compared_with_a_kept_maximum_is_not_computed_again():
-    """The places of the maximum are found by equality: a number that another engine rounds otherwise is not among them."""
+    """A maximum is found by equality: no number that another engine rounds otherwise equals it."""
     graph = graph_of(lambda F, x, w: F.max(F.broadcast_mul(w, F.tanh(x)), axis=0), (3, 4), (50, 3, 4))
     _, found = parts(graph)
     (places,) = [node for node in found.backward.nodes if node.op.name == "broadcast_equal"]
