@@ -71,10 +71,8 @@ class Trainer:
             params = list(params.values())
         if not isinstance(params, (list, tuple)) or not all(isinstance(each, Parameter) for each in params):
             raise TypeError("a Trainer takes net.collect_params() or a list of Parameters")
-        if len({id(each) for each in params}) < len(params):
-            twice = next(each for each in params if sum(each is other for other in params) > 1)
-            raise ValueError(f"the parameter {twice.name} is given twice; a step would update it twice")
-        self._params: list[Parameter] = list(params)
+        # A Parameter that layers share is updated once, however often it is given.
+        self._params: list[Parameter] = list({id(each): each for each in params}.values())
         self._contexts = self._common_contexts()
         self._optimizer = self._make_optimizer(optimizer, optimizer_params or {})
         self._scale = self._optimizer.rescale_grad

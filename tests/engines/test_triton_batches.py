@@ -89,7 +89,7 @@ def test_random_graphs_whose_numbers_are_all_arguments(first, monkeypatch):
             if seed % 2:
                 use_small_tiles(patch, loops=seed % 4 == 1, split=seed % 3 == 0)
             assert problems(random_case(seed), engines.get("triton"), train=True) == [], seed
-    assert counts[True] > counts[False] > 0
+    assert min(counts) > 10  # kernels with arguments, and without
 
 
 class Places(mx.gluon.HybridBlock):

@@ -271,7 +271,7 @@ def test_a_deviation_below_0_is_refused():
     for engine in (None, "triton"):
         if engine is not None:
             net.hybridize(engine=engine)
-        with pytest.raises(mx.MXNetError, match="sigma >= 0"):
+        with pytest.raises(mx.MXNetError, match="scale >= 0 is needed"):
             net(nd.zeros((3,)))
 
 

@@ -55,10 +55,15 @@ def test_stale_gradients_are_refused_or_skipped():
     assert used.data().asscalar() == -1.0
 
 
-def test_a_parameter_that_is_given_twice_is_refused():
-    weight = weight_of([1.0])
-    with pytest.raises(ValueError, match="the parameter weight is given twice"):
-        gluon.Trainer({"first": weight, "second": weight}, "sgd")
+def test_a_parameter_that_is_given_twice_is_updated_once():
+    weight = gluon.Parameter("weight", shape=(2,))
+    weight.initialize(mx.init.One())
+    trainer = gluon.Trainer([weight, weight], "sgd", {"learning_rate": 0.5})
+    with autograd.record():
+        loss = weight.data().sum()
+    loss.backward()
+    trainer.step(1)
+    assert weight.data().asnumpy().tolist() == [0.5, 0.5]
 
 
 def test_frozen_parameters_stay():

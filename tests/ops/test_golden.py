@@ -66,7 +66,8 @@ def test_the_golden_data_belongs_to_this_sample(case: Case):
     call = calls[case.id]
     assert (call["operator"], call["attributes"]) == (name, attributes), "run tests/golden/ops/export_samples.py again"
     for index, item in enumerate(inputs):
-        np.testing.assert_array_equal(arrays[f"{case.id}/{index}"], item)
+        # Matrices are made by products, whose last bits depend on the processor.
+        np.testing.assert_allclose(arrays[f"{case.id}/{index}"], item, rtol=1e-6, atol=1e-6)
 
 
 @each_sample(comparable)
