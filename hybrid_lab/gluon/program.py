@@ -20,7 +20,7 @@ from hybrid_lab.gluon.higher_order import gradient_graph
 from hybrid_lab.gluon.shared import Prologue, Shared
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
-from hybrid_lab.graph.differentiate import depends_on
+from hybrid_lab.graph.differentiate import led_to
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ndarray import invoke as invoking
@@ -94,7 +94,7 @@ class Program:
         graph = neutral.graph
         sources = [graph.inputs[index] for index in wrt]
         # Outputs that have a history: those that something recorded leads to, by whatever operators.
-        found, leading = depends_on(graph, sources), depends_on(graph, sources, differentiable=True)
+        found, leading = led_to(graph, sources), led_to(graph, sources, differentiable=True)
         self._recorded = [index for index, value in enumerate(graph.outputs) if value in found]
         self._leading = frozenset(index for index, value in enumerate(graph.outputs) if value in leading)
         self.differentiated = self._shared.heads.get(neutral, self._leading) & self._leading or self._leading
@@ -532,6 +532,9 @@ def _read_by(values: Sequence[Value], forward: bool) -> set[Value]:
         value = pending.pop()
         if value not in found:
             found.add(value)
-            op, inputs = value.node.op, value.node.inputs
-            pending += [v for i, v in enumerate(inputs) if isinstance(v, Value) and (forward or op.reads_values(i))]
+            node = value.node
+            if forward:
+                pending += node.leading((value.index,))
+            else:
+                pending += [v for i, v in enumerate(node.inputs) if isinstance(v, Value) and node.op.reads_values(i)]
     return found

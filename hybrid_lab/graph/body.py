@@ -42,7 +42,7 @@ class Body:
     def __init__(self, graph: Graph):
         self.graph = graph
         self._compiled: dict[Any, Any] = {}
-        self._leading: dict[tuple[int, ...], frozenset[int]] = {}
+        self._leading: dict[tuple[tuple[int, ...], bool], frozenset[int]] = {}
         self.compiles = 0
 
     # -- rules -------------------------------------------------------------------------------------------------
@@ -108,17 +108,21 @@ class Body:
             self.compiles += 1
         return self._keep(key, found)
 
-    def leading(self, heads: tuple[int, ...]) -> frozenset[int]:
-        """The inputs, by number, that a gradient of one of these outputs may arrive at."""
-        if heads not in self._leading:
+    def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> frozenset[int]:
+        """The inputs, by number, that lead to one of these outputs.
+
+        differentiable : through operators only that have a gradient, or one that is not written down
+        """
+        key = heads, differentiable
+        if key not in self._leading:
             reached = {self.graph.outputs[index] for index in heads}
             for node in reversed(self.graph.nodes):
-                has = node.op.differentiable or node.op.refuses_gradient
-                if has and any(value in reached for value in node.outputs):
-                    reached.update(node.values_in)
-            found = frozenset([index for index, value in enumerate(self.graph.inputs) if value in reached])
-            self._leading[heads] = found
-        return self._leading[heads]
+                has = not differentiable or node.op.differentiable or node.op.refuses_gradient
+                here = tuple([index for index, value in enumerate(node.outputs) if value in reached]) if has else ()
+                if here:
+                    reached.update(node.leading(here, differentiable))
+            self._leading[key] = frozenset([i for i, value in enumerate(self.graph.inputs) if value in reached])
+        return self._leading[key]
 
     def backward(self, arrays: Sequence[np.ndarray], heads: tuple[int, ...], wrt: tuple[int, ...]) -> RunBackward:
         """Takes the inputs and a gradient for each of the outputs `heads`; gives the gradients of the inputs `wrt`."""

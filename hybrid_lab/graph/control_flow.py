@@ -184,8 +184,11 @@ class ControlFlow(Composed):
         """Gradients of those of the wanted inputs that get one in this call."""
         raise NotImplementedError
 
-    def leading(self, heads: tuple[int, ...]) -> set[int]:
-        """The inputs that a gradient of one of these outputs may arrive at."""
+    def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> set[int]:
+        """The inputs that lead to one of these outputs, in some call; a condition leads to none.
+
+        differentiable : those that a gradient may arrive at
+        """
         raise NotImplementedError
 
     def certain(self, heads: tuple[int, ...]) -> frozenset[int]:
@@ -336,8 +339,8 @@ class Foreach(ControlFlow):
             self, inputs, hidden[:-1], hidden[-1], heads, wanted, len(data[0]), self.num_data, self.bodies[0], 0
         )
 
-    def leading(self, heads: tuple[int, ...]) -> set[int]:
-        return loop_leading(self, self.bodies[0], self.num_data, heads)
+    def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> set[int]:
+        return loop_leading(self, self.bodies[0], self.num_data, heads, differentiable)
 
     def certain(self, heads: tuple[int, ...]) -> frozenset[int]:
         """What the last step reads, but for what is read inside a loop or branch of that step."""
@@ -416,8 +419,8 @@ class WhileLoop(ControlFlow):
         first = self.bodies[0].graph.draws
         return loop_backward(self, inputs, history, key, heads, wanted, int(steps[0]), 0, self.bodies[1], first)
 
-    def leading(self, heads: tuple[int, ...]) -> set[int]:
-        return loop_leading(self, self.bodies[1], 0, heads)
+    def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> set[int]:
+        return loop_leading(self, self.bodies[1], 0, heads, differentiable)
 
 
 class Cond(ControlFlow):
@@ -479,8 +482,8 @@ class Cond(ControlFlow):
         found = run([*captures, *(np.asarray(heads[index], order="C") for index in given)], (from_key(hidden[0]), 0))
         return {index + 1: gradient for index, gradient in found.items()}
 
-    def leading(self, heads: tuple[int, ...]) -> set[int]:
-        return {index + 1 for body in self.bodies for index in body.leading(heads)}
+    def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> set[int]:
+        return {index + 1 for body in self.bodies for index in body.leading(heads, differentiable)}
 
     def certain(self, heads: tuple[int, ...]) -> frozenset[int]:
         """What both branches read."""

@@ -197,8 +197,17 @@ def _no_second(node: Node) -> AutogradError:
     return no_second_gradient(node.op, f" (block {node.scope})" if node.scope else "")
 
 
-def depends_on(graph: Graph, sources: Sequence[Value], differentiable: bool = False) -> set[Value]:
-    """All Values that a change of `sources` can change.
+def depends_on(graph: Graph, sources: Sequence[Value]) -> set[Value]:
+    """All Values that a change of `sources` can change."""
+    found = set(sources)
+    for node in graph.nodes:
+        if any(value in found for value in node.values_in):
+            found.update(node.outputs)
+    return found
+
+
+def led_to(graph: Graph, sources: Sequence[Value], differentiable: bool = False) -> set[Value]:
+    """All Values that have a history where `sources` have one. A condition gives none: it only chooses.
 
     differentiable : through operators only that have a gradient, or one that is not written down
     """
@@ -207,5 +216,13 @@ def depends_on(graph: Graph, sources: Sequence[Value], differentiable: bool = Fa
         if any(value in found for value in node.values_in) and (
             not differentiable or node.op.differentiable or node.op.refuses_gradient
         ):
-            found.update(node.outputs)
+            found.update(
+                [
+                    value
+                    for value in node.outputs
+                    if any(item in found for item in node.leading((value.index,), differentiable))
+                ]
+                if node.op.subgraphs
+                else node.outputs
+            )
     return found

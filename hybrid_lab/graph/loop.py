@@ -122,13 +122,16 @@ def loop_backward(
     return {**total, **dstates}
 
 
-def loop_leading(op: Any, body: Body, num_data: int, heads: tuple[int, ...]) -> set[int]:
-    """The inputs of a loop that a gradient of one of these outputs may arrive at, through any number of steps."""
+def loop_leading(op: Any, body: Body, num_data: int, heads: tuple[int, ...], differentiable: bool) -> set[int]:
+    """The inputs of a loop that lead to one of these outputs through any number of steps.
+
+    differentiable : those that a gradient may arrive at
+    """
     found: set[int] = set()
     behind, before = set(heads), set()  # type: ignore[var-annotated]
     while behind != before:
         before = set(behind)
-        found |= body.leading(tuple(sorted(behind)))
+        found |= body.leading(tuple(sorted(behind)), differentiable)
         behind |= {op.num_out + index - num_data for index in found if 0 <= index - num_data < op.num_states}
     return found | {num_data + index - op.num_out for index in heads if index >= op.num_out}
 

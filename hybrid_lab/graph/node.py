@@ -131,6 +131,16 @@ class Node:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("nodes are immutable; use node.replace(...)")
 
+    def leading(self, outputs: tuple[int, ...], differentiable: bool = False) -> Sequence[Value]:
+        """The inputs that lead to one of these outputs: with control flow not all lead to all.
+
+        differentiable : inside loops and branches, through operators only that have a gradient
+        """
+        if not self.op.subgraphs or any(index >= self.op.num_visible for index in outputs):
+            return self.values_in
+        found = self.op.leading(outputs, differentiable)  # type: ignore[attr-defined]
+        return [item for index in sorted(found) if isinstance(item := self.inputs[index], Value)]
+
     def replace(self, **changes: Any) -> Node:
         """A copy with some fields changed; name, scope and location stay unless given."""
         if not changes.keys() <= _FIELDS:
