@@ -312,6 +312,7 @@ def test_threads_of_a_torch_that_the_user_imported_are_the_users(imported, monke
     calls = []
     torch = types.SimpleNamespace(set_num_threads=calls.append)
     monkeypatch.setattr(engine, "_threads_set", False)
+    monkeypatch.setattr(engine, "_imported_here", False)
     monkeypatch.setattr(engine, "sys", types.SimpleNamespace(modules={"torch": torch} if imported else {}))
     monkeypatch.setitem(sys.modules, "torch", torch)
     engine.set_threads()

@@ -14,6 +14,7 @@ import numpy as np
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import first_line
+from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.engines.onnxruntime.bounds import Bounded, bounded
 from hybrid_lab.engines.onnxruntime.loading import LONGEST, LONGEST_PER_NODE, TooLong, load
@@ -90,8 +91,7 @@ def create_session(model: bytes, weights: Mapping[str, np.ndarray] | None = None
     weights : the model's external initializers; onnxruntime reads this memory for as long as the session lives
     nodes : how many the model has, by which it may take longer
     """
-    import onnxruntime as ort
-
+    ort = import_library("onnxruntime")
     options = ort.SessionOptions()
     options.log_severity_level = 4
     if shared_pool(ort).startswith("one pool"):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from hybrid_lab.engines.engine import Engine, Executable, Training
+from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.numpy import build
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
@@ -117,6 +118,8 @@ class TorchEngine(Engine):
 
 
 _threads_set = False
+#: Whether torch was not imported before this engine asked for it.
+_imported_here = False
 
 
 def set_threads() -> None:
@@ -124,13 +127,13 @@ def set_threads() -> None:
 
     Where the user has, torch's threads are the user's; what is set later stays, too.
     """
-    global _threads_set
+    global _imported_here, _threads_set
     if _threads_set:
         return
-    theirs = "torch" in sys.modules
-    import torch
-
-    if not theirs:
+    if "torch" not in sys.modules:
+        _imported_here = True  # also where an interrupt comes before the import has ended
+    torch = import_library("torch")
+    if _imported_here:
         torch.set_num_threads(thread_count())
     _threads_set = True
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.triton.building.internals import interpret
 from hybrid_lab.engines.triton.building.targets import names, supported
 from hybrid_lab.log import logger
@@ -85,14 +86,13 @@ def _may_use_amd() -> bool:
 @functools.lru_cache
 def _gpu_problem() -> str | None:
     try:
-        import torch
-        import triton
+        torch = import_library("torch")
+        import_library("triton")
     except Exception as error:  # a library that is not there, or of another CUDA or ROCm
         return (
             f"torch and triton are installed but do not load ({type(error).__name__}: {error}); install a pair that "
             "belongs together: pip install --force-reinstall torch, from the index for this GPU"
         )
-    assert triton is not None
     if not torch.cuda.is_available():
         if torch.version.hip and not _may_use_amd():
             return (

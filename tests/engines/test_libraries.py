@@ -1,0 +1,82 @@
+"""Imports of libraries: an interrupt comes through and leaves none half imported."""
+
+import _thread
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from hybrid_lab.engines.libraries import import_library
+
+LIBRARY = """
+import slow_library_events as events
+events.begun.set()
+assert events.go_on.wait(60)
+import slow_library.part
+value = 3
+"""
+
+TORCH = """
+import _thread, sys, threading
+import hybrid_lab as mx
+
+class Interrupt:
+    asked = False
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch.fx" and not self.asked:
+            self.asked = True
+            _thread.interrupt_main()
+
+sys.meta_path.insert(0, Interrupt())
+net = mx.gluon.nn.Dense(2, in_units=3)
+net.initialize("ones")
+net.hybridize(engine="torch")
+try:
+    net(mx.nd.ones((4, 3)))
+except KeyboardInterrupt:
+    print("interrupted")
+print(net(mx.nd.ones((4, 3))).asnumpy().sum())
+"""
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """slow_library waits in its import: `begun` is set then, and setting `go_on` ends it."""
+    folder = tmp_path / "slow_library"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(LIBRARY)
+    (folder / "part.py").write_text("")
+    module = type(sys)("slow_library_events")
+    module.begun, module.go_on = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "slow_library_events", module)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield module
+    module.go_on.set()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "slow_library"]:
+        del sys.modules[name]
+
+
+def test_an_interrupted_import_goes_on(events):
+    threading.Thread(target=lambda: events.begun.wait(60) and _thread.interrupt_main()).start()
+    with pytest.raises(KeyboardInterrupt):
+        import_library("slow_library")
+    events.go_on.set()
+    assert import_library("slow_library").value == 3
+
+
+def test_an_error_of_an_import_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "broken_library.py").write_text("raise OSError('no such driver')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no such driver"):
+            import_library("broken_library")
+
+
+def test_torch_works_after_an_interrupt_of_its_import():
+    pytest.importorskip("torch")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", TORCH], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert done.stdout.split() == ["interrupted", "24.0"]
