@@ -15,6 +15,7 @@ from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
 from hybrid_lab.ops.sample import sample
 
+#: The signs of the four pixels in p00 - p01 - p10 + p11.
 _MIXED = (1.0, -1.0, -1.0, 1.0)
 
 
@@ -70,7 +71,7 @@ class _Slope(Operator):
 class SamplerGridGrad(_Slope, name="_sampler_grid_grad"):
     """The gradient of BilinearSampler's grid: the slope of the image between its pixels, times dy.
 
-    dy : BilinearSampler's output; data, grid : its inputs; returns : as grid
+    dy : the gradient of BilinearSampler's output; data, grid : its inputs; returns : as grid
     """
 
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2)]
@@ -108,7 +109,10 @@ class SamplerSlope(_Slope, name="_sampler_slope"):
 
 
 class SamplerSlopeDataGrad(_Slope, name="_sampler_slope_data_grad"):
-    """The gradient of _sampler_slope's data. dy : its output; data : read for its shape; the others : its inputs."""
+    """The gradient of _sampler_slope's data.
+
+    dy : the gradient of its output; data : read for its shape; grid, direction : its inputs; returns : as data
+    """
 
     refuses_gradient = True
     shape_only = ("data",)
@@ -126,7 +130,7 @@ class SamplerSlopeDataGrad(_Slope, name="_sampler_slope_data_grad"):
 class SamplerTwist(_Slope, name="_sampler_twist"):
     """How the gradient of BilinearSampler's grid along one axis changes with the other one, on both axes.
 
-    dy : BilinearSampler's output; data, grid : its inputs; returns : as grid
+    dy : the gradient of BilinearSampler's output; data, grid : its inputs; returns : as grid
     """
 
     refuses_gradient = True

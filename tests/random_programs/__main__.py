@@ -28,7 +28,7 @@ def engine_of(seed: int) -> str:
 
 @contextmanager
 def ready(engine: str) -> Iterator[None]:
-    """The settings for an engine: all engines that a choice has are tried at once, Triton has its interpreter."""
+    """Settings for an engine: the automatic choice tries all engines at once, and Triton runs in its interpreter."""
     from hybrid_lab import engines
     from hybrid_lab.engines.choice import contest
 

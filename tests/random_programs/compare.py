@@ -19,14 +19,16 @@ TOLERANCE = {"forward": 1e-5, "state": 1e-4, "gradient": 1e-4}
 #: Rounding errors of float32 and of the dtypes below, and how many of them a value of such a dtype may be off.
 _SINGLE, _HALF = 2.0**-23, {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 _ROUNDINGS = {"forward": 4, "state": 16, "gradient": 16}
-#: Below this size, values count as equal to zero as far as tolerances go.
+#: Tolerances are relative to the largest value of an array, and at least to this size.
 _SMALLEST = 1e-2
-#: So does a value beside one of its kind, of at most 1, that is so much larger: its own sums have cancelled.
+#: They are also relative to at least this share of the largest value, capped at 1, that the same step shows of the same
+#: kind: smaller values come from sums of such values that cancel.
 _BESIDE = 0.1
 #: Shifts of inputs and weights in rounding errors; how many shifted runs there are at most; and by how much a
 #: difference may exceed what such shifts lead to.
 _SHIFT, _TRIALS, _FACTOR = 3, 12, 16.0
-#: How far apart, relative to the largest value or 1, a value may be that moves in the hybridized run only.
+#: The largest difference, relative to the largest value or 1, that counts as cancellation where only the hybridized run
+#: moves with the shifts.
 _CANCELLED = 1e-4
 
 
