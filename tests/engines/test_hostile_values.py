@@ -109,6 +109,13 @@ class Function(HybridBlock):
 
 
 @each_engine
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_infinities_pass_through_gelu(engine):
+    block = Function(lambda F, x: F.LeakyReLU(x, act_type="gelu"))
+    check(block, [np.repeat(VALUES, 8).astype(np.float32)], [0], engine)
+
+
+@each_engine
 @pytest.mark.parametrize(
     "function",
     [

@@ -145,7 +145,13 @@ def _activation(torch: Any, node: RuleNode) -> Kernel:
 def _leaky(torch: Any, node: RuleNode) -> Kernel:
     op, functional = node.op, torch.nn.functional
     if op.act_type == "gelu":
-        return functional.gelu
+
+        def gelu(x: Any) -> Any:
+            """torch's gelu of infinity is NaN in float32; the sum tells cheaply whether that may be there."""
+            y = functional.gelu(x)
+            return y if math.isfinite(y.sum()) else torch.where(x == math.inf, x, y)
+
+        return gelu
     if op.act_type == "elu":
         return lambda x: functional.elu(x, op.slope)
     if op.act_type == "selu":
