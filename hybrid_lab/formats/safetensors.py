@@ -51,7 +51,7 @@ FOREIGN = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "C64"}
 
 def tag_of(dtype: np.dtype) -> str | None:
     """The format's name of an element type, in any byte order; None where it has none."""
-    return BF16 if dtype.name == BFLOAT16 else NAMES.get(dtype.newbyteorder("<"))
+    return NAMES.get(dtype.newbyteorder("<")) or (BF16 if dtype.name == BFLOAT16 else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from os import PathLike
 from typing import Any
 
 from ..diagnostics import ArchiveError
 
-_LONG = re.compile(r"[0-9]{20}")
+_AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_TWENTY_DIGITS = b"0" * 20
 
 
 class _Refused(ValueError):
@@ -45,15 +45,18 @@ def _real(digits: str) -> float:
     return value
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_real)
+"""For texts without long numbers: with json's own `int`, which is faster."""
+_CAREFUL = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_real, parse_int=_integer)
+
+
 def parse(data: bytes | memoryview, *, path: str | PathLike[str] | None = None, member: str | None = None) -> Any:
     """The value of a UTF-8 JSON text; anything ambiguous or unreasonable raises ArchiveError."""
     data = bytes(data)
     try:
         text = data.decode("utf-8")
-        integer = _integer if _LONG.search(text) else None  # None: json's own, which is faster
-        value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_int=integer, parse_float=_real
-        )
+        decoder = _CAREFUL if _TWENTY_DIGITS in data.translate(_AS_ZEROS) else _DECODER
+        value = decoder.decode(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate cannot be written back
     except UnicodeError as error:

@@ -109,7 +109,7 @@ class GraphCache:
         self._outdated: set[Signature] = set()  # of programs that went because parameters got other arrays
         self.history = History()
         self._latest: Program | None = None
-        self._shared = self._new_shared()
+        self._shared: Shared | None = None  # made by the first compile
         self.called: tuple[Spec, tuple[Any, ...]] | None = None
         self.called_at = -1  # `changes.count` at that call
         self.code: tuple[Any, ...] | None = None  # what the graphs were traced from, and with which values
@@ -176,7 +176,7 @@ class GraphCache:
             self._current.clear()
             self._outdated.clear()
             self.history = History()
-            self._shared = self._new_shared()
+            self._shared = None
 
     @property
     def compilations(self) -> list[Compilation]:
@@ -445,6 +445,8 @@ class GraphCache:
             if any(parameter._array is None for parameter in neutral.parameters):
                 self._block._complete_from(neutral, leaves)
             block = self._block
+            if self._shared is None:
+                self._shared = self._new_shared()
             program = program_for(
                 block.name, block._flags, neutral, leaves, key.training, key.recording, self._shared
             )

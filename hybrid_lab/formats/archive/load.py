@@ -68,8 +68,8 @@ def load_cached_graphs(
     if not isinstance(net, Block):
         raise HybridLabError(f"load_cached_graphs needs a Block, not {type(net).__name__}")
     with without_collecting(), boundary.lock:
-        archive = Archive(layout.archive_path(path, net.name))
-        return _Loading(archive, net, strict, graphs == "file", map, subtree, trainer).run()
+        file = layout.archive_path(path, net.name)
+        return _Loading(Archive(file), net, strict, graphs == "file", map, subtree, trainer).run()
 
 
 class _Loading:

@@ -101,7 +101,9 @@ class GraphReader:
             raise self.error(f"node {index} needs the texts op and name and the list inputs")
         attributes: dict[str, str] = {}
         for key in ("param", "attr", "attrs"):  # of MXNet 0.8, up to 1.1, and later
-            part = node.get(key, {})
+            if key not in node:
+                continue
+            part = node[key]
             if not isinstance(part, dict) or not all(isinstance(value, str) for value in part.values()):
                 raise self.error(f"node {name!r}: {key} must map texts to texts")
             attributes |= part
