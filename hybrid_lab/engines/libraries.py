@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-import threading
-from concurrent.futures import Future, wait
 from typing import Any
 
-#: Seconds between two checks for an interrupt, where waiting for a lock cannot be interrupted (Windows).
-_CHECK = 0.1
+from hybrid_lab.engines.waiting import run_in_thread
 
 
 def import_library(name: str) -> Any:
@@ -21,18 +18,5 @@ def import_library(name: str) -> Any:
     and the next call waits for it.
     """
     if name not in sys.modules:
-        outcome: Future[None] = Future()
-        threading.Thread(target=_import, args=(name, outcome), name=f"hybrid-lab-import-{name}").start()
-        while not wait([outcome], _CHECK).done:
-            pass
-        outcome.result()
+        return run_in_thread(lambda: importlib.import_module(name), f"hybrid-lab-import-{name}").result()
     return importlib.import_module(name)
-
-
-def _import(name: str, outcome: Future[None]) -> None:
-    try:
-        importlib.import_module(name)
-    except BaseException as error:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(None)

@@ -1,0 +1,33 @@
+"""Calls that Python cannot interrupt run in a thread, and the caller, who can be interrupted, waits for that thread."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Any
+
+#: Seconds between two checks for an interrupt, where waiting for a lock cannot be interrupted (Windows).
+_CHECK = 0.1
+
+
+def run_in_thread(function: Callable[[], Any], name: str, longest: float = math.inf) -> Future[Any]:
+    """The finished Future of `function()`. Raises TimeoutError after `longest` seconds, and KeyboardInterrupt as soon
+    as it comes; the thread then goes on by itself.
+    """
+    outcome: Future[Any] = Future()
+    left = longest
+    threading.Thread(target=_fulfil, args=(outcome, function), name=name).start()
+    while not wait([outcome], min(_CHECK, left)).done:
+        left -= _CHECK
+        if left <= 0:
+            raise TimeoutError
+    return outcome
+
+
+def _fulfil(outcome: Future[Any], function: Callable[[], Any]) -> None:
+    try:
+        outcome.set_result(function())
+    except BaseException as error:
+        outcome.set_exception(error)
