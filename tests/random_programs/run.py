@@ -181,7 +181,10 @@ class Run:
     def interrupt(self, net: Any, call: Callable[[], Any], at: int) -> None:
         """Ctrl-C in the `at`-th function that a call enters: every state is as before or as after, and so it stays."""
         parameters = list(net.collect_params().values())
-        numbers, held = mx.random.get_state(), [(p, p.data().copy()) for p in parameters if p._array is not None]
+        numbers = mx.random.get_state()
+        if any(p._array is None for p in parameters):
+            call()  # gives deferred parameters their values
+        held = [(p, p.data().copy()) for p in parameters if p._array is not None]
         before = [value.asnumpy() for _, value in held]
         after = before
         if self.engine is not None:
