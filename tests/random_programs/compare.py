@@ -164,8 +164,8 @@ def compare(text: str, engine: str) -> Verdict:
             continue
         uninitialized = isinstance(found.value, str) and found.value == "not initialized"
         if uninitialized and eager.errors and not any(seen.kind == "forward" for seen in eager.seen[:index]):
-            verdict.explained["initialized by calls that raised"] += 1  # none came back
-            continue
+            verdict.refused = "initialized by calls that raised"  # none came back
+            break
         if uninitialized and has_dead_code(text):
             verdict.refused = "dead code"
             break
