@@ -40,12 +40,13 @@ def server(tmp_path_factory):
     log = (home / "log").open("w")
     process = subprocess.Popen(command, env=environment, cwd=home, stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}/some/base/"
-    for _ in range(200):
+    until = time.monotonic() + 120  # a busy machine takes its time
+    while True:
         try:
             urllib.request.urlopen(f"{address}api", timeout=2).close()
             break
         except OSError:
-            assert process.poll() is None, (home / "log").read_text()
+            assert process.poll() is None and time.monotonic() < until, (home / "log").read_text()
             time.sleep(0.1)
     yield address, "secret"
     process.terminate()
