@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _inside(arguments: list[str]) -> None:
-    """What stages start besides workers: `--list OPTIONS` and `--item NAME OPTIONS`."""
+    """Processes that stages start besides workers: `--list OPTIONS` and `--item NAME OPTIONS`."""
     from gpu_day import sanitize, tests
     from gpu_day.worker import use_folders, use_gpu
 

@@ -1,4 +1,4 @@
-"""What the stage `kernels` measures: single layers as graphs, and the same work as calls of torch.
+"""Cases of the stage `kernels`: single layers as graphs, and the same work as calls of torch.
 
 A name is "conv 64 > 128, 3 x 3 s2 at 56, weight, tf32": the layer, what is computed of it, and the precision.
 """

@@ -61,6 +61,6 @@ def judged(text: str) -> dict[str, Any]:
 
 
 def run_one(item: str, options: Options) -> None:
-    """What runs inside the tool: one item of smoke."""
+    """Run one item of the stage `smoke` inside the tool."""
     smoke.run(item, options)
     print("item passed", flush=True)

@@ -105,7 +105,7 @@ def _pytest(options: Options, loop: Callable[[], None]) -> None:
 
     os.chdir(ROOT)
     os.environ["HYBRID_LAB_TEST_GPU"] = "1"
-    # Of what is kept on disk tests share binaries alone: they count what else is made.
+    # Tests share compiled binaries on disk and nothing else, because they count the recipes that are made.
     os.environ["HYBRID_LAB_CACHE"] = ""
     binaries._temporary = None, binaries.Store(Path(options.cache) / "hybrid_lab" / "binaries")
     arguments = ["-q", "-p", "no:cacheprovider", "-k", CHOICE]

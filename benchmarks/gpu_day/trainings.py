@@ -1,4 +1,4 @@
-"""What smoke checks beside single kernels: trainings, dropout, captured launches, copies."""
+"""Checks of the stage `smoke` beside single kernels: trainings, dropout, captured launches, copies."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def dropout() -> dict[str, Any]:
 
 
 def captured_prediction() -> dict[str, Any]:
-    """Replays give the bits of plain launches, also when the input lies elsewhere each time."""
+    """Replays give the bits of plain launches, also when the address of the input changes."""
     import hybrid_lab as mx
 
     plain, captured = network("triton", mx.gpu(0)), network("triton", mx.gpu(0), captured=True)

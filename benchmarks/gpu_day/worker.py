@@ -75,7 +75,7 @@ def use_folders(options: Options) -> None:
 
 
 def use_gpu(options: Options) -> str | None:
-    """Find the GPU; what is missing, in words, where there is none."""
+    """Find the GPU; return what is missing, in words, where there is none."""
     if options.simulate:
         import tests.simulated_gpu as simulated_gpu
         from tests.simulated_gpu.plugin import stand_in
