@@ -1,0 +1,368 @@
+"""How much there is to learn in the code: lines, imports against the order of rooms, types, private names, concepts.
+
+    python scripts/measure_code.py                  the table, as Markdown
+    python scripts/measure_code.py --list KIND      each occurrence of upward, cycles, long, private, except or concepts
+
+Everything but the concepts is read from the source text. The concepts are the classes whose code or constructor runs
+in the first call of a hybridized network; all operators count as one class, all Blocks and all errors too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "hybrid_lab"
+#: The rooms from the lowest to the highest. A room imports from those before it; names in one tuple are one level.
+ORDER = (
+    ("_version", "log", "base", "forks", "temporary"),
+    ("diagnostics",),
+    ("_openblas", "ops"),
+    ("graph",),
+    ("engines",),
+    ("context", "ndarray", "autograd", "random"),
+    ("symbol",),
+    ("initializer", "optimizer", "lr_scheduler", "metric"),
+    ("gluon",),
+    ("contrib",),
+    ("insight", "viz"),
+    ("formats",),
+    ("lint",),
+    ("lab",),
+    ("cli",),
+)
+LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
+LONG = 60
+#: The lines of these are counted apart, too.
+PARTS = ("engines", "graph", "ops", "gluon")
+
+FIRST_CALL = """
+import json, sys
+import hybrid_lab as mx
+from hybrid_lab.gluon import nn
+
+other = nn.Dense(2, in_units=3)  # loads the rooms, whose classes are not to be counted for being made
+other.initialize()
+other.hybridize()
+other(mx.nd.ones((2, 3)))
+net = nn.HybridSequential()
+net.add(nn.Conv2D(8, 3, activation="relu"), nn.MaxPool2D(2), nn.Flatten(), nn.Dense(10))
+net.initialize()
+net(mx.nd.ones((1, 3, 8, 8)))  # deferred parameters are completed eagerly
+net.hybridize()
+x = mx.nd.ones((2, 3, 8, 8))
+seen = set()
+families = {"Operator": "operator", "Block": "Block", "BaseException": "error"}
+
+def look(frame, event, argument):
+    code = frame.f_code
+    if event != "call" or not code.co_argcount or code.co_varnames[0] not in ("self", "cls", "_cls"):
+        return
+    if "hybrid_lab" not in code.co_filename and code.co_filename != "<string>":  # of dataclasses and named tuples
+        return
+    owner = frame.f_locals.get(code.co_varnames[0])
+    kind = owner if isinstance(owner, type) else type(owner)
+    if not kind.__module__.startswith("hybrid_lab."):
+        return
+    names = {base.__name__ for base in kind.__mro__}
+    family = next((title for base, title in families.items() if base in names), None)
+    seen.add(family or f"{kind.__module__.removeprefix('hybrid_lab.')}.{kind.__qualname__}")
+
+import threading
+threading.setprofile(look)
+sys.setprofile(look)
+y = net(x)
+sys.setprofile(None)
+threading.setprofile(None)
+print(json.dumps(sorted(seen)))
+"""
+
+
+@dataclass
+class Source:
+    """One module. name : dotted, without the package; room : its first part"""
+
+    name: str
+    path: Path
+    tree: ast.Module
+    lines: int
+    room: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.room = self.name.partition(".")[0]
+
+    def where(self, node: ast.AST) -> str:
+        return f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+
+
+def sources() -> list[Source]:
+    """All modules of the package, but `__init__` and `__main__` of the package itself."""
+    found = []
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(ROOT / PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name not in ("", "__main__"):
+            text = path.read_text(encoding="utf-8")
+            found.append(Source(name, path, ast.parse(text), text.count("\n")))
+    return found
+
+
+def imports(source: Source) -> Iterator[tuple[ast.stmt, str, bool]]:
+    """Imports of the package's own modules: statement, module, whether it runs when the module is imported.
+
+    Imports for type checkers alone are left out.
+    """
+
+    def walk(body: list[ast.stmt], now: bool) -> Iterator[tuple[ast.stmt, str, bool]]:
+        for node in body:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.name.startswith(f"{PACKAGE}."):
+                        yield node, alias.name.removeprefix(f"{PACKAGE}."), now
+            elif isinstance(node, ast.ImportFrom):
+                base = _absolute(source, node)
+                if base is not None:
+                    for alias in node.names:
+                        yield node, f"{base}.{alias.name}".strip("."), now
+            elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+                yield from walk(node.orelse, now)
+            else:
+                inner = now and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+                for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+                    for child in getattr(node, part, []):
+                        yield from walk(
+                            child.body if hasattr(child, "body") and not isinstance(child, ast.stmt) else [child], inner
+                        )
+
+    return walk(source.tree.body, True)
+
+
+def _absolute(source: Source, node: ast.ImportFrom) -> str | None:
+    """The module that names are imported from, without the package; None where it is not the package's."""
+    if node.level:
+        parts = source.name.split(".")
+        keep = len(parts) - node.level + (source.path.stem == "__init__")
+        return ".".join([*parts[: max(keep, 0)], *([node.module] if node.module else [])])
+    if node.module == PACKAGE:
+        return ""
+    if node.module and node.module.startswith(f"{PACKAGE}."):
+        return node.module.removeprefix(f"{PACKAGE}.")
+    return None
+
+
+def upward(modules: list[Source]) -> list[str]:
+    """Imports of a room that stands higher in ORDER."""
+    found = []
+    for source in modules:
+        for node, target, _ in imports(source):
+            room = target.partition(".")[0]
+            if room in LEVEL and source.room in LEVEL and LEVEL[room] > LEVEL[source.room]:
+                found.append(f"{source.where(node)}: {source.room} imports {target}")
+    return list(dict.fromkeys(found))
+
+
+def cycles(modules: list[Source], every: bool = True) -> list[str]:
+    """Groups of modules of which each imports each, directly or through others (Tarjan).
+
+    every : also by imports in functions
+    """
+    names = {source.name for source in modules}
+    edges: dict[str, set[str]] = {name: set() for name in names}
+    for source in modules:
+        for _, target, now in imports(source):
+            module = target if target in names else target.rpartition(".")[0]
+            if module in names and module != source.name and (now or every):
+                edges[source.name].add(module)
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[str] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(edges[name]):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            group = stack[at:]
+            del stack[at:]
+            if len(group) > 1:
+                found.append(", ".join(sorted(group)))
+
+    sys.setrecursionlimit(10_000)
+    for name in sorted(names):
+        if name not in index:
+            visit(name)
+    return sorted(found, key=len, reverse=True)
+
+
+def annotations_of(source: Source) -> Iterator[ast.expr]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            given = node.args
+            for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+                if argument is not None and argument.annotation is not None:
+                    yield argument.annotation
+            if node.returns is not None:
+                yield node.returns
+        elif isinstance(node, ast.AnnAssign):
+            yield node.annotation
+
+
+def has_any(annotation: ast.expr) -> bool:
+    return any(
+        (isinstance(node, ast.Name) and node.id == "Any")
+        or (isinstance(node, ast.Attribute) and node.attr == "Any")
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str) and "Any" in node.value)
+        for node in ast.walk(annotation)
+    )
+
+
+def any_share(modules: list[Source]) -> float:
+    """The share of annotations that name Any."""
+    found = [has_any(annotation) for source in modules for annotation in annotations_of(source)]
+    return sum(found) / max(len(found), 1)
+
+
+def long_functions(modules: list[Source]) -> list[str]:
+    return [
+        f"{source.where(node)}: {node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"
+        for source in modules
+        for node in ast.walk(source.tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.end_lineno or 0) - node.lineno >= LONG
+    ]
+
+
+def _private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def private(modules: list[Source]) -> list[str]:
+    """Names with an underscore that belong to another room: `x._name` that no module of the room has."""
+    own: dict[str, set[str]] = {}
+    for source in modules:
+        names = own.setdefault(source.room, set())
+        for node in ast.walk(source.tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                names.add(node.name)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                names.add(node.attr)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.add(node.value)  # of __slots__
+    everywhere = set().union(*own.values())
+    found = []
+    for source in modules:
+        others = everywhere - own[source.room]
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr in others:
+                found.append(f"{source.where(node)}: {ast.unparse(node)[:80]}")
+            elif isinstance(node, ast.ImportFrom) and (base := _absolute(source, node)) is not None:
+                if base.partition(".")[0] != source.room:
+                    found += [
+                        f"{source.where(node)}: {base}.{alias.name}"
+                        for alias in node.names
+                        if _private(alias.name) and alias.name not in LEVEL
+                    ]
+    return found
+
+
+def broad(modules: list[Source]) -> list[str]:
+    """Handlers that catch Exception or everything."""
+    return [
+        f"{source.where(node)}: except {ast.unparse(node.type) if node.type else ''}"
+        for source in modules
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ExceptHandler)
+        and (
+            node.type is None
+            or {"Exception", "BaseException"} & {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
+        )
+    ]
+
+
+def concepts(triton: bool) -> list[str]:
+    """The classes that take part in a first call, in a new process without files of an earlier one."""
+    environment = {**os.environ, "HYBRID_LAB_CACHE": "", "HYBRID_LAB_CPU": "auto", "PYTHONPATH": str(ROOT)}
+    environment.pop("HYBRID_LAB_TRITON", None)
+    if triton:
+        environment["HYBRID_LAB_TRITON"] = "interpret"
+    done = subprocess.run([sys.executable, "-c", FIRST_CALL], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    names: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return names
+
+
+def table(modules: list[Source]) -> str:
+    rows: list[tuple[str, str]] = []
+    lines: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for source in modules:
+        parts = source.name.split(".")
+        if source.path.stem == "__init__":
+            parts.append("")
+        lines[parts[0]] += source.lines
+        files[parts[0]] += 1
+        if parts[0] in PARTS and len(parts) > 2:
+            lines[f"{parts[0]}/{parts[1]}"] += source.lines
+            files[f"{parts[0]}/{parts[1]}"] += 1
+    rows.append(("all: lines, files", f"{sum(source.lines for source in modules)}, {len(modules)}"))
+    rows += [(f"{name}: lines, files", f"{lines[name]}, {files[name]}") for name in sorted(lines) if files[name] > 1]
+    cpu, both = concepts(False), concepts(True)
+    rows += [
+        ("concepts of a first call on a CPU", str(len(cpu))),
+        ("and on Triton besides", str(len(set(both) - set(cpu)))),
+        ("imports upward", str(len(upward(modules)))),
+        ("circles of modules, by imports when loaded", str(len(cycles(modules, every=False)))),
+        ("circles with imports in functions: number, modules in them", _circles(cycles(modules))),
+        ("annotations with Any", f"{any_share(modules):.1%}"),
+        ("annotations with Any in ops", f"{any_share([s for s in modules if s.room == 'ops']):.1%}"),
+        (f"functions over {LONG} lines", str(len(long_functions(modules)))),
+        ("private names of another room", str(len(private(modules)))),
+        ("except Exception, all", str(len(broad(modules)))),
+        (
+            "except Exception in graph and engines",
+            str(len(broad([s for s in modules if s.room in ("graph", "engines")]))),
+        ),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(["| what | count |", "|---|---|", *(f"| {name:<{width}} | {value} |" for name, value in rows)])
+
+
+def _circles(found: list[str]) -> str:
+    return f"{len(found)}, {sum(group.count(',') + 1 for group in found)}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", choices=["upward", "cycles", "long", "private", "except", "concepts"])
+    options = parser.parse_args()
+    modules = sources()
+    if options.list is None:
+        print(table(modules))
+    elif options.list == "concepts":
+        cpu, both = concepts(False), concepts(True)
+        print("\n".join([*cpu, "-- on Triton besides", *(name for name in both if name not in cpu)]))
+    else:
+        lists = {"upward": upward, "cycles": cycles, "long": long_functions, "private": private, "except": broad}
+        print("\n".join(lists[options.list](modules)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
