@@ -68,6 +68,17 @@ class Graph:
             node for node in self.nodes if node.inputs or not (isinstance(node.op, Input) or node.op.name == "constant")
         )
 
+    @property
+    def states(self) -> set[Value]:
+        """The inputs that some operator updates: running statistics."""
+        found: set[Value] = set()
+        for node in self.nodes:
+            names = node.op.aux_names
+            if names:
+                pairs = zip(node.op.names(), node.inputs, strict=False)
+                found.update(item for name, item in pairs if name in names and type(item) is Value and item.is_input)
+        return found
+
     def users(self) -> dict[Value, list[Node]]:
         """Value -> the nodes that read it (each once)."""
         found: dict[Value, list[Node]] = {}
@@ -81,8 +92,13 @@ class Graph:
         return self.substitute({}, rewrite)
 
     def substitute(self, mapping: dict[Value, Any], rewrite: Rewrite | None = None) -> Graph:
-        """As map, starting with some Values already replaced (by Values)."""
+        """As map, starting with some Values already replaced (by Values).
+
+        A node made anew comes after all older ones in program order. Nodes that read a state which some node updates
+        are therefore made anew behind the first that was: they keep their order.
+        """
         new: dict[Value, Any] = dict(mapping)
+        states: set[Value] | None = None  # known once a node was made anew
         for node in self.nodes:
             outputs = node.outputs
             if outputs[0] in new and all(map(new.__contains__, outputs)):
@@ -90,7 +106,10 @@ class Graph:
             inputs = tuple([new[item] if type(item) is Value else item for item in node.inputs])
             made = rewrite(node, inputs) if rewrite is not None else None
             if made is None:
-                made = (node if inputs == node.inputs else node.replace(inputs=inputs)).outputs
+                moved = inputs != node.inputs or (states and not states.isdisjoint(node.values_in))
+                made = (node.replace(inputs=inputs) if moved else node).outputs
+            if states is None and made is not outputs:
+                states = self.states
             for value, replacement in zip(outputs, made, strict=False):
                 new.setdefault(value, replacement)
         return Graph(

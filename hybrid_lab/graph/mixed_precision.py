@@ -63,8 +63,10 @@ class _Pass:
     def graph(self, graph: Graph, given: Mapping[Value, Any]) -> tuple[Graph, list[Any]]:
         """The converted graph, and the dtypes of its outputs."""
         types: dict[Value, Any] = {}
+        changed = False  # what comes behind a node that is made anew is, too: the program order stays
 
         def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+            nonlocal changed
             if isinstance(node.op, Input):
                 types[node.outputs[0]] = dtype_of(given[node.outputs[0]])
                 return None
@@ -84,8 +86,8 @@ class _Pass:
             except DTypeError as error:
                 raise located(error, node) from None
             known = None if node.dtypes is None else tuple(found)
-            same = op is node.op and inputs == node.inputs and known == node.dtypes
-            made = node if same else node.replace(op=op, inputs=inputs, dtypes=known)
+            changed = changed or op is not node.op or inputs != node.inputs or known != node.dtypes
+            made = node.replace(op=op, inputs=inputs, dtypes=known) if changed else node
             types.update(zip(made.outputs, found, strict=True))
             return made.outputs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybrid_lab import autograd, nd
+from hybrid_lab import autograd, gluon, init, nd
 from hybrid_lab.contrib import amp
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ndarray import tape
@@ -61,3 +61,23 @@ def test_the_random_graphs_hold_conversions():
         forward = specialize(case.graph, shapes, dtypes, True, case.wrt, precision=Precision()).forward
         converted += sum(node.op.name == "Cast" for node in forward.operators)
     assert converted > 40
+
+
+def test_statistics_are_updated_in_the_order_of_the_calls_where_only_the_first_is_converted():
+    class Twice(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.dense, self.norm = gluon.nn.Dense(2, in_units=2), gluon.nn.BatchNorm(in_channels=2)
+
+        def forward(self, x):
+            return self.norm(self.dense(x)) + self.norm(x * 3)
+
+    means = []
+    for hybrid in (False, True):
+        net = Twice()
+        net.initialize(init.One())
+        net.hybridize(hybrid, engine="numpy")
+        with autograd.record():
+            net(nd.array([[1, 2], [3, 5]]))
+        means.append(net.norm.running_mean.data().asnumpy())
+    np.testing.assert_allclose(means[1], means[0], rtol=1e-3)

@@ -169,3 +169,51 @@ def test_a_model_loads_what_it_saved_however_its_file_writes_an_operator(name, s
     net(mx.nd.ones((2, 3)))
     net.save(tmp_path / "m")
     assert not net.load(tmp_path / "m").differences
+
+
+class Twice(gluon.HybridBlock):
+    """A normalization that is called three times, on what the outputs need in another order."""
+
+    def __init__(self, norm):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x):
+        first, second, third = self.norm(x + 1), self.norm(x * 3), self.norm(x - 5)
+        return third, [mx.nd.tanh(second) + first, x + self.norm.running_var.data().reshape((1, -1, 1, 1))]
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm, nn.BatchNormReLU, gluon.contrib.nn.SyncBatchNorm])
+@pytest.mark.parametrize("way", ["opened", "loaded", "imported", "sym.load"])
+def test_states_are_updated_and_read_in_the_order_of_the_code_whatever_order_a_file_has(norm, way, tmp_path):
+    def trained(net):
+        net.hybridize(engine="numpy")
+        with mx.autograd.record():
+            y = net(x)
+        arrays = [y[0], *y[1]] if len(y) == 2 else y
+        states = {key.split("_")[-1]: p.data() for key, p in net.collect_params().items() if "running" in key}
+        return [item.asnumpy() for item in [*arrays, states["mean"], states["var"]]]
+
+    x = mx.nd.array(np.random.RandomState(0).uniform(-1, 1, (3, 2, 2, 2)))
+    net = Twice(norm(in_channels=2, momentum=0.5))
+    net.initialize()
+    with mx.autograd.record():
+        y = net(x)
+    wanted = [item.asnumpy() for item in [y[0], *y[1], net.norm.running_mean.data(), net.norm.running_var.data()]]
+    net.initialize(force_reinit=True)
+    net.hybridize(engine="numpy")
+    net(x)
+    net.save(tmp_path / "net")
+    files = net.export(str(tmp_path / "net"))
+    if way == "opened":
+        net = gluon.load(tmp_path / "net.hlab")
+    elif way == "loaded":
+        net.load(tmp_path / "net.hlab", graphs="file")
+    elif way == "imported":
+        net = gluon.SymbolBlock.imports(files[0], ["data"], files[1])
+    else:
+        again = mx.sym.load(files[0])
+        net = gluon.SymbolBlock(again, mx.sym.var("data"))
+        net.load_parameters(files[1])
+    for found, expected in zip(trained(net), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -113,3 +113,19 @@ def test_a_computed_state_is_not_updated():
 
     graph = graph_of(function, (4, 3), (3,), (3,), (3,), (3,), roles="data param param aux aux")
     assert [target for target, _ in bind_mode(graph, train=True).effects] == [graph.inputs[4]]
+
+
+def test_a_state_is_updated_in_program_order_where_an_earlier_pass_made_some_nodes_anew():
+    def function(F, x, gamma, beta, mean, var):
+        def norm(x):
+            return F.BatchNorm(x, gamma, beta, mean, var, fix_gamma=False, momentum=0.5)
+
+        return F.broadcast_add(norm(F.square(x)), norm(F.tanh(x))), F.identity(mean)
+
+    graph = graph_of(function, (4, 3), (3,), (3,), (3,), (3,), roles="data param param aux aux")
+    arrays = [*uniform((4, 3), (3,), (3,)), np.zeros(3, "float32"), np.ones(3, "float32")]
+    wanted = evaluate(bind_mode(graph, train=True), arrays)
+    anew = graph.map(lambda node, inputs: node.replace().outputs if node.op.name == "square" else None)
+    assert anew.nodes != graph.nodes
+    for found, expected in zip(evaluate(bind_mode(anew, train=True), arrays), wanted, strict=True):
+        np.testing.assert_array_equal(found, expected)

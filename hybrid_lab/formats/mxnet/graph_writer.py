@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -178,7 +179,12 @@ def _node(op: str, name: str, attrs: dict[str, str], inputs: list[list[int]]) ->
 
 
 def in_order_of_use(graph: Graph) -> Iterable[Node]:
-    """Nodes depth-first from the outputs, as MXNet numbers them; inputs that nothing reads come last."""
+    """Nodes depth-first from the outputs, as MXNet numbers them; inputs that nothing reads come last.
+
+    Nodes that read a state which one of them updates stay in program order: a BatchNorm that is called twice updates
+    its running statistics in the order of the calls.
+    """
+    before = _before_it(graph)
     found: dict[Node, None] = {}
     stack = [(value.node, False) for value in reversed(graph.outputs)]
     while stack:
@@ -190,6 +196,21 @@ def in_order_of_use(graph: Graph) -> Iterable[Node]:
             continue
         stack.append((node, True))
         stack.extend((value.node, False) for value in reversed(node.values_in) if value.node not in found)
+        stack.extend((earlier, False) for earlier in before.get(node, ()) if earlier not in found)
     for value in graph.inputs:
         found.setdefault(value.node)
     return found
+
+
+def _before_it(graph: Graph) -> dict[Node, list[Node]]:
+    """Node -> the nodes that read one of its states last before it, where there is one that updates that state."""
+    readers: dict[Value, list[Node]] = {state: [] for state in graph.states}
+    for node in graph.nodes if readers else ():
+        for item in dict.fromkeys(node.values_in):
+            if item in readers:
+                readers[item].append(node)
+    before: dict[Node, list[Node]] = {}
+    for nodes in readers.values():
+        for earlier, later in pairwise(nodes):
+            before.setdefault(later, []).append(earlier)
+    return before
