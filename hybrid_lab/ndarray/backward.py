@@ -50,9 +50,9 @@ class _Gradients:
             present, gradient = alike(present, gradient)
         if present is None:
             slots[index] = gradient
-        elif (place, index) in self._owned:
+        elif (place, index) in self._owned and present is slots[index]:
             present += gradient
-        else:
+        else:  # also where the sum so far was copied to the side of the new gradient
             slots[index] = present = present + gradient
             if isinstance(present, np.ndarray):
                 self._owned.add((place, index))

@@ -4,6 +4,7 @@ is copied to and from as a GPU's is.
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import numpy as np
@@ -367,6 +368,21 @@ def test_gradients_add_up_and_several_outputs_go_backward(copied):
         a, b = net(x)
     autograd.backward([a, b])
     assert copied() == (1, 0)  # the zeros
+
+
+@pytest.mark.parametrize("order", range(6))
+def test_gradients_of_host_and_device_add_up_in_any_order(order):
+    """A hybridized block's gradient is on the device, those of an index are on the host; the array gets their sum."""
+    net = nn.HybridLambda("tanh")
+    net.hybridize(engine="triton")
+    x = nd.array([[0.0, 1.0], [2.0, 3.0]])
+    x.attach_grad()
+    steps = [lambda: net(x).sum(), lambda: x[0].sum() * 10, lambda: x[1].sum() * 100]
+    with autograd.record():
+        first, second, third = (step() for step in list(itertools.permutations(steps))[order])
+        total = first + second + third
+    total.backward()
+    close([x.grad.asnumpy()], [1 - np.tanh(x.asnumpy()) ** 2 + [[10.0], [100.0]]])
 
 
 def test_a_failed_launch_leaves_arrays_as_they_were(monkeypatch):
