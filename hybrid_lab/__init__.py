@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import _openblas
 from hybrid_lab import log as _log
+from hybrid_lab import provided as _provided
 from hybrid_lab._version import __version__
 
 if TYPE_CHECKING:
@@ -65,6 +66,16 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
 }
 
 __all__ = ["__version__", *_ROOMS]
+
+#: Functions that rooms call and rooms above them provide -> module, attribute. See `hybrid_lab.provided`.
+_provided.register({
+    "block_html": ("hybrid_lab.lab.static_html", "block_html"),
+    "compile_for": ("hybrid_lab.insight.compiled", "compile_for"),
+    "kernel_html": ("hybrid_lab.insight.kernel_table", "kernel_html"),
+    "load_archive": ("hybrid_lab.formats.archive", "load"),
+    "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
+    "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
+})  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

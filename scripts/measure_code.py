@@ -22,12 +22,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "hybrid_lab"
-#: The rooms from the lowest to the highest. A room imports from those before it; names in one tuple are one level.
+#: The rooms from the lowest to the highest: a room imports from those before it. Names in one tuple are one level, and
+#: of a folder the parts that are named here are rooms of their own.
 ORDER = (
-    ("_version", "log", "base", "forks", "temporary"),
+    ("_version", "log", "forks", "temporary", "provided"),
     ("diagnostics",),
+    ("base",),
     ("_openblas", "ops"),
     ("graph",),
+    ("formats",),
     ("engines",),
     ("context", "ndarray", "autograd", "random"),
     ("symbol",),
@@ -35,7 +38,7 @@ ORDER = (
     ("gluon",),
     ("contrib",),
     ("insight", "viz"),
-    ("formats",),
+    ("formats.archive",),
     ("lint",),
     ("lab",),
     ("cli",),
@@ -89,7 +92,7 @@ print(json.dumps(sorted(seen)))
 
 @dataclass
 class Source:
-    """One module. name : dotted, without the package; room : its first part"""
+    """One module. name : dotted, without the package; room : as ORDER names it"""
 
     name: str
     path: Path
@@ -98,10 +101,17 @@ class Source:
     room: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.room = self.name.partition(".")[0]
+        self.room = room_of(self.name)
 
     def where(self, node: ast.AST) -> str:
         return f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+
+
+def room_of(module: str) -> str:
+    """The longest start of a module's name that is a room; the first part of a name that ORDER lacks."""
+    parts = module.split(".")
+    starts = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((start for start in starts if start in LEVEL), parts[0])
 
 
 def sources() -> list[Source]:
@@ -116,10 +126,10 @@ def sources() -> list[Source]:
     return found
 
 
-def imports(source: Source) -> Iterator[tuple[ast.stmt, str, bool]]:
+def imports(source: Source, typing: bool = False) -> Iterator[tuple[ast.stmt, str, bool]]:
     """Imports of the package's own modules: statement, module, whether it runs when the module is imported.
 
-    Imports for type checkers alone are left out.
+    typing : also the imports for type checkers alone
     """
 
     def walk(body: list[ast.stmt], now: bool) -> Iterator[tuple[ast.stmt, str, bool]]:
@@ -134,7 +144,7 @@ def imports(source: Source) -> Iterator[tuple[ast.stmt, str, bool]]:
                     for alias in node.names:
                         yield node, f"{base}.{alias.name}".strip("."), now
             elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-                yield from walk(node.orelse, now)
+                yield from walk([*node.body, *node.orelse] if typing else node.orelse, now)
             else:
                 inner = now and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
                 for part in ("body", "orelse", "finalbody", "handlers", "cases"):
@@ -163,8 +173,8 @@ def upward(modules: list[Source]) -> list[str]:
     """Imports of a room that stands higher in ORDER."""
     found = []
     for source in modules:
-        for node, target, _ in imports(source):
-            room = target.partition(".")[0]
+        for node, target, _ in imports(source, typing=True):
+            room = room_of(target)
             if room in LEVEL and source.room in LEVEL and LEVEL[room] > LEVEL[source.room]:
                 found.append(f"{source.where(node)}: {source.room} imports {target}")
     return list(dict.fromkeys(found))
@@ -272,7 +282,7 @@ def private(modules: list[Source]) -> list[str]:
             if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr in others:
                 found.append(f"{source.where(node)}: {ast.unparse(node)[:80]}")
             elif isinstance(node, ast.ImportFrom) and (base := _absolute(source, node)) is not None:
-                if base.partition(".")[0] != source.room:
+                if room_of(base) != source.room:
                     found += [
                         f"{source.where(node)}: {base}.{alias.name}"
                         for alias in node.names

@@ -6,6 +6,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.provided import Provided as _Provided
 
 from . import contrib, data, loss, model_zoo, nn, rnn, utils
 from .block import Block
@@ -14,6 +15,8 @@ from .parameter import Constant, DeferredInitializationError, Parameter
 from .parameter_dict import ParameterDict
 from .symbol_block import SymbolBlock
 from .trainer import Trainer
+
+_load_archive: _Provided[..., Block] = _Provided("load_archive")
 
 __all__ = [
     "Block",
@@ -40,9 +43,7 @@ def load(path: str | PathLike[str], **options: Any) -> Block:
 
     Raises ArchiveError for a damaged file.
     """
-    from hybrid_lab.formats import archive
-
-    return archive.load(path, **options)
+    return _load_archive(path, **options)
 
 
 if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers

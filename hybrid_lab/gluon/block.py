@@ -15,6 +15,7 @@ import numpy as np
 from hybrid_lab.diagnostics import HybridLabError, SettingError, capture, rules
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
+from hybrid_lab.provided import Provided
 
 from .hooks import HookHandle
 from .naming import NameScope, name_block
@@ -22,6 +23,10 @@ from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
 __all__ = ["Block"]
+
+block_html: Provided[[Block], str] = Provided("block_html")
+load_cached_graphs: Provided[..., Any] = Provided("load_cached_graphs")
+save_cached_graphs: Provided[..., Any] = Provided("save_cached_graphs")
 
 _OWN_CONTAINERS = frozenset(
     {"_children", "_reg_params", "_forward_hooks", "_forward_pre_hooks", "_name_counts", "_parents"}
@@ -61,6 +66,9 @@ class Block:
         self._forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
         self._warned_containers: frozenset[str] = frozenset()
 
+    _is_container = False
+    """Whether the Block only calls its children in order: `summary` has no line for it."""
+
     _children: OrderedDict[str, Block]
     _reg_params: dict[str, Parameter]
     _parents: list[weakref.ref[Block]]
@@ -75,8 +83,6 @@ class Block:
 
     def _repr_html_(self) -> str:
         """The block tree as HTML without scripts, where a notebook shows the block."""
-        from hybrid_lab.lab.static_html import block_html
-
         return block_html(self)
 
     # -- attributes, children, structure -----------------------------------------------------------------------
@@ -320,29 +326,21 @@ class Block:
 
     def save(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
         """Write the tree, all cached graphs and all parameters to one `.hlab` archive. As `mx.save_cached_graphs`."""
-        from hybrid_lab.formats import archive
-
-        return archive.save_cached_graphs(self, path, **options)
+        return save_cached_graphs(self, path, **options)
 
     def load(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
         """Load an archive into this model and return the report. As `mx.load_cached_graphs`."""
-        from hybrid_lab.formats import archive
-
-        return archive.load_cached_graphs(self, path, **options)
+        return load_cached_graphs(self, path, **options)
 
     def save_states(
         self, path: str | PathLike[str], aux_states: Mapping[str, Any] | None = None, **options: Any
     ) -> Any:
         """As `save`, with a dictionary of the user's own values (numbers, texts, lists, arrays)."""
-        from hybrid_lab.formats import archive
-
-        return archive.save_cached_graphs(self, path, aux=dict(aux_states or {}), **options)
+        return save_cached_graphs(self, path, aux=dict(aux_states or {}), **options)
 
     def load_states(self, path: str | PathLike[str], **options: Any) -> dict[str, Any]:
         """As `load`; returns the dictionary that `save_states` got."""
-        from hybrid_lab.formats import archive
-
-        return archive.load_cached_graphs(self, path, **options).aux
+        return load_cached_graphs(self, path, **options).aux
 
     # -- calling -----------------------------------------------------------------------------------------------
 

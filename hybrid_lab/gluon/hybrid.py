@@ -32,8 +32,11 @@ from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.dtypes import is_narrow
+from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
+
+compile_for: Provided[..., Any] = Provided("compile_for")
 
 _local = tracing._local
 _ARRAYS = {NDArray}
@@ -405,8 +408,6 @@ class HybridBlock(Block):
         """The Triton kernels of a call, compiled for GPUs that need not be in the machine: `net.compile_for('gfx942',
         inputs=(8, 3, 224, 224))`. As `insight.compiled.compile_for`.
         """
-        from hybrid_lab.insight.compiled import compile_for
-
         return compile_for(self, *targets, inputs=inputs, train=train)
 
     # -- saving --------------------------------------------------------------------------------------------------
@@ -426,7 +427,14 @@ class HybridBlock(Block):
             raise HybridLabError(
                 f"{self.name} has no graph yet: call net.hybridize() and run it once on data before export()"
             )
-        return save_model(path, epoch, self._without_conversions(neutral) if remove_amp_cast else neutral)
+        if remove_amp_cast:
+            neutral = self._without_conversions(neutral)
+        variables = neutral.graph.inputs[neutral.num_data :]
+        values = {
+            value: parameter._reduce().asnumpy()
+            for value, parameter in zip(variables, neutral.parameters, strict=True)
+        }
+        return save_model(path, epoch, neutral.graph, values)
 
     def _without_conversions(self, neutral: NeutralGraph) -> NeutralGraph:
         """The graph without the conversions of mixed precision that it holds, of which the user is told."""

@@ -46,8 +46,6 @@ def layer_table(net: Block, inputs: tuple[Any, ...]) -> LayerTable:
 
     Containers (Sequential, HybridSequential) have no line. Hybridized blocks keep their graphs.
     """
-    from .nn import HybridSequential, Sequential
-
     table = LayerTable([("Input", _shapes(inputs), 0)])
     seen: set[int] = set()
 
@@ -65,7 +63,7 @@ def layer_table(net: Block, inputs: tuple[Any, ...]) -> LayerTable:
         table.rows.append((f"{type(block).__name__}-{len(table.rows)}", _shapes(outputs), count))
 
     blocks = list(dict.fromkeys(_walk(net)))
-    layers = [block for block in blocks if not isinstance(block, (Sequential, HybridSequential))]
+    layers = [block for block in blocks if not block._is_container]
     handles = [block.register_forward_hook(note) for block in layers]
     try:
         with _eager(blocks):

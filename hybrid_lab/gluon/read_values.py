@@ -9,14 +9,12 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.code import ANY, Reads, of_user, reads_of
-
-if TYPE_CHECKING:
-    from hybrid_lab.gluon.block import Block
 
 _MANY = 250
 """Parts of one container or object that are looked at."""
@@ -109,8 +107,6 @@ def _by_value(value: Any, depth: int = _DEEP) -> Any:
 
 def _object(value: Any, depth: int) -> Any:
     """An object or class of the user's by its attributes."""
-    from hybrid_lab.gluon.block import Block
-
     kind = value if isinstance(value, type) else type(value)
     root = str(kind.__module__).partition(".")[0]
     if not of_user(kind.__module__) or issubclass(kind, Block) or root in _MACHINERY:

@@ -6,7 +6,7 @@ import json
 import weakref
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,13 +21,16 @@ from .parameter import Parameter
 from .parameter_dict import ParameterDict
 from .step import boundary
 
-if TYPE_CHECKING:
-    from hybrid_lab.formats.archive.report import TrainerStates
-
 __all__ = ["StaleGradientError", "Trainer"]
 
 _FORMAT = "hybrid_lab.trainer"
 _VERSION = 1
+
+
+class SavedStates(Protocol):
+    """What an archive's report has as `trainer_states`."""
+
+    def restore(self, trainer: Trainer) -> None: ...
 
 
 _Step = tuple[tuple[int, ...], tuple[NDArray, ...], tuple[NDArray, ...]]
@@ -245,7 +248,7 @@ class Trainer:
 
     def set_states(
         self,
-        data: Mapping[str, Any] | TrainerStates,
+        data: Mapping[str, Any] | SavedStates,
         arrays: Mapping[str, np.ndarray] | None = None,
         source: str | None = None,
     ) -> None:

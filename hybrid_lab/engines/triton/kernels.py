@@ -27,9 +27,12 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.printer import format_type
+from hybrid_lab.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.running.steps import KernelOperator
+
+kernel_html: Provided[[FusedKernel], str] = Provided("kernel_html")
 
 
 @dataclass(frozen=True)
@@ -167,8 +170,6 @@ class FusedKernel:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from hybrid_lab.insight.kernel_table import kernel_html
-
         return kernel_html(self)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from hybrid_lab.graph.node import Value
 from ..atomic import atomic_write
 from . import symbol_json
 from .params import read_params, write_params
-
-if TYPE_CHECKING:
-    from hybrid_lab.gluon.neutral import NeutralGraph
 
 
 def state_inputs(graph: Graph) -> set[Value]:
@@ -31,21 +28,21 @@ def state_inputs(graph: Graph) -> set[Value]:
     return found
 
 
-def save_model(prefix: str | PathLike[str], epoch: int, neutral: NeutralGraph) -> tuple[str, str]:
+def save_model(
+    prefix: str | PathLike[str], epoch: int, graph: Graph, values: Mapping[Value, np.ndarray]
+) -> tuple[str, str]:
     """Write the two files of one traced block; returns their names.
 
-    Both are made before either is written. Raises Unmappable for an operator that MXNet lacks, UninitializedError for a
-    parameter without values.
+    values : the inputs of the graph that are parameters, with their values
+    Both texts exist before either file is written. Raises Unmappable for an operator that MXNet lacks.
     """
     symbol_file, params_file = f"{fspath(prefix)}-symbol.json", f"{fspath(prefix)}-{epoch:04d}.params"
     constants: dict[str, np.ndarray] = {}
-    text = symbol_json.dumps(neutral.graph, constants=constants).encode("utf-8")
-    states = state_inputs(neutral.graph)
+    text = symbol_json.dumps(graph, constants=constants).encode("utf-8")
+    states = state_inputs(graph)
     arrays: dict[str, np.ndarray] = {}
-    variables = neutral.graph.inputs[neutral.num_data :]
-    for value, parameter in zip(variables, neutral.parameters, strict=True):
-        kind = "aux" if value in states else "arg"
-        arrays[f"{kind}:{value.node.name}"] = parameter._reduce().asnumpy()
+    for value, array in values.items():
+        arrays[f"{'aux' if value in states else 'arg'}:{value.node.name}"] = array
     arrays |= {f"arg:{name}": array for name, array in constants.items()}
     write_params(params_file, arrays)
     with atomic_write(symbol_file) as file:

@@ -14,6 +14,8 @@ from .registry import layer
 class _Stack(Block):
     """What both containers share: adding, indexing, counting."""
 
+    _is_container = True
+
     def add(self, *blocks: Block) -> None:
         """Append blocks, named '0', '1' ..."""
         for block in blocks:

@@ -1,0 +1,36 @@
+"""Functions that a room calls and a room above it provides, so that imports only go downward.
+
+The calling room declares the function with its types, `block_html: Provided[[Block], str] = Provided("block_html")`.
+The package's `__init__` has the one table of who provides what.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_providers: dict[str, tuple[str, str]] = {}
+
+
+def register(providers: Mapping[str, tuple[str, str]]) -> None:
+    """Add to the table: name of the function -> module and attribute that provide it."""
+    _providers.update(providers)
+
+
+class Provided(Generic[P, R]):
+    """A function whose module is imported when it is called.
+
+    name : its name in the table; raises KeyError for a name that nobody provides
+    """
+
+    def __init__(self, name: str) -> None:
+        self._module, self._attribute = _providers[name]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        function: Any = getattr(importlib.import_module(self._module), self._attribute)
+        result: R = function(*args, **kwargs)
+        return result

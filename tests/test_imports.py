@@ -1,0 +1,65 @@
+"""Rooms import only downward, and no module needs itself: read from the source text by scripts/measure_code.py."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from hybrid_lab import provided
+
+SCRIPT = Path(__file__).parent.parent / "scripts" / "measure_code.py"
+
+#: Circles of modules that remain. The list only ever gets shorter.
+CIRCLES = [
+    "engines.engine, engines.numpy.engine, engines.numpy.program, engines.numpy.training, engines.numpy.watch",
+    "engines.triton.engine, engines.triton.tuning",
+    "engines.triton.running.program, engines.triton.running.watch",
+    "engines.triton.running.steps, engines.triton.running.vendor",
+    "graph.graph, graph.printer",
+    "lint.calls, lint.known_calls, lint.taint",
+    "ndarray.backward, ndarray.indexing, ndarray.invoke, ndarray.methods, ndarray.ndarray, ndarray.on_device, "
+    "ndarray.overloads, ndarray.tape",
+    "symbol.indexing, symbol.symbol, symbol.traced",
+]
+
+
+@pytest.fixture(scope="module")
+def measure():
+    spec = importlib.util.spec_from_file_location("measure_code", SCRIPT)
+    module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def modules(measure):
+    return measure.sources()
+
+
+def test_every_module_is_in_a_room_of_the_order(measure, modules):
+    assert {source.room for source in modules} <= measure.LEVEL.keys()
+
+
+def test_rooms_import_only_downward(measure, modules):
+    """Imports in functions and those for type checkers count too."""
+    assert measure.upward(modules) == []
+
+
+def test_no_circle_of_modules(measure, modules):
+    """Imports in functions count too, those for type checkers do not."""
+    assert sorted(measure.cycles(modules)) == CIRCLES
+
+
+@pytest.mark.parametrize("name", provided._providers)
+def test_provided_functions_exist(name):
+    module, attribute = provided._providers[name]
+    assert callable(getattr(importlib.import_module(module), attribute))
+
+
+def test_nobody_provides_an_unknown_name():
+    with pytest.raises(KeyError, match="no_such_function"):
+        provided.Provided("no_such_function")
