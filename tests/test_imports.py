@@ -19,11 +19,8 @@ CIRCLES = [
     "engines.triton.engine, engines.triton.tuning",
     "engines.triton.running.program, engines.triton.running.watch",
     "engines.triton.running.steps, engines.triton.running.vendor",
-    "graph.graph, graph.printer",
-    "lint.calls, lint.known_calls, lint.taint",
     "ndarray.backward, ndarray.indexing, ndarray.invoke, ndarray.methods, ndarray.ndarray, ndarray.on_device, "
     "ndarray.overloads, ndarray.tape",
-    "symbol.indexing, symbol.symbol, symbol.traced",
 ]
 
 

@@ -14,8 +14,7 @@ from typing import Any
 from hybrid_lab.gluon.structure import is_named
 from hybrid_lab.ops.operator import get
 from hybrid_lab.symbol import tracing
-from hybrid_lab.symbol.symbol import Symbol, compose
-from hybrid_lab.symbol.traced import TracedArray, wrap
+from hybrid_lab.symbol.symbol import Symbol, TracedArray, compose, wrap
 
 
 class Passed:

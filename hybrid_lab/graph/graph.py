@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.graph.node import Input, Node, Value, input_node
+from hybrid_lab.graph.printer import format_graph
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.form import Form
@@ -128,8 +129,6 @@ class Graph:
         return extract(inputs, outputs, names)
 
     def __repr__(self) -> str:
-        from hybrid_lab.graph.printer import format_graph
-
         return format_graph(self)
 
 

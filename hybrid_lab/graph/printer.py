@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
+
+if TYPE_CHECKING:
+    from hybrid_lab.graph.graph import Graph
 
 _SHORT = {"float": "f", "int": "i", "uint": "u"}
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
 from . import names
 from .classes import Function, Module, SourceClass
 from .expressions import Expressions
-
-if TYPE_CHECKING:
-    from .taint import Frame
+from .frame import Frame
 
 _DEPTH = 12
 _HOST_READS = {"asnumpy", "asscalar", "item", "tolist", "numpy"}
@@ -116,8 +114,6 @@ class Calls(Expressions):
         unknown_arguments: bool = False,
     ) -> Value:
         """Walk a function with these arguments and return what it returns."""
-        from .taint import Frame
-
         env = self._bound(function, [me, *arguments] if me is not None else arguments, keywords)
         frame = Frame(
             function,

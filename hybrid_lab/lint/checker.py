@@ -15,8 +15,9 @@ from ..diagnostics.rules.values import OTHER, Kind, Value, sequence, tensor
 from . import names
 from .arguments import seeds
 from .classes import Function, Module, SourceClass
+from .frame import Environment, Frame
 from .source import Source
-from .taint import Environment, Frame, Taint
+from .taint import Taint
 
 
 @cache

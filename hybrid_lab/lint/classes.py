@@ -13,7 +13,7 @@ from . import names
 from .source import Source
 
 if TYPE_CHECKING:
-    from .taint import Frame
+    from .frame import Frame
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 

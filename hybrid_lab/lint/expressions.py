@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..diagnostics.rules.values import (
     NONE,
@@ -20,9 +20,7 @@ from ..diagnostics.rules.values import (
 )
 from . import names
 from .classes import Function, SourceClass
-
-if TYPE_CHECKING:
-    from .taint import Frame
+from .frame import Frame
 
 _BUILTINS = frozenset(dir(builtins))
 _ON_SELF = {

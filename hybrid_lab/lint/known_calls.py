@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, sequence, tensor
 from . import names
 from .calls import Calls, input_in
-
-if TYPE_CHECKING:
-    from .taint import Frame
+from .frame import Frame
 
 
 class KnownCalls(Calls):

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..diagnostics.rules.checking import Attribute
 from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
 from . import names
-from .classes import Function, Module, SourceClass
+from .classes import Function, SourceClass
+from .frame import Environment, Frame
 from .known_calls import KnownCalls
-from .source import Source
-
-Environment = dict[str, Value]
-
-
-@dataclass(eq=False)
-class Frame:
-    """One function being walked. returns: (node, value, decided by the mode or the sort of the inputs)."""
-
-    function: Function | None
-    module: Module
-    source: Source
-    env: Environment
-    closure: Frame | None = None
-    owner: SourceClass | None = None
-    returns: list[tuple[ast.AST, Value, bool]] = field(default_factory=list)
-    varying: bool = False
-    raising: bool = False
 
 
 class Taint(KnownCalls):

@@ -17,8 +17,7 @@ from hybrid_lab.ndarray import control_flow as eager
 from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ops.operator import get
 from hybrid_lab.symbol import names, tracing
-from hybrid_lab.symbol.symbol import Symbol, _operand, compose, free_draw, make_symbol
-from hybrid_lab.symbol.traced import wrap
+from hybrid_lab.symbol.symbol import Symbol, _operand, compose, free_draw, make_symbol, wrap
 
 #: The role of a body's own inputs: such a variable means nothing outside of its body.
 INSIDE = "inside"

@@ -1,4 +1,4 @@
-"""Indexing a Symbol: the same result as indexing an array, written with slice, squeeze, expand_dims and take."""
+"""Indexing a Symbol: the same result as indexing an array, by slice, squeeze and expand_dims."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.symbol import tracing
 
 if TYPE_CHECKING:
     from hybrid_lab.symbol.symbol import Symbol
 
 
-def index_symbol(symbol: Symbol, key: Any) -> Symbol:
-    """`x[i]`, `x[a:b]`, `x[:, None, -1]`. Raises HybridizeError HL132/HL133 for what has no fixed meaning in a
-    graph.
-    """
-    from hybrid_lab.symbol.symbol import Symbol, compose
+def index_operators(symbol: Symbol, key: Any) -> list[Operator]:
+    """The operators that one after the other compute `symbol[key]`: `x[i]`, `x[a:b]`, `x[:, None, -1]`; never none.
 
-    if isinstance(key, Symbol):
+    Raises HybridizeError HL132/HL133 for what has no fixed meaning in a graph.
+    """
+    if getattr(key, "_is_symbol", False):
         raise tracing.refuse("HL133", tensor=symbol)
     keys = key if isinstance(key, tuple) else (key,)
-    if any(isinstance(item, (Symbol, list, np.ndarray)) or hasattr(item, "_data") for item in keys):
+    if any(
+        isinstance(item, (list, np.ndarray)) or getattr(item, "_is_symbol", False) or hasattr(item, "_data")
+        for item in keys
+    ):
         raise tracing.refuse("HL133", tensor=symbol)
     if Ellipsis in keys:
-        return _index_with_ellipsis(symbol, keys)
+        return _operators_with_ellipsis(symbol, keys)
     begin: list[int | None] = []
     end: list[int | None] = []
     step: list[int | None] = []
@@ -50,19 +52,16 @@ def index_symbol(symbol: Symbol, key: Any) -> Symbol:
         end.append(_int(symbol, item.stop))
         step.append(_int(symbol, item.step))
         position += 1
-    result = symbol
+    operators: list[Operator] = []
     if any(item is not None for item in (*begin, *end, *step)):
         attributes: dict[str, Any] = {"begin": tuple(begin), "end": tuple(end)}
         if any(item is not None for item in step):
             attributes["step"] = tuple(step)
-        result = compose(get("slice").bind(**attributes), [result], None)
+        operators.append(get("slice").bind(**attributes))
     if dropped:
-        result = compose(get("squeeze").bind(axis=tuple(dropped)), [result], None)
-    elif result is symbol and not added:
-        result = compose(get("identity").bind(), [result], None, hint="identity")
-    for axis in added:
-        result = compose(get("expand_dims").bind(axis=axis), [result], None)
-    return result
+        operators.append(get("squeeze").bind(axis=tuple(dropped)))
+    operators += [get("expand_dims").bind(axis=axis) for axis in added]
+    return operators or [get("identity").bind()]
 
 
 def _int(symbol: Symbol, item: Any) -> int | None:
@@ -73,17 +72,15 @@ def _int(symbol: Symbol, item: Any) -> int | None:
     raise tracing.refuse("HL132", tensor=symbol)
 
 
-def _index_with_ellipsis(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
+def _operators_with_ellipsis(symbol: Symbol, keys: tuple[Any, ...]) -> list[Operator]:
     """`x[..., i, a:b]` counts axes from the end, so the number of axes need not be known."""
-    from hybrid_lab.symbol.symbol import compose
-
     place = next(index for index, item in enumerate(keys) if item is Ellipsis)
     head, tail = keys[:place], keys[place + 1 :]
     if any(item is Ellipsis or item is None for item in tail) or any(
         isinstance(item, slice) and item.step not in (None, 1) for item in tail
     ):
         raise tracing.refuse("HL132", tensor=symbol)
-    result = index_symbol(symbol, head) if head else symbol
+    operators = index_operators(symbol, head) if head else []
     dropped = []
     for axis, item in zip(range(-len(tail), 0), tail, strict=True):
         if isinstance(item, slice):
@@ -93,7 +90,7 @@ def _index_with_ellipsis(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
             end = begin + 1 if begin != -1 else None
             dropped.append(axis)
         if begin != 0 or end is not None:
-            result = compose(get("slice_axis").bind(axis=axis, begin=begin, end=end), [result], None)
+            operators.append(get("slice_axis").bind(axis=axis, begin=begin, end=end))
     if dropped:
-        result = compose(get("squeeze").bind(axis=tuple(dropped)), [result], None)
-    return result if result is not symbol else compose(get("identity").bind(), [symbol], None, hint="identity")
+        operators.append(get("squeeze").bind(axis=tuple(dropped)))
+    return operators or [get("identity").bind()]

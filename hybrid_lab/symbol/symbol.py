@@ -14,9 +14,10 @@ from hybrid_lab.ops.dtypes import TYPE_FLAGS, dtype_of
 from hybrid_lab.ops.operator import Operator, find, get
 from hybrid_lab.ops.surface import MISSING, make_function
 from hybrid_lab.symbol import names, tracing
-from hybrid_lab.symbol.indexing import index_symbol
+from hybrid_lab.symbol.indexing import index_operators
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
 from hybrid_lab.symbol.questions import GraphQuestions
+from hybrid_lab.symbol.trace_types import known_type, note_types
 
 STORAGE_TYPES = ("default", "row_sparse", "csr")
 """Storage types of MXNet's arrays, in the order of their numbers in its files."""
@@ -85,7 +86,10 @@ class Symbol(GraphQuestions, Refusals):
         if len(self._values) == 1:
             if isinstance(key, str):
                 return self._output_named(key)
-            return index_symbol(self, key)
+            result = self
+            for op in index_operators(self, key):
+                result = compose(op, [result], None)
+            return result
         if isinstance(key, str):
             return self._output_named(key)
         if isinstance(key, slice):
@@ -226,6 +230,66 @@ class Symbol(GraphQuestions, Refusals):
 # -- composing -----------------------------------------------------------------------------------------------
 
 
+class TracedArray(Symbol):
+    """What a 2.x-style forward(x) gets during a trace: a Symbol that knows its shape and dtype for the inputs at hand.
+
+    Reading them makes the trace a variant that holds only for these shapes; each read is noted with its line.
+    """
+
+    __slots__ = ("_dtypes", "_shapes")
+
+    def __init__(self, values: tuple[Value, ...], shapes: tuple[Any, ...], dtypes: tuple[Any, ...]):
+        super().__init__(values)
+        self._shapes, self._dtypes = shapes, dtypes
+
+    def _observe(self, what: str) -> None:
+        trace = tracing.current()
+        if trace is not None:
+            trace.observed.append((what, capture()))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        self._observe("shape")
+        return self._shapes[0]
+
+    @property
+    def size(self) -> int:
+        self._observe("shape")
+        return int(np.prod(self._shapes[0], dtype=np.int64))
+
+    @property
+    def ndim(self) -> int:
+        self._observe("shape")
+        return len(self._shapes[0])
+
+    @property
+    def dtype(self) -> Any:
+        self._observe("dtype")
+        return self._dtypes[0].type
+
+    @property
+    def T(self) -> Symbol:  # noqa: N802 - NumPy's name
+        return self.transpose()
+
+    def __len__(self) -> int:
+        if len(self._values) > 1:
+            return len(self._values)
+        self._observe("shape")
+        return self._shapes[0][0]
+
+    def __iter__(self) -> Iterator[Symbol]:
+        if len(self._values) > 1:
+            return (
+                TracedArray((v,), (s,), (d,)) for v, s, d in zip(self._values, self._shapes, self._dtypes, strict=True)
+            )
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Symbol:
+        if len(self._values) > 1 and isinstance(key, (int, np.integer)):
+            return TracedArray((self._values[key],), (self._shapes[key],), (self._dtypes[key],))
+        return super().__getitem__(key)
+
+
 def var(
     name: str,
     attr: Mapping[str, str] | None = None,
@@ -296,10 +360,22 @@ def make_symbol(node: Node) -> Symbol:
     values = node.outputs[: node.op.num_visible]
     if trace is None:
         return Symbol(values)
-    from hybrid_lab.symbol.traced import note_types, wrap
-
     note_types(trace, node)
     return wrap(trace, values)
+
+
+def wrap(trace: tracing.Trace, values: Sequence[Value]) -> Symbol:
+    """What the running code sees for these Values: a TracedArray in 2.x style where all shapes are known, else a
+    Symbol.
+    """
+    if not trace.arrays:
+        return Symbol(values)
+    types = [known_type(trace, value) for value in values]
+    if any(item is None for item in types):
+        return Symbol(values)
+    return TracedArray(
+        tuple(values), tuple(item[0] for item in types if item), tuple(item[1] for item in types if item)
+    )
 
 
 _draws = 0
