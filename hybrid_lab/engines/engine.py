@@ -58,9 +58,7 @@ class Executable:
 
     def watched(self) -> WatchedProgram:
         """The same program with a look at the results after every step, for those who check or measure it."""
-        from hybrid_lab.engines.numpy.watch import WatchedProgram
-
-        return WatchedProgram(self.graph, self.report.static_alloc)
+        raise NotImplementedError(f"{type(self).__name__} is no planned program")
 
     def release(self) -> None:
         """Give back what it keeps for the next call, where that call may never come; it is made again if it does."""
@@ -202,23 +200,14 @@ class Engine(ABC):
     def compile_training(
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
     ) -> Training:
-        """Compile the two graphs of a recorded call together, over one arena where the engine runs planned programs.
+        """Compile the two graphs of a recorded call together.
 
         sources : where each input of `backward` comes from (Specialized.sources)
         num_outputs : how many of the forward's outputs are the caller's; the others are saved values
         options : as `compile` takes them; raises what it raises
         """
-        from hybrid_lab.engines.numpy.engine import postponed
-        from hybrid_lab.engines.numpy.training import join
-
-        if not any(kind == "saved" for kind, _ in sources):
-            return SeparateTraining(self.compile(forward, **options), self.compile(backward, **options), num_outputs)
-        with postponed():
-            second = self.compile_backward(backward, **options)
-            first = self.compile(forward, **options)
-        static_alloc = options.get("static_alloc", False)
-        joined = join(first, second, sources, num_outputs, static_alloc)
-        return joined if joined is not None else SeparateTraining(first, second, num_outputs)
+        first, second = self.compile(forward, **options), self.compile_backward(backward, **options)
+        return SeparateTraining(first, second, num_outputs)
 
     def compile_backward(self, graph: Graph, **options: bool) -> Executable:
         """As `compile`, for a graph that runs after another one; what takes long may go on in the background."""
@@ -230,11 +219,8 @@ class Engine(ABC):
         """
         return False
 
-    def trim(self) -> None:
+    def trim(self) -> None:  # noqa: B027 - an engine without pools has nothing to give back
         """Give back memory that no program uses at the moment; called after programs have been dropped."""
-        from hybrid_lab.engines.numpy.arena import trim
-
-        trim()
 
     def __repr__(self) -> str:
         return f"<engine {self.name}>"

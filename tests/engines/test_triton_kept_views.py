@@ -12,7 +12,7 @@ from hybrid_lab.engines.triton.fusing.kept_views import without_views  # noqa: E
 from hybrid_lab.engines.triton.fusing.pair import Pair  # noqa: E402
 from hybrid_lab.engines.triton.fusing.training import training_pair  # noqa: E402
 from hybrid_lab.engines.triton.running import availability  # noqa: E402
-from hybrid_lab.engines.triton.running.steps import ViewStep  # noqa: E402
+from hybrid_lab.engines.triton.running.view_step import ViewStep  # noqa: E402
 from hybrid_lab.gluon import nn  # noqa: E402
 from hybrid_lab.graph.builder import make_node  # noqa: E402
 from hybrid_lab.graph.family import Family  # noqa: E402

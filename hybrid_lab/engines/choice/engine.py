@@ -8,12 +8,14 @@ import numpy as np
 
 from hybrid_lab.engines.choice.contest import Contest
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable, Kept, Training
+from hybrid_lab.engines.numpy.planned import PlannedEngine
+from hybrid_lab.engines.numpy.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input
 
 
-class ChoosingEngine(Engine):
+class ChoosingEngine(PlannedEngine):
     """Starts every call on the first of its engines and lets the others compete while the program runs.
 
     engines : the candidates that are usable here, the one to start with first
@@ -89,6 +91,9 @@ class ContestExecutable(Executable):
 
     def unpack(self) -> None:
         self.contest.unpack()
+
+    def watched(self) -> WatchedProgram:
+        return self.contest.current(self.part).watched()
 
 
 class _Begun(Kept):

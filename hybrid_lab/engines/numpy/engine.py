@@ -1,26 +1,19 @@
-"""NumPyEngine: plan the memory, generate the program, describe both."""
+"""NumPyEngine: every operator by its record's NumPy kernel."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import ClassVar
 
-import numpy as np
-
-from hybrid_lab import forks
-from hybrid_lab.engines.engine import Engine, Executable, Program
-from hybrid_lab.engines.numpy.program import Text, write_program
+from hybrid_lab.engines.engine import Executable
+from hybrid_lab.engines.numpy.build import build
+from hybrid_lab.engines.numpy.planned import PlannedEngine
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph import body
-from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.plan import Plan, plan
 
 
-class NumPyEngine(Engine):
+class NumPyEngine(PlannedEngine):
     """Runs every operator by its record's NumPy kernel."""
 
     name: ClassVar[str] = "numpy"
@@ -34,83 +27,6 @@ class NumPyEngine(Engine):
         executable = build(graph, report, static_alloc)
         report.seconds = time.perf_counter() - started
         return executable
-
-
-def build(graph: Graph, report: Report, static_alloc: bool) -> Executable:
-    """The executable of a graph of which every operator has a NumPy kernel, a compiled region counting as one operator.
-
-    Fills in the memory and program parts of `report`.
-    """
-    report.bodies = _bodies(graph)
-    later = Later(graph, report, static_alloc)
-    return Executable(graph, later if _postponed.get() else later.write(), report)
-
-
-def _bodies(graph: Graph) -> list[body.Body]:
-    """The bodies of its loops and branches, and of those inside them."""
-    found = [each for node in graph.operators for each in getattr(node.op, "bodies", ())]
-    return found + [inner for each in found for inner in _bodies(each.graph)]
-
-
-class Later:
-    """A program that is planned and written when it is first run."""
-
-    def __init__(self, graph: Graph, report: Report, static_alloc: bool):
-        self.graph, self.report, self.static_alloc = graph, report, static_alloc
-        self._run: Program | None = None
-        self._lock = forks.lock()
-
-    def write(self) -> Program:
-        """The program's function. Describes memory and program in the report, if nobody has."""
-        memory = dump("plan", plan(self.graph))
-        program = write_program(memory, self.static_alloc)
-        dump("program", program.written)
-        if not self.report.written:
-            describe(self.report, memory, program.written, self.static_alloc)
-        return program.run
-
-    def __call__(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> list[np.ndarray]:
-        run = self._run
-        if run is None:
-            with self._lock:
-                run = self._run = self._run or self.write()
-        return run(inputs, rng)
-
-    def forget(self) -> None:
-        """Drop the function, and the arenas with it, until somebody runs it again."""
-        self._run = None
-
-
-@contextmanager
-def postponed() -> Iterator[None]:
-    """Inside, `build` neither plans nor writes: the caller will do it for several graphs together."""
-    token = _postponed.set(True)
-    try:
-        yield
-    finally:
-        _postponed.reset(token)
-
-
-_postponed: ContextVar[bool] = ContextVar("postponed", default=False)
-
-
-def describe(report: Report, memory: Plan, written: Text, static_alloc: bool) -> None:
-    """Fill in the memory and program parts of a report."""
-    report.static_alloc = static_alloc
-    report.arena_bytes, report.ideal_bytes = memory.arena_bytes, memory.ideal_bytes
-    report.fresh_bytes = sum(
-        value.nbytes
-        for index, value in enumerate(memory.graph.roots)
-        if index in memory.copies or memory.places[value].kind != "arena"
-    )
-    report.bytes_moved = sum(
-        value.nbytes
-        for node in memory.steps
-        if memory.places[node.outputs[0]].kind != "view"
-        for value in (*node.values_in, *node.outputs)
-        if value in memory.last_use
-    )
-    report.memory, report.written = memory, written
 
 
 ENGINE = NumPyEngine()

@@ -12,8 +12,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError, Unmappable
 from hybrid_lab.diagnostics.words import first_line
-from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable
-from hybrid_lab.engines.numpy import build
+from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable
+from hybrid_lab.engines.numpy.build import PlannedExecutable, build
+from hybrid_lab.engines.numpy.planned import PlannedEngine
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.loading import TooLong
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal
@@ -107,7 +108,7 @@ class SessionOperator(Operator):
         return f"onnxruntime({', '.join(node.op.name for node in self.region.nodes)})"
 
 
-class PackedExecutable(Executable):
+class PackedExecutable(PlannedExecutable):
     """An executable whose sessions can take inputs that do not change as weights.
 
     places : per session, position among its inputs -> position among the graph's inputs, where the role allows it
@@ -132,7 +133,7 @@ class PackedExecutable(Executable):
             session.unpack()
 
 
-class OnnxRuntimeEngine(Engine):
+class OnnxRuntimeEngine(PlannedEngine):
     """The default on a CPU.
 
     worth : decides whether a region becomes a session (None) or stays in NumPy (the reason)

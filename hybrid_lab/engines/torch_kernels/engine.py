@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from hybrid_lab.engines.engine import Engine, Executable, Training
+from hybrid_lab.engines.engine import Executable, Training
 from hybrid_lab.engines.libraries import import_library
-from hybrid_lab.engines.numpy import build
+from hybrid_lab.engines.numpy.build import build
+from hybrid_lab.engines.numpy.planned import PlannedEngine
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.threads import thread_count
@@ -63,7 +64,7 @@ class TorchOperator(Operator):
         return f"torch({', '.join(node.op.name for node in self.region.nodes)})"
 
 
-class TorchEngine(Engine):
+class TorchEngine(PlannedEngine):
     """torch's kernels, called one after the other without autograd; where torch is installed.
 
     worth : decides whether a region runs in torch (None) or stays in NumPy (the reason)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.collector import without_collecting
-from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
+from hybrid_lab.engines.engine import Executable, SeparateTraining, Training
+from hybrid_lab.engines.numpy.planned import PlannedEngine
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import choices, tuning
@@ -31,10 +32,10 @@ from hybrid_lab.log import logger
 from hybrid_lab.ops.size import At
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.triton.running.program import DeviceExecutable
+    from hybrid_lab.engines.triton.running.executable import DeviceExecutable
 
 
-class TritonEngine(Engine):
+class TritonEngine(PlannedEngine):
     """The GPU engine: kernels for what they can hold; the rest, counted as fallbacks, by torch on the device or, with
     counted copies, on the host.
     """
@@ -90,7 +91,7 @@ class TritonEngine(Engine):
     ) -> Training:
         """As every engine: one arena for both, and their kernels are compiled together."""
         from hybrid_lab.engines.triton.running.capture import CapturedRun, CapturedTraining
-        from hybrid_lab.engines.triton.running.program import DeviceTraining
+        from hybrid_lab.engines.triton.running.executable import DeviceTraining
 
         started = time.perf_counter()
         strict, static_alloc = options.get("strict", False), options.get("static_alloc", False)
@@ -153,7 +154,7 @@ class _Written:
     sources: list[KernelSource]
 
     def executable(self, static_alloc: bool) -> DeviceExecutable:
-        from hybrid_lab.engines.triton.running.program import DeviceExecutable, DeviceLater
+        from hybrid_lab.engines.triton.running.executable import DeviceExecutable, DeviceLater
 
         return DeviceExecutable(self.graph, DeviceLater(self.graph, self.report, static_alloc), self.report)
 

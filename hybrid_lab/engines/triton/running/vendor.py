@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.torch_kernels import rules
+from hybrid_lab.engines.triton.running.view_step import ViewStep
 from hybrid_lab.engines.triton.writing.body import Refused
 from hybrid_lab.engines.triton.writing.kinds import is_product
 from hybrid_lab.engines.triton.writing.prologue import before
@@ -53,8 +54,6 @@ class VendorKernel:
     @cached_property
     def _steps(self) -> list[tuple[Node, Any]]:
         import torch
-
-        from hybrid_lab.engines.triton.running.steps import ViewStep
 
         anchor = self.source.nodes[-1]
         steps: list[tuple[Node, Any]] = [(node, ViewStep(node)) for node in self.source.nodes[:-1]]
