@@ -227,9 +227,10 @@ def other_batches(title: str, target: str, mode: str) -> list[dict[str, Any]]:
 
 
 def _binaries() -> int:
-    from hybrid_lab.engines.triton.building.binaries import store
+    from hybrid_lab.engines.triton.building.binaries import BINARIES
 
-    return len(list(store().folder.glob("*"))) if store().folder.is_dir() else 0
+    folder = BINARIES.disk.folder()
+    return len(list(folder.glob("*"))) if folder is not None and folder.is_dir() else 0
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------

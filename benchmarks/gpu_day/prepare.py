@@ -47,8 +47,8 @@ def prepare(target: str, out: Path, only: str = "", small: bool = False) -> int:
 
 
 def pack(folder: Path, archive: Path) -> int:
-    """Write the folders of all binaries into an archive, in one rename; how many there are."""
-    every = sorted(path for path in folder.iterdir() if len(path.name) == 64)
+    """Write all binaries into an archive, in one rename; how many there are."""
+    every = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     partial = archive.with_name(f".{archive.name}.{os.getpid()}")
     try:
         with tarfile.open(partial, "w:xz", preset=3) as file:

@@ -101,13 +101,13 @@ class _Plugin:
 def _pytest(options: Options, loop: Callable[[], None]) -> None:
     import pytest
 
-    from hybrid_lab.engines.triton.building import binaries
+    from hybrid_lab.engines.triton.building.binaries import BINARIES
 
     os.chdir(ROOT)
     os.environ["HYBRID_LAB_TEST_GPU"] = "1"
     # Tests share compiled binaries on disk and nothing else, because they count the recipes that are made.
     os.environ["HYBRID_LAB_CACHE"] = ""
-    binaries._temporary = None, binaries.Store(Path(options.cache) / "hybrid_lab" / "binaries")
+    BINARIES.disk.root = Path(options.cache) / "hybrid_lab"
     arguments = ["-q", "-p", "no:cacheprovider", "-k", CHOICE]
     if options.simulate:
         os.environ["SIMULATED_GPU"] = options.simulate

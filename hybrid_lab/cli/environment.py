@@ -211,23 +211,22 @@ def _drivers() -> Iterator[tuple[str, str]]:
 
 
 def _kernel_cache() -> Item:
-    from ..engines.cache import cache_root, why_untrusted
+    from ..engines.store import root_folder, why_untrusted
 
-    root = cache_root()
+    root = root_folder()
     if root is None:
         return Item("kernel cache", "off (HYBRID_LAB_CACHE is empty)")
     for path in (root, *sorted(root.glob("*") if root.is_dir() else ())):
-        reason = why_untrusted(path)
+        reason = why_untrusted(path, may_be_link=path is root)
         if reason is not None:
             return Item("kernel cache", f"{path} is not used: {reason}")
-    folder = root / "binaries"
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    there = next(path for path in (root, *root.parents) if path.exists())
     try:  # permissions do not tell of a file system that nobody may write to
         tempfile.TemporaryFile(dir=there).close()
     except OSError:
-        return Item("kernel cache", f"{folder} cannot be written; HYBRID_LAB_CACHE names another folder")
-    count = sum(len(entry.name) == 64 for entry in os.scandir(folder)) if folder.is_dir() else 0
-    return Item("kernel cache", f"{count} binaries in {folder}")
+        return Item("kernel cache", f"{root} cannot be written; HYBRID_LAB_CACHE names another folder")
+    sizes = [path.lstat().st_size for path in root.rglob("*") if path.is_file()]
+    return Item("kernel cache", f"{len(sizes)} files, {sum(sizes) / 2**20:.1f} MiB in {root}, which may be deleted")
 
 
 def _jupyterlab() -> Item:

@@ -53,7 +53,7 @@ def test_broken_library_is_reported(monkeypatch):
 
 def test_a_cache_that_cannot_be_written_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "new" / "folder"))
-    assert environment._kernel_cache().found.startswith("0 binaries in ")
+    assert environment._kernel_cache().found.startswith("0 files, 0.0 MiB in ")
     (tmp_path / "file").touch()
     unwritable = [str(tmp_path / "file"), *["/proc/hybrid_lab"] * Path("/proc").is_dir()]  # where root may not either
     for folder in unwritable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 
 import numpy as np
@@ -358,7 +357,7 @@ def test_the_second_round_comes_before_the_next_rival(clock, monkeypatch):
 def test_what_was_measured_is_remembered_for_calls_of_about_this_size(clock, tmp_path):
     call(contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)).executables()[0], 2)
     (file,) = (tmp_path / "choices").iterdir()
-    assert json.loads(file.read_text())["choice"] == "fast"
+    assert '"choice":"fast"' in file.read_text()
     slow, fast = Paced("slow", clock, 0.01), Paced("fast", clock, 0.004)
     again = contest(clock, slow, fast)
     assert again.leader == "fast" and not again.open and slow.compiled == 0
@@ -410,7 +409,7 @@ def test_damaged_files_are_ignored(clock, tmp_path, text):
     again = contest(clock, Paced("slow", clock, 0.01), Paced("fast", clock, 0.004))
     assert again.open and again.leader == "slow"
     call(again.executables()[0], 2)
-    assert json.loads(file.read_text())["choice"] == "fast" and len(list(file.parent.iterdir())) == 1
+    assert '"choice":"fast"' in file.read_text() and len(list(file.parent.iterdir())) == 1
 
 
 def test_an_engine_that_is_gone_is_not_remembered(clock):

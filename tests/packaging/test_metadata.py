@@ -30,7 +30,7 @@ def test_kernel_and_front_end_have_one_version():
 
 
 def test_base_installation_is_thin():
-    assert names(PROJECT["dependencies"]) == {"numpy", "safetensors", "graphviz"}
+    assert names(PROJECT["dependencies"]) == {"numpy", "safetensors", "graphviz", "platformdirs"}
 
 
 def test_extras_are_the_documented_ones():

@@ -6,14 +6,10 @@ tests. Without it one kernel's binary stands in for all.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,13 +21,11 @@ import tests.simulated_gpu as simulated_gpu
 def stand_in() -> None:
     """Let one binary, with the name and the warps of each kernel, stand in for all."""
     from hybrid_lab.engines.triton.building import compiling
-    from hybrid_lab.engines.triton.building.binaries import Binary, Store
+    from hybrid_lab.engines.triton.building.binaries import Binary
 
     compiled: dict[str, Any] = {}
-    inner, real, here = compiling._compiled, compiling.store, []
-    folder = tempfile.mkdtemp(prefix="simulated_gpu_")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    beside = Store(Path(folder))
+    inner, here = compiling._compiled, []
+    beside: dict[str, Binary] = {}
 
     def for_launches(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*given: Any) -> Any:
@@ -57,11 +51,12 @@ def stand_in() -> None:
             metadata = json.loads(compiled["json"]) | {"name": request["name"]}
             metadata["num_warps"] = request["options"].get("num_warps", 4)
             files = compiled | {"json": json.dumps(metadata).encode()}
-            made = Binary(request["key"], request["name"], target, files, "", 0.0, Path())
-            yield request["key"], beside.add(made)
+            beside[request["key"]] = Binary(request["key"], request["name"], target, files, "", 0.0)
+            yield request["key"], beside[request["key"]]
 
     compiling._compiled = stand_ins
-    compiling.store = lambda: beside if here else real()
+    find = compiling.BINARIES.find
+    compiling.BINARIES.find = lambda key: beside.get(key) if here else find(key)  # type: ignore[method-assign]
     compiling.load, compiling.prepare = map(for_launches, (compiling.load, compiling.prepare))
 
 

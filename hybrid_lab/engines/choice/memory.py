@@ -1,7 +1,6 @@
-"""What was measured before, on disk: one small JSON file per kind of call, in the cache folder.
+"""What was measured before, on disk: one small entry of the store per kind of call.
 
-A file says which engine won for calls of one structure, shapes up to powers of two, machine and versions. Files that
-cannot be read or do not say what they should are ignored; a folder that cannot be written to is none.
+An entry says which engine won for calls of one structure, shapes up to powers of two, machine and versions.
 """
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib.metadata
-import json
 import math
 import platform
 import sys
@@ -19,24 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from hybrid_lab._version import __version__
-from hybrid_lab.engines.cache import cache_folder, read_file, write_file
+from hybrid_lab.engines.store import Store, versions_of
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.graph.control_flow import Backward
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value
 
-#: Changes when files of before must not be believed any more.
-FORMAT = 1
-
-
-def folder() -> Path | None:
-    """Where the files are; None where nothing is kept on disk."""
-    return cache_folder("choices")
+#: Changes when entries of before must not be believed any more.
+FORMAT = 2
 
 
 def key_of(graphs: Iterable[Graph]) -> str:
     """A name for calls that the same engine should win: structure, rounded shapes, machine, threads and versions."""
-    digest = hashlib.sha256(f"{FORMAT} {_surroundings()} {thread_count()}\n".encode())
+    digest = hashlib.sha256(f"{thread_count()}\n".encode())
     for graph in graphs:
         digest.update(_structure(graph).encode())
     return digest.hexdigest()[:32]
@@ -76,35 +68,18 @@ def _surroundings() -> str:
             if line.startswith("model name"):
                 model = line
                 break
-    versions = [f"hybrid_lab {__version__}", f"python {sys.version_info[:2]}"]
-    for package in ("numpy", "onnxruntime", "torch"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions.append(f"{package} {importlib.metadata.version(package)}")
-    return f"{model}; {'; '.join(versions)}"
+    versions = versions_of("numpy", "onnxruntime", "torch")
+    return f"{FORMAT}; {model}; hybrid_lab {__version__}; python {sys.version_info[:2]}; {versions}"
+
+
+CHOICES = Store("choices", _surroundings, 16 << 20)
 
 
 def recall(key: str) -> dict[str, Any] | None:
     """What was remembered: {"choice": engine, "seconds": {engine: seconds a call}}; None where there is nothing."""
-    place = folder()
-    if place is None:
-        return None
-    try:
-        found = json.loads(read_file(place / f"{key}.json"))
-    except (OSError, ValueError):
-        return None
-    if not isinstance(found, dict) or found.get("key") != key or not isinstance(found.get("choice"), str):
-        return None
-    seconds = found.get("seconds")
-    if not isinstance(seconds, dict) or not all(type(item) is float and item >= 0 for item in seconds.values()):
-        return None
-    return {"choice": found["choice"], "seconds": seconds}
+    return CHOICES.get_json(key)
 
 
 def remember(key: str, choice: str, seconds: dict[str, float]) -> None:
-    """Write a result down; other processes see all of it or nothing."""
-    place = folder()
-    if place is None:
-        return
-    text = json.dumps({"key": key, "choice": choice, "seconds": seconds}, indent=1)
-    with contextlib.suppress(OSError):
-        write_file(place / f"{key}.json", text.encode())
+    """Write a result down."""
+    CHOICES.put_json(key, {"choice": choice, "seconds": seconds})

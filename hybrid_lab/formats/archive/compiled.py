@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError
@@ -115,7 +114,7 @@ def use_compiled(path: str | PathLike[str]) -> Taken:
             continue
         found = [_binary(archive, target, key, entry) for key, entry in head["kernels"].items()]
         for binary in found:
-            stored.store().add(binary)
+            stored.BINARIES.add(binary)
         result.taken[target] = len(found)
     return result
 
@@ -147,4 +146,4 @@ def _binary(archive: Container, target: str, key: str, entry: dict[str, Any]) ->
     from hybrid_lab.engines.triton.building.binaries import Binary
 
     files = {kind: archive.read(f"{FOLDER}{target}/{key}.{kind}") for kind in entry["files"]}
-    return Binary(key, entry["name"], target, files, entry["log"], 0.0, Path())
+    return Binary(key, entry["name"], target, files, entry["log"], 0.0)

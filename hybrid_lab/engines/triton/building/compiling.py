@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable
-from hybrid_lab.engines.cache import cache_folder, write_file
-from hybrid_lab.engines.triton.building import binaries, internals
-from hybrid_lab.engines.triton.building.binaries import KINDS, Binary, digest, key_of, store
+from hybrid_lab.engines.triton.building import binaries, internals, texts
+from hybrid_lab.engines.triton.building.binaries import BINARIES, KINDS, Binary, key_of
 from hybrid_lab.engines.triton.building.progress import Progress
 from hybrid_lab.engines.triton.building.targets import name_of, shared_limit, target_of
 from hybrid_lab.engines.triton.writing.source import KernelSource
@@ -78,12 +77,10 @@ def options_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, 
 
 def request_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, Any]:
     """Everything that a compile process needs; "key" tells it from all other binaries."""
-    text = source.code
-    folder = os.fspath(cache_folder("kernels") or "hybrid_lab-kernels")
     request = {
         "name": source.name,
-        "text": text,
-        "file": f"{folder}{os.sep}{source.name[:60]}_{digest(text.encode())[:16]}.py",
+        "text": source.code,
+        "file": texts.path_of(source.name, source.code),
         "signature": source.signature,
         "constants": dict(source.blocks),
         "divisible": [list(item) for item in divisible(source)],
@@ -120,8 +117,7 @@ def compile_all(
         return []
     check_triton()
     requests = [request_of(source, where) for source in sources]
-    kept = store()
-    found = {request["key"]: kept.find(request["key"]) for request in requests}
+    found = {request["key"]: BINARIES.find(request["key"]) for request in requests}
     waiting = {request["key"]: request for request in requests if found[request["key"]] is None}
     errors: dict[str, str] = {}
     if waiting:
@@ -133,7 +129,6 @@ def compile_all(
                     raise EngineError(result)
                 else:
                     errors[key] = result
-        kept.trim()
     if failed is not None:
         failed.update(
             {index: errors[request["key"]] for index, request in enumerate(requests) if request["key"] in errors}
@@ -163,7 +158,7 @@ def _loaded(source: KernelSource, target: tuple[str, Any, int]) -> Any:
         (binary,) = compile_all([source], target)
         assert binary is not None
         known = internals.load_binary(
-            source.name, request["signature"], request["constants"], request["divisible"], target, binary.paths,
+            source.name, request["signature"], request["constants"], request["divisible"], target, binary.files,
             binary.key,
         )  # fmt: skip
         _handles[alike] = known
@@ -331,25 +326,13 @@ def _kept(request: dict[str, Any], answer: dict[str, Any], target: str, printed:
             answer["error"] += "\nor install Triton 3.5 or newer, which brings what AMD's binaries need"
         return _failure(request, target, answer["error"])
     files = {kind: Path(answer["files"][kind]).read_bytes() for kind in KINDS if kind in answer["files"]}
-    made = Binary(request["key"], request["name"], target, files, answer["log"], answer["seconds"], Path())
+    made = Binary(request["key"], request["name"], target, files, answer["log"], answer["seconds"])
     shared, limit = made.resources.shared, shared_limit(tuple(request["target"]))
     if shared > limit and request["target"][0] == "cuda":
         return _failure(request, target, f"it needs {shared} bytes of shared memory, a program there has {limit}")
-    _write_text(request)
-    try:
-        return store().add(made)
-    except OSError as error:
-        return _failure(
-            request, target, f"its binary can be written nowhere ({error}); HYBRID_LAB_CACHE names a folder for it"
-        )
-
-
-def _write_text(request: dict[str, Any]) -> None:
-    """Keep the text where the binary's line numbers say it is, for profilers and for people."""
-    path = Path(request["file"])
-    if path.is_absolute() and not path.exists():
-        with contextlib.suppress(OSError):
-            write_file(path, request["text"].encode())
+    texts.keep(request["name"], request["text"])  # where the binary's line numbers say it is
+    BINARIES.add(made)
+    return made
 
 
 __all__ = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,13 +126,14 @@ def files_of(compiled: Any, folder: str) -> dict[str, str]:
 
 def load_binary(
     name: str, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[Sequence[int]],
-    target: tuple[str, Any, int], files: Mapping[str, str], key: str,
+    target: tuple[str, Any, int], files: Mapping[str, bytes], key: str,
 ) -> Any:  # fmt: skip
     """Triton's CompiledKernel of files that `compile_source` made elsewhere; nothing is compiled.
 
     name : of the function. Launchers ask a function for its arguments' names only, so none is made of the text, which
         takes longer than everything else here.
-    files : file name -> path, one `.json` of metadata among them; key : what tells this kernel from every other
+    files : suffix -> contents, "json" for Triton's metadata among them; key : what tells this kernel from every other
+    Raises EngineError where there is no folder for temporary files: Triton reads a kernel from files, at once.
     """
     from types import SimpleNamespace
 
@@ -139,8 +141,18 @@ def load_binary(
 
     function = SimpleNamespace(__name__=name, arg_names=list(signature), launch_metadata=None)
     source = _ast_source(function, signature, constants, divisible, target)
-    needed = {name: path for name, path in files.items() if name.endswith((".json", ".hsaco", ".cubin"))}
-    return CompiledKernel(source, needed, key)
+    needed = {kind: content for kind, content in files.items() if kind in ("json", "hsaco", "cubin")}
+    try:
+        with tempfile.TemporaryDirectory(prefix="hybrid_lab_load_") as folder:
+            paths = {f"kernel.{kind}": os.path.join(folder, f"kernel.{kind}") for kind in needed}
+            for path, content in zip(paths.values(), needed.values(), strict=True):
+                Path(path).write_bytes(content)
+            return CompiledKernel(source, paths, key)
+    except OSError as error:
+        from hybrid_lab.diagnostics.errors import EngineError
+
+        hint = "Triton reads it from a folder for temporary files; TMPDIR names another one"
+        raise EngineError(f"the kernel {name} could not be loaded: {error}; {hint}") from error
 
 
 def _ast_source(

@@ -23,9 +23,6 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ops.size import At
 
-#: Of the files; one that says another number is ignored.
-FORMAT = 2
-
 
 def in_order(graph: Graph) -> list[Node]:
     """The operators of a graph, each after those that it reads, in an order that follows from its structure alone and
@@ -141,7 +138,7 @@ def _modules() -> list[Any]:
 def code_digest() -> str:
     """A digest of all code that the text of a kernel depends on."""
     package = Path(__file__).resolve().parents[3]
-    found = hashlib.sha256(f"{FORMAT} {__version__}".encode())
+    found = hashlib.sha256(__version__.encode())
     for folder in ("engines/triton", "ops", "graph"):
         for file in sorted((package / folder).rglob("*")):
             if file.suffix in (".py", ".json"):

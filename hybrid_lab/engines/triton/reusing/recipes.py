@@ -11,34 +11,27 @@ taken over is looked at: each group's kernels hold for the new sizes or are writ
 beside the others; an operator that had no kernel must have none for the same reason, and the other way round (`_fits`);
 where a group cannot be written at all any more, the graph is fused as if there had been no recipe.
 
-On disk a recipe is a file of JSON in `recipes/` of the cache folder, with a digest in its first line. Its name is made
-of the structure and of all code that a kernel's text depends on; whatever is damaged, older or of another kind is
-ignored, and written again. Files come by one rename, so that two writers do each other no harm.
+On disk a recipe is an entry of the store, whose version is a digest of all code that a kernel's text depends on.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
-import json
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hybrid_lab import forks
-from hybrid_lab.engines.cache import cache_folder, read_file, write_file
+from hybrid_lab.engines.store import Store
 from hybrid_lab.engines.triton import support
 from hybrid_lab.engines.triton.fusing.fusion import Fusion, Plan, fuse
 from hybrid_lab.engines.triton.fusing.groups import views_for_each_reader
 from hybrid_lab.engines.triton.reusing.contraction import Contraction, Steps
 from hybrid_lab.engines.triton.reusing.layout import Layout
 from hybrid_lab.engines.triton.reusing.recipe import Write, Written, numbers_of, values_of
-from hybrid_lab.engines.triton.reusing.recipe_key import FORMAT, code_digest, in_order, kept_key, kind_of, place_of
+from hybrid_lab.engines.triton.reusing.recipe_key import code_digest, in_order, kept_key, kind_of, place_of
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.writing import write
 from hybrid_lab.engines.triton.writing.body import Refused
@@ -51,8 +44,8 @@ from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.size import At
 
-#: So many recipes are kept in memory, files on disk, and ways to write one group.
-MOST, MOST_FILES, MOST_WAYS = 64, 1024, 6
+#: So many recipes are kept in memory, and ways to write one group.
+MOST, MOST_WAYS = 64, 6
 #: A group's kernels for the first so many sizes have numbers in their text, later ones arguments.
 LITERAL = 2
 
@@ -364,9 +357,10 @@ def _applied(key: str, recipe: Recipe, lay: Callable[[], Fusion | None], precisi
 
 
 class Recipes:
-    """Those of this process, and the files."""
+    """Those of this process, and those on disk."""
 
     def __init__(self) -> None:
+        self._disk = Store("recipes", lambda: code_digest(), 256 << 20)
         self._known: OrderedDict[str, Recipe] = OrderedDict()
         self._lock = forks.lock()
 
@@ -376,23 +370,18 @@ class Recipes:
             if known is not None:
                 self._known.move_to_end(key)
                 return known
-        path = _path(key)
-        if path is None:
+        data = self._disk.get_json(key)
+        if data is None:
             return None
-        try:
-            found = _read(path)
-        except (OSError, ValueError, TypeError, LookupError, RecursionError):
-            return None
+        found = Recipe.from_data(data)
         self._remember(key, found)
         return found
 
     def keep(self, key: str, recipe: Recipe) -> None:
         """In memory and, if that can be done, on disk."""
         self._remember(key, recipe)
-        path = _path(key)
-        if path is not None:
-            with contextlib.suppress(OSError):
-                _write(path, recipe)
+        if self._disk.folder() is not None:
+            self._disk.put_json(key, recipe.data())
 
     def clear(self) -> None:
         """Forget those in memory."""
@@ -408,32 +397,3 @@ class Recipes:
 
 
 RECIPES = Recipes()
-
-
-def _path(key: str) -> Path | None:
-    folder = cache_folder("recipes")
-    if folder is None:
-        return None
-    return folder / f"{hashlib.sha256(f'{code_digest()} {key}'.encode()).hexdigest()[:40]}.json"
-
-
-def _read(path: Path) -> Recipe:
-    """Raises ValueError where anything is not as it was written."""
-    head, _, text = read_file(path).partition(b"\n")
-    if head.decode() != hashlib.sha256(text).hexdigest():
-        raise ValueError("the text does not match its digest")
-    kind, data = json.loads(text)
-    if kind != FORMAT:
-        raise ValueError("a recipe of another kind")
-    with contextlib.suppress(OSError):
-        os.utime(path)
-    return Recipe.from_data(data)
-
-
-def _write(path: Path, recipe: Recipe) -> None:
-    text = json.dumps([FORMAT, recipe.data()], separators=(",", ":")).encode()
-    write_file(path, hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
-    files = [entry for entry in os.scandir(path.parent) if entry.name.endswith(".json")]
-    if len(files) > MOST_FILES:
-        for entry in sorted(files, key=lambda entry: entry.stat().st_mtime)[: len(files) - MOST_FILES // 2]:
-            Path(entry.path).unlink(missing_ok=True)

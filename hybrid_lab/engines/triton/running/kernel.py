@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
 import linecache
 from collections.abc import Callable, Sequence
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab import forks
-from hybrid_lab.engines.cache import cache_folder, write_file
+from hybrid_lab.engines.triton.building import texts
 from hybrid_lab.engines.triton.running.availability import device
 from hybrid_lab.engines.triton.writing.source import KernelSource, power_of_two
 
@@ -111,13 +108,9 @@ def tile_sizes(source: KernelSource) -> dict[str, int]:
 def load_function(name: str, text: str) -> Any:
     """The jit function in generated source. The text is kept in a file too, for tracebacks and for people."""
     device()
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    folder = cache_folder("kernels")
-    file = str((folder or Path("hybrid_lab-kernels")) / f"{name[:60]}_{digest}.py")
-    if folder is not None:
-        with contextlib.suppress(OSError):  # the text in linecache is enough
-            write_file(Path(file), text.encode())
+    file = texts.path_of(name, text)
+    texts.keep(name, text)
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    scope: dict[str, Any] = {"__name__": f"hybrid_lab_kernel_{digest}", "__file__": file}
+    scope: dict[str, Any] = {"__name__": "hybrid_lab_kernel", "__file__": file}
     exec(compile(text, file, "exec"), scope)
     return scope[name]

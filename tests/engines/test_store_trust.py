@@ -1,4 +1,4 @@
-"""Files of the cache are used only if nobody but this user or root can have written them."""
+"""Files of the store are used only if nobody but this user or root can have written them."""
 
 import logging
 import os
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from hybrid_lab.cli import environment
-from hybrid_lab.engines import cache
+from hybrid_lab.engines import store
 from hybrid_lab.engines.choice import memory
 from hybrid_lab.engines.triton import choices
-from hybrid_lab.engines.triton.building import binaries
+from hybrid_lab.engines.triton.building import binaries, texts
 from hybrid_lab.engines.triton.reusing import recipes
 from hybrid_lab.temporary import lock, temporary_path
 
@@ -42,14 +42,16 @@ def find_tuned():
     return choices.recall("0" * 40)
 
 
+BINARIES = binaries.BINARIES.disk
+
+
 def keep_binary():
-    files = {"kernel.ttir": b"text"}
-    binaries.publish(cache.cache_root() / "binaries", "0" * 64, "kernel", "sm90", files, "", 0.0)
+    made = binaries.Binary("0" * 64, "kernel", "sm90", {"ttir": b"text"}, "", 0.0)
+    binaries.Binaries(BINARIES).add(made)
 
 
 def find_binary():
-    folder = cache.cache_folder("binaries")
-    return None if folder is None else binaries.Store(folder).find("0" * 64)
+    return binaries.Binaries(BINARIES).find("0" * 64)
 
 
 #: kind -> (write, read: None where it is not used)
@@ -66,8 +68,7 @@ root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only 
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(recipes.Recipe, "from_data", staticmethod(lambda data: data))
-    for once in (cache._tell, cache._tell_of_file, cache._clean):
-        once.cache_clear()
+    store._warn_once.cache_clear()
     return tmp_path / "cache"
 
 
@@ -99,7 +100,7 @@ def test_a_folder_that_others_may_write_to_is_not_used_and_said_once(kind, level
     write()
     spoiled = folder if level == "root" else folder / kind
     spoiled.chmod(mode)
-    assert read() is None and read() is None and cache.cache_folder(kind) is None
+    assert read() is None and read() is None and store.Store(kind, str, 99).folder() is None
     (warning,) = warnings(caplog)
     assert f"{spoiled} is not used" in warning and f"chmod -R go-w {spoiled}" in warning
     assert f"{spoiled} is not used" in environment._kernel_cache().found
@@ -142,12 +143,6 @@ def test_links_below_the_cache_folder_are_not_followed(kind, level, folder):
     assert read() is None
 
 
-def test_a_folder_of_a_binary_that_others_may_write_to_goes(folder):
-    keep_binary()
-    (folder / "binaries" / ("0" * 64)).chmod(0o770)
-    assert find_binary() is None and not list((folder / "binaries").iterdir())
-
-
 def test_the_cache_folder_may_be_a_link_of_this_user(folder, caplog):
     (folder.parent / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(folder.parent / "elsewhere")
@@ -174,14 +169,11 @@ def test_what_root_made_is_used_by_others(folder, caplog, monkeypatch):
 
 
 def test_texts_of_kernels_are_not_written_where_others_write(folder, caplog):
-    pytest.importorskip("triton")
-    from hybrid_lab.engines.triton.building import compiling
-
-    request = {"file": str(folder / "kernels" / "k.py"), "text": "text"}
-    compiling._write_text(request)
-    assert (folder / "kernels" / "k.py").read_text() == "text"
+    texts.keep("k", "text")
+    assert Path(texts.path_of("k", "text")).read_text() == "text"
     folder.chmod(0o777)
-    assert cache.cache_folder("kernels") is None and len(warnings(caplog)) == 1
+    texts.keep("other", "text")
+    assert len(list((folder / "kernels").iterdir())) == 1 and len(warnings(caplog)) == 1
 
 
 # -- what killed writers left ------------------------------------------------------------------------------------------
@@ -200,18 +192,9 @@ def test_stale_files_go_and_those_of_live_writers_stay(folder):
         keep_choice()
         assert held.exists() and not stale.exists()
         writer.kill()
-    cache._clean.cache_clear()
+    memory.CHOICES._unchecked.clear()  # as in another process
     keep_choice()
-    assert [path.name for path in (folder / "choices").iterdir()] == [f"{'0' * 32}.json"]
-
-
-def test_half_written_folders_of_binaries_go(folder):
-    left = Path(temporary_path(str(folder / "binaries" / ("0" * 64))))
-    left.mkdir(parents=True, mode=0o700)
-    (left / "kernel.ttir").write_text("half")
-    folder.chmod(0o700)
-    keep_binary()
-    assert not left.exists() and find_binary()
+    assert [path.suffix for path in (folder / "choices").iterdir()] == [""]
 
 
 def test_a_lock_on_what_was_just_removed_is_none(tmp_path):
