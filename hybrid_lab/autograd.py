@@ -107,7 +107,7 @@ def mark_variables(
             f"{len(variables)} variables, {len(gradients)} gradients, {len(requests)} grad_reqs; give as many of each"
         )
     for variable, gradient, request in zip(variables, gradients, requests, strict=True):
-        variable._mark(gradient, request)
+        variable.mark_variable(gradient, request)
 
 
 def backward(
@@ -162,7 +162,7 @@ def _paired(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | 
 
 def get_symbol(x: NDArray) -> Any:
     """The Symbol of the computation that gave a recorded array."""
-    if x._tape is None:
+    if x.tape_link is None:
         raise AutogradError("get_symbol needs an array that was computed under autograd.record()")
     if tape.symbol_of is None:
         raise HybridLabError("get_symbol: nothing is registered that makes Symbols of a recorded computation")

@@ -99,7 +99,7 @@ def _untouched(shape: tuple[int, ...]) -> NDArray:
         zeros = np.broadcast_to(np.zeros((), np.float32), shape)
     except ValueError:  # more bytes, or more axes, than NumPy counts
         raise ShapeError(f"inputs={shape}: no array can be so large; give the sizes of a call") from None
-    return NDArray._at(zeros, resolve(None))
+    return NDArray.from_host(zeros, resolve(None))
 
 
 def update_graphs(parameters: Sequence[Parameter]) -> dict[str, Graph]:

@@ -359,9 +359,9 @@ class Block:
 
     def _note_outputs(self, outputs: Any) -> None:
         if type(outputs) is NDArray:
-            found: tuple[tuple[Any, Any], ...] = ((outputs._view.shape, outputs._view.dtype),)
+            found: tuple[tuple[Any, Any], ...] = ((outputs.host_view.shape, outputs.host_view.dtype),)
         elif isinstance(outputs, (tuple, list)):
-            found = tuple((item._view.shape, item._view.dtype) for item in outputs if type(item) is NDArray)
+            found = tuple((item.host_view.shape, item.host_view.dtype) for item in outputs if type(item) is NDArray)
         else:
             return
         self.__dict__["_last_outputs"] = found

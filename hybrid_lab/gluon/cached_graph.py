@@ -188,7 +188,7 @@ class GraphCache:
         leaves, spec = flatten(args, f"the input of {self._block.name}")
         if not leaves or not all(isinstance(leaf, NDArray) for leaf in leaves):
             return None
-        return spec, tuple((leaf.shape, leaf._view.dtype.name) for leaf in leaves)
+        return spec, tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
 
     def note_call(self, kind: tuple[Spec, tuple[Any, ...]] | None) -> None:
         """Remember the kind of an eager call that came to its end: the first since parameters were made or cast."""
@@ -316,7 +316,7 @@ class GraphCache:
     def neutral(self, spec: Spec, leaves: Sequence[NDArray]) -> NeutralGraph:
         """The graph for these inputs, traced now if there is none. Raises HybridizeError; then nothing is kept."""
         training = _modes.training
-        types = tuple((leaf.shape, leaf._view.dtype.name) for leaf in leaves)
+        types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
         if self.pinned:
             return self.pinned_for(spec, types, training)
         for candidate in self.variants.get(spec, ()):
@@ -325,7 +325,7 @@ class GraphCache:
                 return candidate
         watch = Watch(self._block)
         try:
-            found = trace_block(self._block, spec, [(leaf.shape, leaf._view.dtype) for leaf in leaves], training)
+            found = trace_block(self._block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
             hide_own_frames(error)
@@ -360,13 +360,13 @@ class GraphCache:
 
     def call_one(self, leaf: NDArray) -> Any:
         """The call with one array: the program of the last call, where it is for arrays like this one."""
-        program, view = self._latest, leaf._view
+        program, view = self._latest, leaf.host_view
         if (
             program is not None
             and program.checked == changes.count
             and view.shape == program.shape
             and view.dtype is program.dtype
-            and leaf._buffer.context is program.context
+            and leaf.buffer.context is program.context
             and _modes.training is program.training
             and _modes.recording is program.recording
             and (not program.recording or (_link(leaf) is not None) is program.tracked)
@@ -379,11 +379,11 @@ class GraphCache:
         recording, training = bool(_modes.recording), bool(_modes.training)
         key = (
             spec,
-            tuple([(leaf._view.shape, leaf._view.dtype) for leaf in leaves]),
+            tuple([(leaf.host_view.shape, leaf.host_view.dtype) for leaf in leaves]),
             training,
             recording,
             tuple([recording and tape.link(leaf) is not None for leaf in leaves]),
-            leaves[0]._buffer.context if leaves else None,
+            leaves[0].buffer.context if leaves else None,
         )
         current = self._current.get(key)
         program = None if current is None else self.programs.get(current)

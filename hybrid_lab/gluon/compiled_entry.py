@@ -50,7 +50,7 @@ class CompiledEntry(tape.Entry):
         self.program, self.leaves, self.values, self.buffers, self.rng = program, leaves, values, buffers, rng
         self.kept, self.before = kept, before
         self.versions = list(map(_version, buffers))
-        self.outputs = [weakref.ref(output._buffer) for output in outputs] if len(outputs) > 1 else ()
+        self.outputs = [weakref.ref(output.buffer) for output in outputs] if len(outputs) > 1 else ()
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -78,7 +78,7 @@ class CompiledEntry(tape.Entry):
         for index, value in zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True):
             leaf, place = leaves[index], None
             if leaf is not None:
-                view, buffer = leaf.grad._view, leaf.grad._buffer
+                view, buffer = leaf.grad.host_view, leaf.grad.buffer
                 alike = view.shape == value.shape and view.dtype == value.dtype and view.flags.c_contiguous
                 free = buffer.device is None and id(buffer) not in read
                 # A user's Function may have returned the very array as a gradient.
@@ -168,8 +168,8 @@ class CompiledEntry(tape.Entry):
     def _check_inputs(self, read: Iterable[int], inputs: Sequence[NDArray]) -> None:
         """Raise AutogradError for the first of the inputs and parameters numbered in `read` that was written to."""
         for index in read:
-            if inputs[index]._buffer.version != self.before[index]:
-                view = inputs[index]._view
+            if inputs[index].buffer.version != self.before[index]:
+                view = inputs[index].host_view
                 raise tape.written_since(self.name, self.program.role(index), view.shape, view.dtype)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:

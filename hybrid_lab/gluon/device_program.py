@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _NO_DRAWS = (0, 0)
 _link = tape.link
-_wrap = NDArray._wrap_device
+_wrap = NDArray.wrap_device
 
 
 def program_for(
@@ -80,8 +80,8 @@ class DeviceProgram(Program):
 
     def __call__(self, leaves: Sequence[NDArray], rng: tuple[int, int] | None = None) -> Any:
         device, context = self.device, self.context
-        if any(leaf._buffer.lives_on_device != context.is_gpu for leaf in leaves):
-            where = next(leaf.context for leaf in leaves if leaf._buffer.lives_on_device != context.is_gpu)
+        if any(leaf.buffer.lives_on_device != context.is_gpu for leaf in leaves):
+            where = next(leaf.context for leaf in leaves if leaf.buffer.lives_on_device != context.is_gpu)
             raise EngineUnavailable(
                 f"{self.block_name}: an input is on {where}, others are on {context}. Move them with "
                 f"x.as_in_context(mx.{context})"
@@ -98,7 +98,7 @@ class DeviceProgram(Program):
             results = self._run([*data, *held[1]], rng)
         else:
             results, kept = begin([*data, *held[1]], rng)
-        before = [*(leaf._buffer.version for leaf in leaves), *versions] if self.backward is not None else versions
+        before = [*(leaf.buffer.version for leaf in leaves), *versions] if self.backward is not None else versions
         if self._effects:
             states = [
                 leaves[index] if index < self._num_data else self._arrays[index - self._num_data]
@@ -149,7 +149,7 @@ class DeviceProgram(Program):
         entry = DeviceCompiledEntry(self, leaves, values, buffers, kept, rng, before, outputs)
         node = tape.Node(entry, links, len(outputs))
         for index in self._recorded:
-            outputs[index]._tape = tape.Output(node, index)
+            outputs[index].tape_link = tape.Output(node, index)
 
     def _tensors_for_backward(
         self,
@@ -161,11 +161,11 @@ class DeviceProgram(Program):
     ) -> tuple[list[Any], list[Buffer]]:
         values = [data[index] for index in self._kept_leaves]
         values += [parameters[index] for index in self._positions]  # a recorded call reads every parameter
-        buffers: list[Buffer] = [leaves[index]._buffer for index in self._kept_leaves]
+        buffers: list[Buffer] = [leaves[index].buffer for index in self._kept_leaves]
         buffers += self._kept_buffers
         for index in self._kept_outputs:
             values.append(outputs[index].raw(self.device))
-            buffers.append(outputs[index]._buffer)
+            buffers.append(outputs[index].buffer)
         if kept is not None:
             values += [kept.saved[index] for index in self._kept_saved]
         return values, buffers
@@ -187,10 +187,10 @@ def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
 
     if not arrays:
         return
-    places = [array._place(made.device) for array, made in zip(arrays, tensors, strict=True)]
+    places = [array.place_on(made.device) for array, made in zip(arrays, tensors, strict=True)]
     torch._foreach_copy_(places, list(tensors))
     for array in arrays:
-        array._buffer.written_on_device()
+        array.buffer.written_on_device()
 
 
 class DeviceCompiledEntry(CompiledEntry):
@@ -218,7 +218,7 @@ class DeviceCompiledEntry(CompiledEntry):
         for index, value in zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True):
             leaf, place = leaves[index], None
             if leaf is not None:
-                view, buffer = leaf.grad._view, leaf.grad._buffer
+                view, buffer = leaf.grad.host_view, leaf.grad.buffer
                 whole = view.size == buffer.host.size
                 alike = view.shape == value.shape and view.dtype == value.dtype
                 if whole and alike and id(buffer) not in read and not any(overlaps(leaf.grad, head) for head in heads):

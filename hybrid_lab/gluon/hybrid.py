@@ -220,7 +220,7 @@ class HybridBlock(Block):
     def _run_pinned(self, args: tuple[Any, ...]) -> Any:
         """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file'))."""
         leaves, spec = flatten(args, f"the input of {self.name}")
-        types = tuple((leaf.shape, leaf._view.dtype.name) for leaf in leaves)
+        types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
         neutral = self._graphs.pinned_for(spec, types, modes.training)
         if any(parameter._array is None for parameter in neutral.parameters):
             self._complete_from(neutral, leaves)

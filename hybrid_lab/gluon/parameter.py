@@ -354,7 +354,7 @@ class Parameter:
     def zero_grad(self) -> None:
         """Set the gradient to zero on every context; nothing happens where there is none."""
         for array in self._grad or ():
-            array._fill(0)
+            array.fill(0)
 
     def cast(self, dtype: Any) -> None:
         """Change the element type of values and gradient."""
@@ -373,7 +373,7 @@ class Parameter:
         arrays = self.list_data()
         if len(arrays) == 1:
             return nd_array(arrays[0], ctx=cpu(), dtype=arrays[0].dtype)
-        total = np.mean([array._data for array in arrays], axis=0)
+        total = np.mean([array.raw() for array in arrays], axis=0)
         return nd_array(total, ctx=cpu(), dtype=self._dtype)
 
     def var(self) -> Any:

@@ -42,9 +42,9 @@ LARGE = 1 << 18
 MAX_PATIENCE = 64
 """Calls with unchanged parameters before they are packed: one at first, twice as many each time that was in vain."""
 
-_wrap = NDArray._wrap
+_wrap = NDArray.wrap
 _link = tape.link
-_version, _buffer_version = attrgetter("version"), attrgetter("_buffer.version")
+_version, _buffer_version = attrgetter("version"), attrgetter("buffer.version")
 _NO_DRAWS = (0, 0)
 
 
@@ -77,7 +77,7 @@ class Program:
         self.precision = invoking.precision
         self.context = leaves[0].context if leaves else CPU
         self.tracked = recording and bool(leaves) and tape.link(leaves[0]) is not None
-        one = leaves[0]._view if neutral.in_spec == ONE_TENSOR else None
+        one = leaves[0].host_view if neutral.in_spec == ONE_TENSOR else None
         self.shape: Any = None if one is None else one.shape
         self.dtype: Any = None if one is None else one.dtype
         self.checked = changes.count
@@ -99,7 +99,7 @@ class Program:
         self._leading = frozenset(index for index, value in enumerate(graph.outputs) if value in leading)
         self.differentiated = self._shared.heads.get(neutral, self._leading) & self._leading or self._leading
         self._compile(
-            flags, self._specialize([array.shape for array in inputs], [array._view.dtype for array in inputs], wrt)
+            flags, self._specialize([array.shape for array in inputs], [array.host_view.dtype for array in inputs], wrt)
         )
         self._bind(len(leaves))
         self.head_sets = HeadSets(self)
@@ -157,7 +157,7 @@ class Program:
         sources = special.forward_sources
         assert sources[:num_data] == tuple(("input", index) for index in range(num_data))
         self._steady = [(kind, index - num_data if kind == "input" else index) for kind, index in sources[num_data:]]
-        self._buffers = [array._buffer for array in self._arrays]
+        self._buffers = [array.buffer for array in self._arrays]
         # Whether a call reads anything but its data: a Block without parameters may still have hoisted constants.
         self._reads_parts = bool(self._buffers or self._steady)
         for buffer in self._buffers:
@@ -173,8 +173,8 @@ class Program:
         kept = [index for kind, index in special.sources if kind == "input"]
         self._kept_leaves = [index for index in kept if index < num_data]
         self._kept_arrays = [self._arrays[index - num_data] for index in kept if index >= num_data]
-        self._kept_views = [array._view for array in self._kept_arrays]
-        self._kept_buffers = [array._buffer for array in self._kept_arrays]
+        self._kept_views = [array.host_view for array in self._kept_arrays]
+        self._kept_buffers = [array.buffer for array in self._kept_arrays]
         self._kept_outputs = [index for kind, index in special.sources if kind == "output"]
         self._kept_saved = [index for kind, index in special.sources if kind == "saved"]
         self.heads = [index for kind, index in special.sources if kind == "head"]
@@ -202,9 +202,9 @@ class Program:
             return self._record_one if self._num_data == 1 and self._begin is None and self._recorded else None
 
         def call(leaf: NDArray) -> NDArray:
-            if leaf._buffer.host_stale:
-                leaf._buffer.pull()
-            return _wrap(run((leaf._view,), _NO_DRAWS)[0], context)
+            if leaf.buffer.host_stale:
+                leaf.buffer.pull()
+            return _wrap(run((leaf.host_view,), _NO_DRAWS)[0], context)
 
         return call
 
@@ -256,9 +256,9 @@ class Program:
         raw = []
         versions: list[int] = []
         for leaf in leaves:
-            if leaf._buffer.host_stale:
-                leaf._buffer.pull()
-            raw.append(leaf._view)
+            if leaf.buffer.host_stale:
+                leaf.buffer.pull()
+            raw.append(leaf.host_view)
         if self._reads_parts:
             versions = list(map(_version, self._buffers))
             held = self._held
@@ -280,7 +280,7 @@ class Program:
             with boundary.interrupts:  # the statistics of all layers or of none
                 for index, new in zip(self._effects, results[self._num_outputs :], strict=True):
                     # A state may be an input of the call as well as a parameter.
-                    (leaves[index] if index < self._num_data else self._arrays[index - self._num_data])._assign(new)
+                    (leaves[index] if index < self._num_data else self._arrays[index - self._num_data]).assign(new)
         context = self.context
         if self._num_outputs == 1:
             outputs = [_wrap(results[0], context)]
@@ -311,7 +311,7 @@ class Program:
         entry = CompiledEntry(self, leaves, values, buffers, kept, rng, before, outputs)
         node = tape.Node(entry, links, len(outputs))
         for index in self._recorded:
-            outputs[index]._tape = tape.Output(node, index)
+            outputs[index].tape_link = tape.Output(node, index)
 
     def _links_of(self, leaves: Sequence[NDArray]) -> tuple[tape.Link, ...]:
         """What a call links to: nothing for what no output depends on, whose gradient stays as it is."""
@@ -330,16 +330,16 @@ class Program:
         buffers: list[Buffer] = []
         for index in self._kept_leaves:
             leaf = leaves[index]
-            values.append(leaf._view)
-            buffers.append(leaf._buffer)
+            values.append(leaf.host_view)
+            buffers.append(leaf.buffer)
         if self._kept_arrays:
             values += self._kept_views
             buffers += self._kept_buffers
         for index in self._kept_outputs:
             # Not the output itself: it holds this entry, and what nobody holds any more is to go at once.
             output = outputs[index]
-            values.append(output._view)
-            buffers.append(output._buffer)
+            values.append(output.host_view)
+            buffers.append(output.buffer)
         if kept is not None:
             values += [kept.saved[index] for index in self._kept_saved]
         return values, buffers
@@ -348,7 +348,7 @@ class Program:
         self, leaves: Sequence[NDArray], rng: tuple[int, int]
     ) -> tuple[list[np.ndarray], list[Buffer], Kept | None]:
         """The forward of an earlier call, for what the backward reads of it: nothing is updated."""
-        raw = [array._data for array in (*leaves, *self._arrays)]
+        raw = [array.raw() for array in (*leaves, *self._arrays)]
         results, kept = (self._run(raw, rng), None) if self._begin is None else self._begin(raw, rng)
         outputs = [_wrap(result, self.context) for result in results[: self._num_outputs]]
         return *self._for_backward(leaves, outputs, kept), kept
@@ -378,7 +378,7 @@ class Program:
 
     def _record_one(self, leaf: NDArray) -> NDArray:
         """`__call__` with a single array that is on the tape, where it is all that the one output is computed from."""
-        buffer, view = leaf._buffer, leaf._view
+        buffer, view = leaf.buffer, leaf.host_view
         if buffer.host_stale:
             buffer.pull()
         before = buffer.version
@@ -389,10 +389,10 @@ class Program:
             values.append(view)
             buffers.append(buffer)
         if self._kept_outputs:
-            values.append(output._view)
-            buffers.append(output._buffer)
+            values.append(output.host_view)
+            buffers.append(output.buffer)
         entry = CompiledEntry(self, (leaf,), values, buffers, None, _NO_DRAWS, [before])
-        output._tape = tape.Output(tape.Node(entry, (leaf._tape,), 1), 0)
+        output.tape_link = tape.Output(tape.Node(entry, (leaf.tape_link,), 1), 0)
         return output
 
     def _parameter_links(self) -> Sequence[tape.Link]:
@@ -436,7 +436,7 @@ class Program:
         for buffer in self._buffers:
             if buffer.host_stale:
                 buffer.pull()
-        raw = [self._arrays[index]._view if kind == "input" else hoisted[index] for kind, index in self._steady]
+        raw = [self._arrays[index].host_view if kind == "input" else hoisted[index] for kind, index in self._steady]
         # Memory that others may write to without our knowing counts as written to before every call.
         known = None if any(buffer.exported for buffer in self._buffers) else versions
         self._held = held = known, raw

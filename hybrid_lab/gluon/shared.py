@@ -44,9 +44,9 @@ class Prologue:
 
     def values(self) -> list[np.ndarray]:
         """The outputs for the parameters as they are now."""
-        versions = [array._buffer.version for array in self.arrays]
+        versions = [array.buffer.version for array in self.arrays]
         held = self._held
-        if held is None or held[0] != versions or any(array._buffer.exported for array in self.arrays):
+        if held is None or held[0] != versions or any(array.buffer.exported for array in self.arrays):
             device = self.executable.device
             results = self.executable.run([array.raw(device) for array in self.arrays], _NO_DRAWS)
             if device is not None and not self.arrays:  # made of constants: called without a tensor, it gives arrays

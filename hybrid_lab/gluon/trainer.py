@@ -168,7 +168,7 @@ class Trainer:
         if ignore_stale_grad:
             return
         steps = [self._arrays(place, False) for place in range(len(self._contexts))]
-        if all(type(each._tape) is Leaf and each._tape.fresh for step in steps for each in step[2]):
+        if all(type(each.tape_link) is Leaf and each.tape_link.fresh for step in steps for each in step[2]):
             return
         for parameter in self._params:
             if parameter.grad_req == "null":
@@ -190,12 +190,12 @@ class Trainer:
             if parameter.grad_req == "null" or parameter._data is None:
                 continue
             gradients = parameter.list_grad()
-            total = gradients[0]._data.copy()
+            total = gradients[0].raw().copy()
             for each in gradients[1:]:
-                total += each._data
+                total += each.raw()
             for each in gradients:
-                np.copyto(each._data, total)
-                each._written()
+                np.copyto(each.raw(), total)
+                each.written()
 
     def _update(self, ignore_stale_grad: bool) -> None:
         steps = [self._arrays(place, ignore_stale_grad) for place in range(len(self._updaters))]

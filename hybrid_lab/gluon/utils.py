@@ -62,13 +62,13 @@ def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite:
     """
     if not arrays:
         raise ValueError("there are no arrays to clip")
-    total = math.sqrt(sum(_squared_norm(array._data) for array in arrays))
+    total = math.sqrt(sum(_squared_norm(array.raw()) for array in arrays))
     if math.isfinite(total):
         scale = max_norm / (total + 1e-8)
         if scale < 1.0:
             for array in arrays:
-                np.multiply(array._data, scale, out=array._data, casting="unsafe")
-                array._written()
+                np.multiply(array.raw(), scale, out=array.raw(), casting="unsafe")
+                array.written()
     elif check_isfinite:
         warnings.warn("nan or inf in the gradients: clip_global_norm leaves them as they are", stacklevel=2)
     return total if check_isfinite else nd.array([total])

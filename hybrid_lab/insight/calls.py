@@ -60,7 +60,7 @@ class Call:
         """Copies of the input arrays, those of floating numbers with a gradient."""
         copies = [leaf.copy() for leaf in self.leaves]
         for leaf in copies:
-            leaf._tape = None
+            leaf.tape_link = None
             if is_floating(np.dtype(leaf.dtype)):
                 leaf.attach_grad()
         return copies
@@ -132,7 +132,7 @@ def unchanged(net: Block) -> Iterator[None]:
         finally:
             for array, version, values in held:
                 if array.version != version:
-                    array._assign(values)
+                    array.assign(values)
 
 
 @dataclass
@@ -226,7 +226,7 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     (program,) = cache.programs.values()
     context = call.leaves[0].context if call.leaves else None
     parameters = [parameter.data(context) for parameter in program.neutral.parameters]
-    arrays = [array._data for array in (*call.leaves, *parameters)]
+    arrays = [array.raw() for array in (*call.leaves, *parameters)]
     shapes, dtypes = [array.shape for array in arrays], [array.dtype for array in arrays]
     wrt, count = program.special.wrt, program.neutral.num_data
     graph, precision = program.neutral.graph, program.precision
@@ -270,6 +270,6 @@ def gradients(
     if not pairs:
         return [None] * len(sources)
     links, given = zip(*pairs, strict=True)
-    found, _ = run_backward(links, [NDArray._wrap(np.array(head)) for head in given], None, False, False)
-    gradients = [None if array._tape is None else found.get(array._tape) for array in sources]
+    found, _ = run_backward(links, [NDArray.wrap(np.array(head)) for head in given], None, False, False)
+    gradients = [None if array.tape_link is None else found.get(array.tape_link) for array in sources]
     return [to_host(item) if is_tensor(item) else item for item in gradients]

@@ -314,7 +314,7 @@ def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, A
 
 def _run_again(compiled: Compiled, arrays: Sequence[Any]) -> list[Any] | None:
     """Outputs, then gradients, of the traced graph run eagerly on these arrays; None where a kernel refuses them."""
-    inputs = [NDArray._wrap(np.array(array)) for array in arrays]
+    inputs = [NDArray.wrap(np.array(array)) for array in arrays]
     for index in compiled.special.wrt:
         inputs[index].attach_grad()
     try:

@@ -99,13 +99,13 @@ def eager_times(compiled: Compiled, heads: Sequence[Any] | None, runs: int) -> T
 
     def measure() -> np.ndarray:
         times = np.zeros(2 * rows)
-        arrays = [NDArray._wrap(array.copy() if compiled.training else array) for array in compiled.arrays]
+        arrays = [NDArray.wrap(array.copy() if compiled.training else array) for array in compiled.arrays]
         for index in compiled.special.wrt:
             arrays[index].attach_grad()
         values: dict[Value, Any] = dict(zip(graph.inputs, arrays, strict=True))
         for node in graph.nodes:
             if isinstance(node.op, Constant):
-                values[node.outputs[0]] = NDArray._wrap(np.array(node.op.array))
+                values[node.outputs[0]] = NDArray.wrap(np.array(node.op.array))
         rng, clock = compiled.rng, time.perf_counter
         with tape.Mode(compiled.recording, compiled.training):
             for index, node in enumerate(nodes):
@@ -134,14 +134,14 @@ def _backward_times(
     """Time each operator's part of the backward, by letting its entry on the tape look at the clock."""
     entries: dict[Any, int] = {}
     for index, node in enumerate(nodes):
-        held = values[node.outputs[0]]._tape
+        held = values[node.outputs[0]].tape_link
         if isinstance(held, tape.Output):
             entries[id(held.node.entry)] = index
             held.node.entry = _Timed(held.node.entry, times, index)
     pairs = [(output, head) for output, head in zip(outputs, heads, strict=True) if tape.link(output) is not None]
     if pairs:
         links, given = zip(*pairs, strict=True)
-        run_backward(links, [NDArray._wrap(np.array(head)) for head in given], None, False, False)
+        run_backward(links, [NDArray.wrap(np.array(head)) for head in given], None, False, False)
 
 
 class _Timed(tape.Entry):

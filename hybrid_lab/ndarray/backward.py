@@ -147,7 +147,7 @@ def _reached(nodes: Sequence[Node], links: Sequence[Link], stop: Sequence[Node])
 def _head_links(heads: Sequence[NDArray]) -> list[Any]:
     links = []
     for head in heads:
-        held = head._tape
+        held = head.tape_link
         if held is None:
             raise AutogradError(
                 f"cannot differentiate an array of shape {head.shape} that is not in a computational graph: compute it "
@@ -174,7 +174,7 @@ def _ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 def _ones_for(head: NDArray) -> Any:
     """Ones to start from where the head's numbers are: on the host, or on a device."""
-    device, shape, dtype = head._buffer.device, head._view.shape, head._view.dtype
+    device, shape, dtype = head.buffer.device, head.host_view.shape, head.host_view.dtype
     if device is None:
         return _ones(shape, dtype)
     return empty(shape, device.dtype, device.device).fill_(1)
@@ -190,8 +190,8 @@ def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, 
     given: list[Any] = []
     for head, gradient in zip(heads, head_grads, strict=True):
         if gradient is None:
-            ones = _ones(head._view.shape, head._view.dtype) if recorded else _ones_for(head)
-            given.append(type(head)._at(ones, head.ctx) if recorded else ones)
+            ones = _ones(head.host_view.shape, head.host_view.dtype) if recorded else _ones_for(head)
+            given.append(type(head).from_host(ones, head.ctx) if recorded else ones)
             continue
         if not isinstance(gradient, type(head)):
             raise AutogradError(f"a head gradient must be an NDArray or None, not {type(gradient).__name__}")
@@ -199,8 +199,8 @@ def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, 
             raise ShapeError(f"the head gradient has shape {gradient.shape}, its head {head.shape}; they must be equal")
         if gradient.dtype != head.dtype:
             gradient = gradient.astype(head.dtype)
-        device = gradient._buffer.device
-        near = device is not None and not gradient._buffer.device_stale
+        device = gradient.buffer.device
+        near = device is not None and not gradient.buffer.device_stale
         given.append(gradient if recorded else gradient.raw(device.device) if near else gradient._data)
     return given
 
@@ -315,8 +315,8 @@ def _untouched(links: Sequence[Link], arrived: dict[Any, Any]) -> list[Leaf | No
 def overlaps(array: NDArray, gradient: Any) -> bool:
     """Whether a gradient may lie in the memory of an array."""
     if not is_tensor(gradient):
-        return np.may_share_memory(array._view, gradient)
-    own = array._buffer.device
+        return np.may_share_memory(array.host_view, gradient)
+    own = array.buffer.device
     return own is not None and own.untyped_storage().data_ptr() == gradient.untyped_storage().data_ptr()
 
 
@@ -329,7 +329,7 @@ def _use_up(node: Node) -> None:
 
 def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_graph: bool, train_mode: bool) -> None:
     """Write (or add) the gradients of the heads into the `grad` of every leaf they depend on; zeros if none arrives."""
-    held = heads[0]._tape if len(heads) == 1 else None
+    held = heads[0].tape_link if len(heads) == 1 else None
     if head_grads is None and not retain_graph and type(held) is Output and _alone(held.node):
         return
     before = state.recording, state.training
@@ -409,19 +409,19 @@ def grad(
 
     targets = []
     for variable in variables:
-        if variable._tape is None:
+        if variable.tape_link is None:
             raise AutogradError(
                 f"cannot differentiate with respect to an array of shape {variable.shape} that is not in a "
                 "computational graph; call attach_grad() on it before autograd.record()"
             )
-        targets.append(variable._tape)
+        targets.append(variable.tape_link)
     with Mode(create_graph, train_mode):
         found, leaves = run_backward(heads, head_grads, targets, retain_graph, create_graph)
     results = []
     for number, (variable, target) in enumerate(zip(variables, targets, strict=True)):
         gradient = found.get(target)
         if gradient is None and target in leaves:
-            gradient = NDArray._at(np.zeros(variable.shape, variable.dtype), variable.ctx)
+            gradient = NDArray.from_host(np.zeros(variable.shape, variable.dtype), variable.ctx)
             results.append(_recorded(gradient, variables) if create_graph else gradient)
             continue
         if gradient is None:
@@ -430,9 +430,9 @@ def grad(
             )
         # A gradient may still be memory of the tape or of another gradient.
         if not create_graph and is_tensor(gradient):
-            gradient = NDArray._wrap_device(gradient.clone(), variable.ctx)
+            gradient = NDArray.wrap_device(gradient.clone(), variable.ctx)
         elif not create_graph:
-            gradient = NDArray._at(np.array(gradient, order="C"), variable.ctx)
+            gradient = NDArray.from_host(np.array(gradient, order="C"), variable.ctx)
         results.append(_recorded(gradient, variables) if create_graph else gradient)
     return results
 
@@ -452,7 +452,7 @@ class _GradientOf(Entry):
 
 def _recorded(gradient: NDArray, variables: Sequence[NDArray]) -> NDArray:
     """The gradient as a step of these variables, so that one which is constant can be differentiated too."""
-    result = type(gradient)._view_of(gradient._buffer, gradient._view)
+    result = type(gradient).view_of(gradient.buffer, gradient.host_view)
     note(_GradientOf(), (gradient, *variables), (result,))
     return result
 
@@ -488,7 +488,7 @@ def replay(
     for index, item in enumerate(inputs):
         if isinstance(item, NDArray):
             # Those that are not needed too: the gradients that come out depend on them.
-            starts[index] = NDArray._view_of(item._buffer, item._view)
+            starts[index] = NDArray.view_of(item.buffer, item.host_view)
             node = note(_Pass(), (item,), (starts[index],))
             if node is not None:
                 stop.append(node)
@@ -501,7 +501,7 @@ def replay(
     ]
     if not pairs:
         return [None] * len(inputs)
-    targets = [start._tape if want else None for start, want in zip(starts, needed, strict=True)]
+    targets = [start.tape_link if want else None for start, want in zip(starts, needed, strict=True)]
     heads, head_grads = zip(*pairs, strict=True)
     asked = [target for target in targets if target is not None]
     found, _ = run_backward(heads, head_grads, asked, True, True, stop)

@@ -67,5 +67,5 @@ def boolean_mask(data: Any, index: Any, axis: int = 0) -> Any:
         raise DTypeError("boolean_mask: data and index must be NDArrays")
     if index.shape != (data.shape[axis_of("boolean_mask", axis, data.ndim)],):
         raise ShapeError(f"boolean_mask: index has shape {index.shape}; data {data.shape} has another axis {axis}")
-    chosen = NDArray._at(np.flatnonzero(index._data), data.ctx)
+    chosen = NDArray.from_host(np.flatnonzero(index._data), data.ctx)
     return invoke(get("take").bind(axis=axis), (data, chosen))

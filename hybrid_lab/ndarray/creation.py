@@ -53,7 +53,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     ctx = resolve(ctx)
     if isinstance(source_array, NDArray):
         dtype = source_array.dtype if dtype is None else check_dtype(dtype)
-        return NDArray._at(np.array(source_array._data, dtype, order="C"), ctx)
+        return NDArray.from_host(np.array(source_array._data, dtype, order="C"), ctx)
     wanted = np.dtype(np.float32) if dtype is None else check_dtype(dtype)
     try:
         values = np.asarray(source_array)
@@ -63,7 +63,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
         raise DTypeError(
             f"nd.array takes numbers in lists of equal lengths, or an array of numbers ({error})"
         ) from None
-    return NDArray._at(np.array(values, wanted, order="C"), ctx)
+    return NDArray.from_host(np.array(values, wanted, order="C"), ctx)
 
 
 def _dense(stype: str | None) -> None:
@@ -85,7 +85,7 @@ def _fill(shape: Shape, value: Any, ctx: Context | None, dtype: Any, out: NDArra
     if out is not None:
         out[:] = value
         return out
-    return NDArray._at(np.full(_shape(shape), value, check_dtype(dtype or np.float32)), resolve(ctx))
+    return NDArray.from_host(np.full(_shape(shape), value, check_dtype(dtype or np.float32)), resolve(ctx))
 
 
 @_traceable
@@ -102,7 +102,7 @@ def zeros(
     _dense(stype)
     if out is not None:
         return _fill(shape, 0, ctx, dtype, out)
-    return NDArray._at(np.zeros(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
+    return NDArray.from_host(np.zeros(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
 
 
 @_traceable
@@ -124,7 +124,7 @@ def full(
 def empty(shape: Shape, ctx: Context | None = None, dtype: Any = None, stype: str | None = None) -> NDArray:
     """An array with arbitrary values, to be written."""
     _dense(stype)
-    return NDArray._at(np.empty(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
+    return NDArray.from_host(np.empty(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
 
 
 def _create(name: str, ctx: Context | None, dtype: Any, **attributes: Any) -> NDArray:
@@ -170,12 +170,12 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     """
     check_dtype(ndarray.dtype)
     if not zero_copy:
-        return NDArray._wrap(np.array(ndarray, order="C"))
+        return NDArray.wrap(np.array(ndarray, order="C"))
     if not ndarray.flags.c_contiguous:
         raise ShapeError("from_numpy needs a C-contiguous array; use nd.array(x, dtype=x.dtype) to copy it")
     shared = ndarray.view(np.ndarray)
     ndarray.flags.writeable = False
-    return NDArray._wrap(shared)
+    return NDArray.wrap(shared)
 
 
 def from_dlpack(source: Any) -> NDArray:
@@ -185,7 +185,7 @@ def from_dlpack(source: Any) -> NDArray:
 
 def _own(values: np.ndarray) -> NDArray:
     check_dtype(values.dtype)
-    return NDArray._wrap(np.array(values, order="C"))
+    return NDArray.wrap(np.array(values, order="C"))
 
 
 def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:

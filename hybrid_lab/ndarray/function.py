@@ -78,14 +78,14 @@ class FunctionEntry(tape.Entry):
         self.name = type(function).__name__
         self._function: Function | None = function
         self._context = outputs[0].context
-        self._inputs = [(item.shape, item._view.dtype) if isinstance(item, NDArray) else None for item in inputs]
-        self._outputs = [(item.shape, item._view.dtype) for item in outputs]
+        self._inputs = [(item.shape, item.host_view.dtype) if isinstance(item, NDArray) else None for item in inputs]
+        self._outputs = [(item.shape, item.host_view.dtype) for item in outputs]
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         function = self._function
         assert function is not None
         given = [
-            NDArray._at(np.zeros(*kind) if dout is None else np.array(dout, order="C"), self._context)
+            NDArray.from_host(np.zeros(*kind) if dout is None else np.array(dout, order="C"), self._context)
             for dout, kind in zip(douts, self._outputs, strict=True)
         ]
         results = function.backward(*given)

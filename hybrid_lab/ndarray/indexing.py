@@ -43,22 +43,22 @@ def setitem(array: NDArray, key: Any, value: Any) -> None:
     if isinstance(raw, np.ndarray) and raw.size == 1:
         raw = raw.reshape(())  # NumPy writes no array of shape (1,) where ints alone are the key
     recorded = tape.state.recording and tape.link(value) is not None
-    if recorded and array.size != array._buffer.host.size:
+    if recorded and array.size != array.buffer.host.size:
         raise AutogradError(
-            f"writing a recorded value into a part of an array (shape {array.shape} of {array._buffer.host.shape}) "
+            f"writing a recorded value into a part of an array (shape {array.shape} of {array.buffer.host.shape}) "
             "would lose its gradient. Write through the whole array: y[i, j] = value instead of y[i][j] = value"
         )
     target = array._data
     try:
         target[key] = raw
-        array._buffer.written()
+        array.buffer.written()
     except IndexError as error:
         raise _index_error(array, error) from None
     except ValueError:
         wanted = np.shape(target[key])
         raise ShapeError(f"cannot write a value of shape {np.shape(raw)} where the array has shape {wanted}") from None
     except BaseException:  # an interrupt may leave a part
-        array._buffer.written()
+        array.buffer.written()
         raise
     if recorded:
         tape.note(AssignEntry(key, advanced, value), (value,), (array,))
@@ -132,19 +132,19 @@ def _take(array: NDArray, key: Any, advanced: bool) -> NDArray:
             values = array._data[key]
         except IndexError as error:
             raise _index_error(array, error) from None
-        return NDArray._at(np.ascontiguousarray(values), array.context)
+        return NDArray.from_host(np.ascontiguousarray(values), array.context)
     try:
-        view = array._view[key]
+        view = array.host_view[key]
         if type(view) is not np.ndarray:  # ints alone: NumPy gives a scalar, this an array on the same memory
-            view = array._view[(key, ...) if type(key) is not tuple else (*key, ...)]
+            view = array.host_view[(key, ...) if type(key) is not tuple else (*key, ...)]
     except IndexError as error:
         raise _index_error(array, error) from None
     if view.ndim == 0:
         view = view.reshape(1)
     if view.flags.c_contiguous:
-        return NDArray._view_of(array._buffer, view)
+        return NDArray.view_of(array.buffer, view)
     array._data  # noqa: B018  (brings the memory up to date that `view` shows)
-    return NDArray._at(view.copy(), array.context)
+    return NDArray.from_host(view.copy(), array.context)
 
 
 def _scatter(shape: tuple[int, ...], key: Any, advanced: bool, values: np.ndarray) -> np.ndarray:
@@ -174,7 +174,7 @@ class IndexEntry(tape.Entry):
         from hybrid_lab.ndarray.ndarray import NDArray
 
         values = douts[0]
-        made = NDArray._at(_scatter(self._shape, self._key, self._advanced, values._data), values.context)
+        made = NDArray.from_host(_scatter(self._shape, self._key, self._advanced, values._data), values.context)
         tape.note(ScatterEntry(self._key, self._advanced), (values,), (made,))
         return (made,)
 
@@ -204,7 +204,7 @@ class AssignEntry(tape.Entry):
     def __init__(self, key: Any, advanced: bool, value: NDArray):
         self.name = "an assignment"
         self._key, self._advanced = key, advanced
-        self._like = calls.stand_in(value.shape, value._view.dtype)
+        self._like = calls.stand_in(value.shape, value.host_view.dtype)
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         part = np.asarray(douts[0][self._key])
@@ -222,7 +222,7 @@ class AssignEntry(tape.Entry):
         from hybrid_lab.ndarray.ndarray import NDArray
 
         part = getitem(douts[0], self._key)
-        like = NDArray._wrap(self._like)
+        like = NDArray.wrap(self._like)
         if part.shape != like.shape:
             part = calls.N._sum_like(part, like) if part.ndim >= like.ndim else part.reshape(like.shape)
         return (part.astype(like.dtype, copy=False),)

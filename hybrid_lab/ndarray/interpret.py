@@ -39,7 +39,7 @@ def interpret(
         if isinstance(node.op, Input):
             continue
         if isinstance(node.op, Constant):
-            values[node.outputs[0]] = NDArray._wrap(np.array(node.op.array))
+            values[node.outputs[0]] = NDArray.wrap(np.array(node.op.array))
             continue
         inputs = [values[item] if isinstance(item, Value) else item for item in node.inputs]
         if not update and node.op.aux_names:

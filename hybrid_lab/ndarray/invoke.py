@@ -33,7 +33,7 @@ precision: Precision | None = None
 # What a kernel may take besides its inputs without this module having to give it.
 _PLAIN = frozenset({"out", "scratch"})
 _ndarray = np.ndarray
-_wrap = NDArray._wrap
+_wrap = NDArray.wrap
 state = tape.state
 
 
@@ -65,18 +65,18 @@ def invoke(
     context = None
     for item in inputs:
         if type(item) is NDArray:
-            buffer = item._buffer
+            buffer = item.buffer
             if buffer.host_stale:
                 if buffer.lives_on_device:
                     return _on_device(op, inputs, out, name, rng)
                 buffer.pull()
-            view = item._view
+            view = item.host_view
             raw.append(view)
             shapes.append(view.shape)
             dtypes.append(view.dtype)
             if context is None:
                 context = buffer.context
-            if item._tape is not None:
+            if item.tape_link is not None:
                 tracked = True
         else:
             if getattr(item, "_is_symbol", False):
@@ -111,10 +111,10 @@ def invoke(
         if op.alias_safe and type(out) is NDArray and _same_place(out, inputs):
             _destinations(op, (out,), 1, inferred)
             try:
-                op.numpy(*raw, out=out._view)
-                out._buffer.written()
+                op.numpy(*raw, out=out.host_view)
+                out.buffer.written()
             except BaseException:  # an interrupt may leave a part
-                out._buffer.written()
+                out.buffer.written()
                 raise
             return out
     return _invoke_fully(op, inputs, raw, out, rng, inferred, tracked and state.recording, context)
@@ -123,11 +123,11 @@ def invoke(
 def invoke_pair(op: Operator, lhs: Any, rhs: Any) -> Any:
     """`invoke(op, (lhs, rhs))` for operators without modes, views, hidden outputs; short where nothing is recorded."""
     if type(lhs) is NDArray and type(rhs) is NDArray and precision is None:
-        left, a, b = lhs._buffer, lhs._view, rhs._view
+        left, a, b = lhs.buffer, lhs.host_view, rhs.host_view
         if (
             ((a.shape, b.shape), (a.dtype, b.dtype)) in op.inferred
-            and not (left.host_stale or rhs._buffer.host_stale)
-            and not (state.recording and (lhs._tape is not None or rhs._tape is not None))
+            and not (left.host_stale or rhs.buffer.host_stale)
+            and not (state.recording and (lhs.tape_link is not None or rhs.tape_link is not None))
         ):
             result = op.numpy(a, b)
             if type(result) is not _ndarray or not result.flags.c_contiguous:
@@ -140,7 +140,7 @@ def _converted(op: Operator, inputs: Sequence[Any], precision: Precision) -> Seq
     """The inputs in the dtypes that mixed precision asks for; conversions are recorded like any call."""
     if any(getattr(item, "_is_symbol", False) for item in inputs):
         return inputs  # becomes part of a graph, which is converted as a whole
-    wanted = precision.wanted(op, tuple([item._view.dtype if type(item) is NDArray else None for item in inputs]))
+    wanted = precision.wanted(op, tuple([item.host_view.dtype if type(item) is NDArray else None for item in inputs]))
     if wanted is None:
         return inputs
     return [
@@ -197,7 +197,7 @@ def _invoke_fully(
     else:
         results = outs
         for target, value in zip(outs, outputs, strict=False):
-            target._assign(value)
+            target.assign(value)
     if recorded:
         if entry is not None:
             entry.note(inputs, results, links)
@@ -264,12 +264,12 @@ def _destinations(
     for target, shape, dtype in zip(outs, *inferred, strict=False):
         if type(target) is not NDArray:
             raise DTypeError(f"{op.name}: out= must be an NDArray, not {type(target).__name__}")
-        if target._buffer.lives_on_device is not on_device:
+        if target.buffer.lives_on_device is not on_device:
             raise DTypeError(f"{op.name}: the arrays are on another context than out=, which is on {target.context}")
-        if target._view.shape != shape:
-            raise ShapeError(f"{op.name}: the result has shape {shape}, out= has {target._view.shape}")
-        if target._view.dtype != dtype:
-            raise DTypeError(f"{op.name}: the result is {dtype.name}, out= is {target._view.dtype.name}")
+        if target.host_view.shape != shape:
+            raise ShapeError(f"{op.name}: the result has shape {shape}, out= has {target.host_view.shape}")
+        if target.host_view.dtype != dtype:
+            raise DTypeError(f"{op.name}: the result is {dtype.name}, out= is {target.host_view.dtype.name}")
         if state.recording:
             tape.refuse_write(target)
     return outs
@@ -279,7 +279,7 @@ def _same_place(target: NDArray, inputs: Sequence[Any]) -> bool:
     """Whether every input either is the target's very memory or does not touch it."""
     view = target._data
     for item in inputs:
-        if type(item) is NDArray and item._buffer is target._buffer and item._view is not view:
+        if type(item) is NDArray and item.buffer is target.buffer and item.host_view is not view:
             return False
     return True
 
@@ -288,7 +288,7 @@ def _update_aux(op: Operator, inputs: Sequence[Any], raw: list[Any], outputs: Se
     names = op.names()
     for name, value in op.aux(F, tuple(raw), tuple(outputs)).items():
         target = inputs[names.index(name)]
-        target._assign(value)
+        target.assign(value)
 
 
 # -- the tape's entries for operators --------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ class EagerEntry(tape.Entry):
         for slot in program.inputs_read:
             values[slot] = self._saved(inputs, slot)
         for slot in program.shapes_read:
-            array = inputs[slot]._view if slot < first else outputs[slot - first]
+            array = inputs[slot].host_view if slot < first else outputs[slot - first]
             if array is not None:
                 values[slot] = (array.shape, array.dtype)
         for slot in program.hidden_read:
@@ -378,7 +378,7 @@ class EagerEntry(tape.Entry):
             if kind is tape.Saved:
                 values.append(value.array(tape.Output(node, slot - first) if slot >= first else None))
             elif kind is tuple:
-                values.append(NDArray._wrap(stand_in(*value)))
+                values.append(NDArray.wrap(stand_in(*value)))
             else:
                 values.append(None if value is None else self._wrapped(value))
         if self._replayed:
@@ -387,7 +387,7 @@ class EagerEntry(tape.Entry):
 
     def _wrapped(self, value: Any) -> NDArray:
         """A hidden output, or a copied state, as an NDArray."""
-        return NDArray._wrap(value)
+        return NDArray.wrap(value)
 
     def _replay(self, values: list[Any], douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         op = self.op
@@ -453,5 +453,5 @@ def note_operator(op: Operator, inputs: Sequence[Any], outputs: Sequence[NDArray
     links = tuple([tape.link(item) for item in inputs])
     if any(links):
         entry = EagerEntry(op, inputs, links)
-        entry.save_inputs(inputs, [output._view for output in outputs])
+        entry.save_inputs(inputs, [output.host_view for output in outputs])
         entry.note(inputs, outputs, links)

@@ -27,14 +27,17 @@ class NDArray(Overloads):
     in MXNet; everything else copies.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_tape", "_view")
+    __slots__ = ("__weakref__", "buffer", "host_view", "tape_link")
 
     # NumPy leaves `numpy_scalar * array` to the array.
     __array_priority__ = 1000.0
 
-    _buffer: Buffer
-    _view: np.ndarray  # always C-contiguous; use _data where the numbers are read
-    _tape: tape.Link
+    buffer: Buffer
+    """The memory, which several arrays may share."""
+    host_view: np.ndarray
+    """The array's part of the buffer's memory on the host, always C-contiguous. It may be stale: `raw()` is not."""
+    tape_link: tape.Link
+    """What the array is on autograd's tape: see `tape`."""
 
     def __init__(self, source: Any = None, *arguments: Any, **keywords: Any):
         raise TypeError("arrays are made by nd.array(values), nd.zeros(shape) and the like, not by NDArray(...)")
@@ -42,7 +45,7 @@ class NDArray(Overloads):
     # -- construction ------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _wrap(host: np.ndarray, context: Context = CPU) -> NDArray:
+    def wrap(host: np.ndarray, context: Context = CPU) -> NDArray:
         """Take over a C-contiguous NumPy array of a supported dtype, unchecked and uncopied."""
         buffer = _new(Buffer)  # Buffer(host, context), in line: every eager call comes here
         buffer.host = host
@@ -52,62 +55,62 @@ class NDArray(Overloads):
         buffer.version = 0
         buffer.exported = buffer.watched = False
         array = _new(NDArray)
-        array._buffer = buffer
-        array._view = host
-        array._tape = None
+        array.buffer = buffer
+        array.host_view = host
+        array.tape_link = None
         return array
 
     @staticmethod
-    def _at(host: np.ndarray, context: Context) -> NDArray:
-        """As `_wrap`, for any context: on a GPU the numbers go there when they are first read."""
+    def from_host(host: np.ndarray, context: Context) -> NDArray:
+        """As `wrap`, for any context: on a GPU the numbers go there when they are first read."""
         if not context.is_gpu:
-            return NDArray._wrap(host, context)
+            return NDArray.wrap(host, context)
         buffer = DeviceBuffer(host, context)
-        return NDArray._view_of(buffer, host)
+        return NDArray.view_of(buffer, host)
 
     @classmethod
-    def _wrap_device(cls, tensor: Any, context: Context) -> NDArray:
+    def wrap_device(cls, tensor: Any, context: Context) -> NDArray:
         """Take over a contiguous torch tensor on a GPU; the host's copy follows when it is read."""
         array = _new(cls)
-        array._buffer = buffer = Buffer.on_device(tensor, context)
-        array._view = buffer.host
-        array._tape = None
+        array.buffer = buffer = Buffer.on_device(tensor, context)
+        array.host_view = buffer.host
+        array.tape_link = None
         return array
 
     @classmethod
-    def _view_of(cls, buffer: Buffer, view: np.ndarray, link: tape.Link = None) -> NDArray:
+    def view_of(cls, buffer: Buffer, view: np.ndarray, link: tape.Link = None) -> NDArray:
         """Another array on the same buffer."""
         array = _new(cls)
-        array._buffer, array._view, array._tape = buffer, view, link
+        array.buffer, array.host_view, array.tape_link = buffer, view, link
         return array
 
     # -- memory ------------------------------------------------------------------------------------------------
 
     @property
     def _data(self) -> np.ndarray:
-        """The host's memory, up to date. Whoever writes to it calls `_written()` afterwards."""
-        buffer = self._buffer
+        """The host's memory, up to date. Whoever writes to it calls `written()` afterwards."""
+        buffer = self.buffer
         if buffer.host_stale:
             buffer.pull()
-        return self._view
+        return self.host_view
 
-    def _written(self) -> None:
+    def written(self) -> None:
         """Note that the host's memory was written."""
-        self._buffer.written()
+        self.buffer.written()
 
-    def _assign(self, values: np.ndarray) -> None:
+    def assign(self, values: np.ndarray) -> None:
         """Overwrite the numbers, past the tape: for optimizers and for the new values of auxiliary states."""
         try:
             np.copyto(self._data, values, casting="same_kind")
-            self._buffer.written()
+            self.buffer.written()
         except BaseException:  # an interrupt may leave a part
-            self._buffer.written()
+            self.buffer.written()
             raise
 
     @property
     def version(self) -> int:
         """How often the memory was written to."""
-        return self._buffer.version
+        return self.buffer.version
 
     def raw(self, device: Any = None) -> Any:
         """What executables take: the NumPy array on the host (None, "cpu"), a torch tensor on `device` ("cuda:0")."""
@@ -117,54 +120,54 @@ class NDArray(Overloads):
             import torch
 
             device = torch.device(device)
-        return tensor_of(self._buffer, self._view, device)
+        return tensor_of(self.buffer, self.host_view, device)
 
     def _take(self, tensor: Any) -> None:
-        """As `_assign`, from a tensor on the device, which becomes the side that is up to date."""
-        place = self._place(tensor.device)
+        """As `assign`, from a tensor on the device, which becomes the side that is up to date."""
+        place = self.place_on(tensor.device)
         if place.data_ptr() != tensor.data_ptr():
             place.copy_(tensor)
-        self._buffer.written_on_device()
+        self.buffer.written_on_device()
 
-    def _place(self, device: Any) -> Any:
+    def place_on(self, device: Any) -> Any:
         """The array's memory on a device, for a caller who writes to all of it."""
-        buffer, view = self._buffer, self._view
+        buffer, view = self.buffer, self.host_view
         if view.size == buffer.host.size:
             return buffer.space(device).view(view.shape)
         return tensor_of(buffer, view, device)
 
-    def _fill(self, number: float) -> None:
+    def fill(self, number: float) -> None:
         """Overwrite all numbers where they are."""
-        device = self._buffer.device
+        device = self.buffer.device
         if device is None:
             self._data.fill(number)
-            self._written()
+            self.written()
             return
-        self._place(device.device).fill_(number)
-        self._buffer.written_on_device()
+        self.place_on(device.device).fill_(number)
+        self.buffer.written_on_device()
 
     # -- attributes --------------------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._view.shape
+        return self.host_view.shape
 
     @property
     def dtype(self) -> Any:
         """The NumPy type, `numpy.float32`."""
-        return self._view.dtype.type
+        return self.host_view.dtype.type
 
     @property
     def size(self) -> int:
-        return self._view.size
+        return self.host_view.size
 
     @property
     def ndim(self) -> int:
-        return self._view.ndim
+        return self.host_view.ndim
 
     @property
     def context(self) -> Context:
-        return self._buffer.context
+        return self.buffer.context
 
     ctx = context
 
@@ -181,7 +184,7 @@ class NDArray(Overloads):
     @property
     def handle(self) -> int:
         """A number that is equal for arrays that share their memory."""
-        return id(self._buffer)
+        return id(self.buffer)
 
     @property
     def writable(self) -> bool:
@@ -226,12 +229,12 @@ class NDArray(Overloads):
 
     def __dlpack__(self, **keywords: Any) -> Any:
         copies.reads += 1
-        self._buffer.exported = True
+        self.buffer.exported = True
         changes.happened()
         return self._data.__dlpack__(**keywords)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._view.__dlpack_device__()
+        return self.host_view.__dlpack_device__()
 
     def to_dlpack_for_read(self) -> Any:
         """A DLPack capsule of the host's memory; the receiver must not write to it."""
@@ -239,7 +242,7 @@ class NDArray(Overloads):
 
     def to_dlpack_for_write(self) -> Any:
         """A DLPack capsule of the host's memory; writes through it are not noticed by the tape."""
-        self._written()
+        self.written()
         return self.__dlpack__()
 
     def __bool__(self) -> bool:
@@ -258,16 +261,16 @@ class NDArray(Overloads):
         return int(self.asscalar())
 
     def __index__(self) -> int:
-        if self.dtype is np.bool_ or self._view.dtype.kind not in "iu" or self.size != 1:
+        if self.dtype is np.bool_ or self.host_view.dtype.kind not in "iu" or self.size != 1:
             raise DTypeError(
                 f"only an integer array with one element can be an index, not {self.dtype.__name__} {self.shape}"
             )
         return int(self.asscalar())
 
     def __len__(self) -> int:
-        if not self._view.ndim:
+        if not self.host_view.ndim:
             raise ShapeError("an array without dimensions has no length")
-        return self._view.shape[0]
+        return self.host_view.shape[0]
 
     def __iter__(self) -> Iterator[NDArray]:
         return (self[index] for index in range(len(self)))
@@ -286,9 +289,9 @@ class NDArray(Overloads):
         return self.copy()
 
     def __deepcopy__(self, memo: Any) -> NDArray:
-        made = NDArray._at(self._data.copy(), self.context)
-        if type(self._tape) is tape.Leaf:
-            made.attach_grad(self._tape.req)
+        made = NDArray.from_host(self._data.copy(), self.context)
+        if type(self.tape_link) is tape.Leaf:
+            made.attach_grad(self.tape_link.req)
         return made
 
     # -- copies and conversions --------------------------------------------------------------------------------
@@ -300,7 +303,7 @@ class NDArray(Overloads):
     def astype(self, dtype: Any, copy: bool = True) -> NDArray:
         """The array with another dtype; recorded. `copy=False` returns the array itself where it has that dtype."""
         wanted = check_dtype(dtype)
-        if not copy and wanted == self._view.dtype:
+        if not copy and wanted == self.host_view.dtype:
             return self
         return calls.invoke(get("Cast").bind(dtype=wanted.name), (self,))
 
@@ -310,11 +313,11 @@ class NDArray(Overloads):
             context = resolve(other)
             if context == self.context or not (context.is_gpu or self.context.is_gpu):
                 made = self.copy()
-                made._buffer.context = context
+                made.buffer.context = context
                 return made
-            made = NDArray._at(self._data.copy(), context)
+            made = NDArray.from_host(self._data.copy(), context)
             if context.is_gpu:
-                made._buffer.push(device_of(context))
+                made.buffer.push(device_of(context))
             calls.note_operator(get("identity").bind(), (self,), (made,))
             return made
         if not isinstance(other, NDArray):
@@ -344,7 +347,7 @@ class NDArray(Overloads):
 
     def wait_to_read(self) -> None:
         """Wait for a GPU to compute these numbers; calls on the host are synchronous."""
-        wait_for(self._buffer.device)
+        wait_for(self.buffer.device)
 
     wait_to_write = wait_to_read
 
@@ -366,11 +369,11 @@ class NDArray(Overloads):
         if keywords:
             raise AttributeSpecError(f"reshape: unknown attribute {next(iter(keywords))}")
         op = get("Reshape").bind(shape=shape, reverse=reverse)
-        view = self._view
+        view = self.host_view
         if not shape and view.size != 1:
             raise ShapeError(f"Reshape: an array of shape {view.shape} cannot take the shape ()")
         wanted = infer(op, (view.shape,), (view.dtype,))[0][0] if shape else ()
-        made = NDArray._view_of(self._buffer, view.reshape(wanted))
+        made = NDArray.view_of(self.buffer, view.reshape(wanted))
         calls.note_operator(op, (self,), (made,))
         return made
 
@@ -404,13 +407,14 @@ class NDArray(Overloads):
         if stype not in (None, "default"):
             raise AttributeSpecError(f"gradients are dense here; the storage type {stype!r} is not supported")
         if grad_req == "null":
-            self._tape = None
+            self.tape_link = None
         else:
-            self._tape = tape.Leaf(NDArray._at(np.zeros(self.shape, self._view.dtype), self.context), grad_req)
-        if self._buffer.watched:
+            gradient = NDArray.from_host(np.zeros(self.shape, self.host_view.dtype), self.context)
+            self.tape_link = tape.Leaf(gradient, grad_req)
+        if self.buffer.watched:
             changes.happened()
 
-    def _mark(self, gradient: NDArray, grad_req: str) -> None:
+    def mark_variable(self, gradient: NDArray, grad_req: str) -> None:
         """Attach an existing array as the gradient (`autograd.mark_variables`)."""
         _check_req(grad_req)
         if gradient.shape != self.shape or gradient.dtype != self.dtype:
@@ -418,30 +422,30 @@ class NDArray(Overloads):
                 f"the gradient is {gradient.dtype.__name__} {gradient.shape}, "
                 f"its array {self.dtype.__name__} {self.shape}; they must agree"
             )
-        self._tape = None if grad_req == "null" else tape.Leaf(gradient, grad_req)
-        if self._buffer.watched:
+        self.tape_link = None if grad_req == "null" else tape.Leaf(gradient, grad_req)
+        if self.buffer.watched:
             changes.happened()
 
     @property
     def grad(self) -> NDArray | None:
         """The gradient that the last backward() wrote; None without attach_grad()."""
-        held = self._tape
+        held = self.tape_link
         return held.grad if type(held) is tape.Leaf else None
 
     @property
     def _fresh_grad(self) -> bool:
         """Whether backward() wrote the gradient since this was set to False (the Trainer does)."""
-        held = self._tape
+        held = self.tape_link
         return type(held) is tape.Leaf and held.fresh
 
     @_fresh_grad.setter
     def _fresh_grad(self, value: bool) -> None:
-        if type(self._tape) is tape.Leaf:
-            self._tape.fresh = bool(value)
+        if type(self.tape_link) is tape.Leaf:
+            self.tape_link.fresh = bool(value)
 
     def detach(self) -> NDArray:
         """The same memory without history: a constant for autograd."""
-        return NDArray._view_of(self._buffer, self._view)
+        return NDArray.view_of(self.buffer, self.host_view)
 
     def backward(self, out_grad: NDArray | None = None, retain_graph: bool = False, train_mode: bool = True) -> None:
         """Fill the gradients of everything this array was computed from. See `autograd.backward`."""
@@ -469,7 +473,7 @@ def _restore(values: np.ndarray, context: Context) -> NDArray:
         context = resolve(context)
     except HybridLabError:
         context = CPU
-    return NDArray._at(np.ascontiguousarray(values).reshape(values.shape), context)
+    return NDArray.from_host(np.ascontiguousarray(values).reshape(values.shape), context)
 
 
 def _check_req(grad_req: str) -> None:

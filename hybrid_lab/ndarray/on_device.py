@@ -52,7 +52,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
         outs = calls._destinations(op, given, op.num_visible, inferred, True)
     links: tuple[Any, ...] = ()
     entry = None
-    recorded = tape.state.recording and any(getattr(item, "_tape", None) is not None for item in inputs)
+    recorded = tape.state.recording and any(getattr(item, "tape_link", None) is not None for item in inputs)
     if recorded:
         links = tuple([tape.link(item) for item in inputs])
         if op.differentiable:
@@ -62,8 +62,8 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
     need = _need(op, entry, len(inputs))
     raw = [
         item if type(item) is not NDArray
-        else item.raw(device) if op.reads_values(index) or item._buffer.lives_on_device
-        else calls.stand_in(item._view.shape, item._view.dtype)
+        else item.raw(device) if op.reads_values(index) or item.buffer.lives_on_device
+        else calls.stand_in(item.host_view.shape, item.host_view.dtype)
         for index, item in enumerate(operands)
     ]  # fmt: skip
     executable, places = _executable(op, raw, need, update_aux)
@@ -77,7 +77,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
     for place, value in zip(places, found[sum(need) :], strict=True):
         inputs[place]._take(value)
     if outs is None:
-        results: Sequence[NDArray] = [NDArray._wrap_device(value, context) for value in outputs[: op.num_visible]]
+        results: Sequence[NDArray] = [NDArray.wrap_device(value, context) for value in outputs[: op.num_visible]]
     else:
         results = outs
         for target, value in zip(outs, outputs, strict=False):
@@ -109,8 +109,8 @@ def _context(op: Operator, inputs: Sequence[Any]) -> Context:
 
 
 def _infer(op: Operator, operands: Sequence[Any]) -> Any:
-    shapes = tuple([item._view.shape if type(item) is NDArray else () for item in operands])
-    dtypes = tuple([item._view.dtype if type(item) is NDArray else None for item in operands])
+    shapes = tuple([item.host_view.shape if type(item) is NDArray else () for item in operands])
+    dtypes = tuple([item.host_view.dtype if type(item) is NDArray else None for item in operands])
     inferred = op.inferred.get((shapes, dtypes))
     if inferred is None:
         calls._check_count(op, operands)
@@ -200,4 +200,4 @@ class DeviceEntry(calls.EagerEntry):
         return array.raw(self.device).clone()
 
     def _wrapped(self, value: Any) -> NDArray:
-        return NDArray._wrap_device(value, resolve("gpu"))
+        return NDArray.wrap_device(value, resolve("gpu"))

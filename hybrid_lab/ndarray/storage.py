@@ -49,7 +49,7 @@ def load_frombuffer(buf: bytes) -> Loaded:
 
 def _wrapped(arrays: Any) -> Loaded:
     def wrap(values: np.ndarray | None) -> NDArray | None:
-        return None if values is None else NDArray._wrap(np.ascontiguousarray(values).reshape(values.shape))
+        return None if values is None else NDArray.wrap(np.ascontiguousarray(values).reshape(values.shape))
 
     if isinstance(arrays, dict):
         return {name: wrap(values) for name, values in arrays.items()}

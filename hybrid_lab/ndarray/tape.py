@@ -1,7 +1,8 @@
 """The tape of autograd: what was recorded hangs on the arrays it produced, so a dropped result drops its history too.
 
-An array's `_tape` is None, a `Leaf` (attach_grad) or an `Output` (one result of a recorded step). A step is a `Node`:
-an `Entry`, which knows how to go backward, and links to what its inputs had in `_tape`. There is no global list.
+An array's `tape_link` is None, a `Leaf` (attach_grad) or an `Output` (one result of a recorded step). A step is a
+`Node`: an `Entry`, which knows how to go backward, and links to what its inputs had in `tape_link`. There is no global
+list.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Leaf:
 
     def receive(self, gradient: np.ndarray | None) -> None:
         """Write or add what backward found; None stands for zeros."""
-        target, buffer = self.grad._view, self.grad._buffer
+        target, buffer = self.grad.host_view, self.grad.buffer
         if gradient is target:  # it was computed in its place
             buffer.written()
             self.fresh = True
@@ -79,10 +80,10 @@ class Leaf:
         grad = self.grad
         if gradient is None:
             if self.req != "add":
-                grad._fill(0)
+                grad.fill(0)
         elif not is_tensor(gradient):
-            device = grad._buffer.device.device
-            made = to_device(np.asarray(gradient, grad._view.dtype, order="C").reshape(grad.shape), device)
+            device = grad.buffer.device.device
+            made = to_device(np.asarray(gradient, grad.host_view.dtype, order="C").reshape(grad.shape), device)
             grad._take(grad.raw(device) + made if self.req == "add" else made)
         elif self.req == "add":
             grad._take(grad.raw(gradient.device) + gradient)
@@ -171,7 +172,7 @@ class Node:
 
 def link(array: Any) -> Link:
     """What a step that reads `array` links to: None for constants, and for results whose history was used up."""
-    held = getattr(array, "_tape", None)
+    held = getattr(array, "tape_link", None)
     if type(held) is Output and held.node.entry is None:
         return None
     return held
@@ -191,7 +192,7 @@ def note(
         return None
     node = Node(entry, links, len(outputs))
     for index, output in enumerate(outputs):
-        output._tape = Output(node, index)
+        output.tape_link = Output(node, index)
     return node
 
 
@@ -212,7 +213,7 @@ class Saved:
     __slots__ = ("buffer", "link", "role", "user", "version", "view")
 
     def __init__(self, array: NDArray, role: str, user: str):
-        self.buffer, self.view, self.link = array._buffer, array._view, array._tape
+        self.buffer, self.view, self.link = array.buffer, array.host_view, array.tape_link
         self.version = self.buffer.version
         self.role, self.user = role, user
 
@@ -240,7 +241,7 @@ class Saved:
         from hybrid_lab.ndarray.ndarray import NDArray
 
         self.check()
-        return NDArray._view_of(self.buffer, self.view, link or self.link)
+        return NDArray.view_of(self.buffer, self.view, link or self.link)
 
 
 class Mode:
@@ -265,7 +266,7 @@ class Mode:
 def refuse_write(array: NDArray) -> None:
     """Raise AutogradError if `array` is on the tape and calls are being recorded."""
     if state.recording and link(array) is not None:
-        kind = "has a gradient attached" if type(array._tape) is Leaf else "was computed under autograd.record()"
+        kind = "has a gradient attached" if type(array.tape_link) is Leaf else "was computed under autograd.record()"
         raise AutogradError(
             f"writing to an array of shape {array.shape} that {kind} would make its gradient wrong. "
             "Compute a new array (y = y + 1 instead of y += 1), or write before autograd.record() or after backward()"

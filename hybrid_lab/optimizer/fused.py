@@ -145,14 +145,14 @@ class _Arrays:
         self.op, self.weights, self.gradients, self.states = op, tuple(weights), tuple(gradients), states
         self.rows, self.halves = [], []
         for weight, grad, state in zip(weights, gradients, states, strict=True):
-            half = multi_precision and is_narrow(weight._view.dtype)
+            half = multi_precision and is_narrow(weight.host_view.dtype)
             copy, inner = state if half else (weight, state)
             part = () if inner is None else inner if isinstance(inner, tuple) else (inner,)
             self.rows.append((copy, grad, *part, *([weight] if half else ())))
-            self.halves.append(weight._view.dtype if half else None)
-        self.narrow = {weight._view.dtype for weight, *_ in self.rows if is_narrow(weight._view.dtype)}
-        self.written = [array._buffer for weight, _, *part in self.rows for array in (weight, *part)]
-        self.buffers = self.written + [grad._buffer for grad in gradients]
+            self.halves.append(weight.host_view.dtype if half else None)
+        self.narrow = {weight.host_view.dtype for weight, *_ in self.rows if is_narrow(weight.host_view.dtype)}
+        self.written = [array.buffer for weight, _, *part in self.rows for array in (weight, *part)]
+        self.buffers = self.written + [grad.buffer for grad in gradients]
         self.partition: Any = None
         self.groups: list[_Group] = []
         self.threads = thread_count() if sum(weight.size for weight in self.weights) >= SHARED else 1
@@ -163,7 +163,7 @@ class _Arrays:
         """torch's device, where all gradients are there or belong there; None for the host."""
         if max(weight.size for weight in self.weights) >= 2**31:  # places are numbers of 32 bits
             return None
-        held = [grad._buffer for grad in self.gradients]
+        held = [grad.buffer for grad in self.gradients]
         if all(each.lives_on_device for each in held):
             from hybrid_lab.engines.triton.running.availability import torch_device
 
@@ -187,7 +187,7 @@ class _Arrays:
                 return "the states were made for other settings"
             dtype = np.dtype(weight.dtype)
             wanted = [half or dtype, *[dtype] * len(self.op.aux_names), half]
-            if not is_floating(weight._view.dtype) or any(
+            if not is_floating(weight.host_view.dtype) or any(
                 type(array) is not NDArray or array.shape != weight.shape or array.dtype != expected
                 for array, expected in zip((grad, *rest), wanted)
             ):
@@ -197,7 +197,7 @@ class _Arrays:
     def blocks(self, position: int) -> list[tuple[np.ndarray, ...]]:
         """The blocks of one weight, its gradient and states."""
         if position not in self._blocks:
-            arrays = [array._view for array in self.rows[position]]
+            arrays = [array.host_view for array in self.rows[position]]
             self._blocks[position] = cut(arrays, BLOCK if self.threads == 1 else SHARED_BLOCK)
         return self._blocks[position]
 
@@ -235,7 +235,7 @@ class _DeviceSteps:
         made, places = cls(held.partition), held.partition[0]
         kinds: dict[Any, list[int]] = {}
         for position, row in enumerate(held.rows):
-            kinds.setdefault((row[0]._view.dtype, held.halves[position]), []).append(position)
+            kinds.setdefault((row[0].host_view.dtype, held.halves[position]), []).append(position)
         for positions in kinds.values():
             groups = list(dict.fromkeys(places[position] for position in positions))
             # In an order that does not depend on the weights', so that the kernel is the same.
@@ -419,7 +419,7 @@ class FusedUpdate:
         """Put the weights that share all numbers together; returns the numbers of each group."""
         kinds: dict[Any, int] = {}
         rows = [
-            (*setting, row[0]._view.dtype, half)
+            (*setting, row[0].host_view.dtype, half)
             for setting, row, half in zip(settings, held.rows, held.halves, strict=True)
         ]
         partition = [kinds.setdefault(row, len(kinds)) for row in rows]

@@ -202,8 +202,8 @@ class Optimizer:
         if self.multi_precision and is_narrow(np.dtype(weight.dtype)):
             copy, inner = state
             self.update(index, copy, grad.astype("float32"), inner)
-            np.copyto(weight._data, copy._data, casting="unsafe")
-            weight._written()
+            np.copyto(weight.raw(), copy.raw(), casting="unsafe")
+            weight.written()
         else:
             self.update(index, weight, grad, state)
 
@@ -212,14 +212,14 @@ class Optimizer:
         self._update_count(index)
         lr, wd, count = self._get_lr(index), self._get_wd(index), self._index_update_count[index]
         arrays = () if state is None else state if isinstance(state, (tuple, list)) else (state,)
-        flat = [array._data.reshape(-1) for array in (weight, grad, *arrays)]  # arrays are always contiguous
+        flat = [array.raw().reshape(-1) for array in (weight, grad, *arrays)]  # arrays are always contiguous
         wide = [widen(item) if is_narrow(item.dtype) else item for item in flat]
         self._update_flat(wide[0], wide[1], wide[2:], lr, wd, count)
         for old, new in zip(flat[:1] + flat[2:], wide[:1] + wide[2:], strict=True):
             if new is not old:
                 narrow(new, old)
         for array in (weight, *arrays):
-            array._written()
+            array.written()
 
     def _update_flat(
         self, weight: np.ndarray, grad: np.ndarray, states: Sequence[np.ndarray], lr: float, wd: float, count: int

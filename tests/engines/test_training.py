@@ -319,11 +319,11 @@ def test_the_gradient_array_is_the_same_one_and_really_written():
     net, x = dense_block()
     net.hybridize(engine="numpy")
     grad = net[0].weight.grad()
-    before, version = grad._view, grad.version
+    before, version = grad.host_view, grad.version
     with autograd.record():
         y = net(x)
     y.backward()
-    assert net[0].weight.grad() is grad and grad._view is before and grad.version > version
+    assert net[0].weight.grad() is grad and grad.host_view is before and grad.version > version
     assert np.abs(before).max() > 0
 
 

@@ -146,9 +146,9 @@ def test_memory_that_has_moved_is_written_into_the_tables():
     assert "tables written 1 time" in trainer.updates[0]
     values = [each.data(GPU).asnumpy() for each in weights]
     weights[1].set_data(nd.zeros((21,), ctx=GPU))
-    weights[0].data(GPU)._buffer.device = weights[0].data(GPU)._buffer.device.clone()
-    moved = weights[2].data(GPU)._buffer.device
-    weights[2].data(GPU)._buffer.device = torch.cat([moved[:1], moved])[1:]  # not at a multiple of 16 bytes
+    weights[0].data(GPU).buffer.device = weights[0].data(GPU).buffer.device.clone()
+    moved = weights[2].data(GPU).buffer.device
+    weights[2].data(GPU).buffer.device = torch.cat([moved[:1], moved])[1:]  # not at a multiple of 16 bytes
     step()
     assert "tables written 2 times" in trainer.updates[0]
     # The momentum after three steps of gradient 2: -1, -1.5, -1.75.

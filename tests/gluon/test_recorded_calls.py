@@ -244,7 +244,7 @@ def test_ones_that_a_program_keeps_are_not_written_to(make):
     for _ in range(3):
         with autograd.record():
             y = net(x)
-        ones = y._tape.node.entry.program.ones
+        ones = y.tape_link.node.entry.program.ones
         for array in ones:
             array.flags.writeable = False  # whoever writes to it raises
         y.backward()

@@ -103,7 +103,7 @@ def test_nothing_of_the_model_changes():
         assert np.array_equal(parameter.data().asnumpy(), before[key][0]), key
         if key in grads:
             assert np.array_equal(parameter.grad().asnumpy(), grads[key]), key
-    assert x._tape is None and net._active
+    assert x.tape_link is None and net._active
 
 
 def test_a_net_need_not_be_hybridized():

@@ -420,7 +420,7 @@ def test_a_dropped_result_takes_its_history_with_it(no_collector):
     with autograd.record():
         middle = x * x
         y = Sigmoid()(middle * x)
-    node = weakref.ref(middle._tape.node)
+    node = weakref.ref(middle.tape_link.node)
     del middle, y
     assert node() is None
 
@@ -431,7 +431,7 @@ def test_backward_frees_what_was_saved(no_collector):
         middle = x * x
         y = nd.exp(middle) * middle
     saved = weakref.ref(middle)
-    node = weakref.ref(middle._tape.node)
+    node = weakref.ref(middle.tape_link.node)
     y.backward()
     assert node().entry is None
     del middle
@@ -443,7 +443,7 @@ def test_only_needed_values_are_kept(no_collector):
     with autograd.record():
         shifted = x + 1
         y = (shifted + 2).sum()
-    memory = weakref.ref(shifted._view)
+    memory = weakref.ref(shifted.host_view)
     del shifted
     assert memory() is None  # no gradient reads it
     y.backward()

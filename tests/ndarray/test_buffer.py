@@ -30,7 +30,7 @@ def test_a_push_copies_once_and_again_after_a_write(copied):
 
 
 def test_arrays_born_on_a_device_come_to_the_host_when_read(copied):
-    x = nd.NDArray._wrap_device(torch.arange(6.0).reshape(2, 3), mx.cpu(1))
+    x = nd.NDArray.wrap_device(torch.arange(6.0).reshape(2, 3), mx.cpu(1))
     assert (x.shape, x.dtype, x.ctx, x.size) == ((2, 3), np.float32, mx.cpu(1), 6) and copied() == (0, 0)
     assert x[1].tolist() == [3, 4, 5] and copied() == (1, 0)
     assert (x + x).tolist() == [[0, 2, 4], [6, 8, 10]] and copied() == (1, 0)
@@ -39,17 +39,17 @@ def test_arrays_born_on_a_device_come_to_the_host_when_read(copied):
 def test_a_view_shows_what_was_written_on_the_device(copied):
     x = nd.zeros((2, 3))
     row = x[1]
-    x._buffer.push(DEVICE)
+    x.buffer.push(DEVICE)
     version = x.version
-    x._buffer.device.fill_(7)
-    x._buffer.written_on_device()
+    x.buffer.device.fill_(7)
+    x.buffer.written_on_device()
     assert row.raw(DEVICE).tolist() == [7, 7, 7] and copied() == (0, 1)
     assert row.tolist() == [7, 7, 7] and copied() == (1, 1)
     assert row.version == version + 1
 
 
 def test_a_column_copy_reads_fresh_values():
-    x = nd.NDArray._wrap_device(torch.arange(6.0).reshape(2, 3), mx.cpu())
+    x = nd.NDArray.wrap_device(torch.arange(6.0).reshape(2, 3), mx.cpu())
     assert x[:, 1].tolist() == [1, 4]
 
 

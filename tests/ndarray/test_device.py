@@ -76,9 +76,9 @@ def test_every_way_to_make_an_array(copied):
     with GPU:
         made += [nd.zeros((2,)), nd.arange(2), nd.random.normal(shape=(2,))]
     made += [made[0][:1], made[0].reshape((2, 1)), made[0].copy(), made[0].astype("float64"), nd.zeros_like(made[0])]
-    assert all(x.context == GPU and type(x._buffer) is DeviceBuffer for x in made)
+    assert all(x.context == GPU and type(x.buffer) is DeviceBuffer for x in made)
     back = made[1].as_in_context(mx.cpu())
-    assert back.context == mx.cpu() and type(back._buffer) is not DeviceBuffer and back.tolist() == [1, 1]
+    assert back.context == mx.cpu() and type(back.buffer) is not DeviceBuffer and back.tolist() == [1, 1]
 
 
 def test_random_numbers_are_those_of_the_host():
@@ -135,7 +135,7 @@ def test_views_share_memory_on_the_device():
         array += row[0].reshape((1, 6))
     close(y, x)
     version = y.version
-    y[2]._take(nd.ones((6,), ctx=GPU).raw(y._buffer.device.device))
+    y[2]._take(nd.ones((6,), ctx=GPU).raw(y.buffer.device.device))
     assert y.version == version + 1 and y[2].asnumpy().sum() == 6
 
 
@@ -234,7 +234,7 @@ def test_saving_and_pickling(tmp_path):
 
     _, x = pair()
     twin = pickle.loads(pickle.dumps(x))
-    assert twin.context == GPU and type(twin._buffer) is DeviceBuffer
+    assert twin.context == GPU and type(twin.buffer) is DeviceBuffer
     nd.save(str(tmp_path / "x"), [x + 0])
     (read,) = nd.load(str(tmp_path / "x"))
     np.testing.assert_array_equal(read.asnumpy(), x.asnumpy())

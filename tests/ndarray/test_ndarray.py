@@ -233,7 +233,7 @@ def _add(array):
     lambda array: array.__setitem__(slice(None), 3),
     _add,
     lambda array: nd.dot(nd.ones((2, 2)), nd.ones((2, 2)), out=array),
-    lambda array: array._assign(np.full((2, 2), 3, "float32")),
+    lambda array: array.assign(np.full((2, 2), 3, "float32")),
     lambda array: nd.ones((2, 2)).copyto(array),
 ])  # fmt: skip
 def test_an_interrupt_right_after_a_write_does_not_hide_it(write):

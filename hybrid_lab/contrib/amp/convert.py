@@ -75,7 +75,7 @@ def convert_hybrid_block(
     narrow = {value.node.name for value in made.inputs if cast_optional_params and value.dtype == precision.target}
     for parameter in neutral.parameters:
         twin = result.params[parameter.name]
-        array = parameter.data()._data
+        array = parameter.data().raw()
         arrays[parameter.name] = array.astype(precision.target) if parameter.name in narrow else array.copy()
         targets[parameter.name] = [(parameter.name, twin)]
         twin.grad_req = parameter.grad_req

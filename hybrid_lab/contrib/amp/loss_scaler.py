@@ -38,7 +38,7 @@ class LossScaler:
     def overflowed(self, gradients: Sequence[NDArray]) -> bool:
         """Whether a gradient holds an infinity or NaN, so that this step is to be skipped; the scale follows."""
         self.steps += 1
-        if not gradients or bool(N.multi_all_finite(*gradients, num_arrays=len(gradients))._data[0]):
+        if not gradients or bool(N.multi_all_finite(*gradients, num_arrays=len(gradients)).raw()[0]):
             self._good += 1
             if self._good == WINDOW:
                 self._good, self.loss_scale = 0, min(2 * self.loss_scale, LARGEST)

@@ -133,7 +133,7 @@ class _Loading:
 
     def _parameters(self) -> dict[str, NDArray]:
         """The file's values as views of the file: a parameter copies what it takes over."""
-        return {key: NDArray._wrap(self.archive.weights[key]) for key in self.match.loadable}
+        return {key: NDArray.wrap(self.archive.weights[key]) for key in self.match.loadable}
 
     def _apply(self, fitting: dict[str, NDArray]) -> KeyboardInterrupt | None:
         """Set all values. An interrupt in between is returned at the end: everything was checked, so all is loaded."""

@@ -224,7 +224,7 @@ class _Builder:
 
     def _make_parameter(self, record: ParameterRecord) -> Parameter:
         array = self.archive.weights.get(record.id)
-        values = None if array is None else NDArray._wrap(array)
+        values = None if array is None else NDArray.wrap(array)
         if record.constant and array is not None:
             made: Parameter = Constant(record.name, np.array(array))
         else:

@@ -178,7 +178,7 @@ class _Contents:
 
 def _values_of(parameter: Any) -> np.ndarray:
     """The values without a copy where there is one context."""
-    return parameter._data[0]._data if len(parameter._data) == 1 else parameter._reduce()._data
+    return parameter._data[0].raw() if len(parameter._data) == 1 else parameter._reduce().raw()
 
 
 def _as_json(data: Any, what: str) -> Any:

@@ -86,7 +86,7 @@ class Decoder:
                 return {self.decode(key, depth + 1): self.decode(item, depth + 1) for key, item in inner}
             if kind in ("nd", "numpy", "scalar"):
                 array = self.tensors[inner].copy()
-                return NDArray._wrap(array) if kind == "nd" else array if kind == "numpy" else array[()]
+                return NDArray.wrap(array) if kind == "nd" else array if kind == "numpy" else array[()]
         except (ValueError, TypeError, KeyError):
             pass
         raise self.error(data)

@@ -31,7 +31,7 @@ def default_batchify_fn(data: Sequence[Any]) -> Any:
 def _as_array(item: Any) -> np.ndarray:
     """A sample, or one part of it, as an array. Raises ShapeError for a list whose parts differ in shape."""
     if isinstance(item, NDArray):
-        return item._data
+        return item.raw()
     if not isinstance(item, list):
         return np.asarray(item)
     parts = [_as_array(part) for part in item]

@@ -82,7 +82,7 @@ class Normalize(Block):
 
 
 def _host(x: Any) -> np.ndarray:
-    return x._data if isinstance(x, NDArray) else np.asarray(x)
+    return x.raw() if isinstance(x, NDArray) else np.asarray(x)
 
 
 def _array(x: Any) -> NDArray:
