@@ -12,6 +12,7 @@ import math
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from os import PathLike, fspath
 
 import numpy as np
@@ -49,6 +50,7 @@ BF16 = "BF16"
 FOREIGN = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "C64"}
 
 
+@cache
 def tag_of(dtype: np.dtype) -> str | None:
     """The format's name of an element type, in any byte order; None where it has none."""
     return NAMES.get(dtype.newbyteorder("<")) or (BF16 if dtype.name == BFLOAT16 else None)

@@ -55,6 +55,10 @@ class Guard:
         return self.training in (None, training) and self.recording in (None, recording)
 
 
+UNGUARDED = Guard()
+"""Of code that observed nothing: its graph always holds."""
+
+
 @dataclass(frozen=True, eq=False)
 class NeutralGraph:
     """The graph of one HybridBlock for one input structure.
@@ -73,7 +77,7 @@ class NeutralGraph:
     in_spec: Spec
     out_spec: Spec
     parameters: tuple[Parameter, ...]
-    guard: Guard = Guard()
+    guard: Guard = UNGUARDED
     source: str = "code"
     types: tuple[Any, ...] | None = None
     origin: tuple[Value, ...] | None = None
@@ -198,7 +202,7 @@ def _guard(
     observed: Sequence[tuple[str, Location | None]], types: Sequence[tuple[Any, Any]], training: bool, recording: bool
 ) -> Guard:
     if not observed:
-        return Guard()
+        return UNGUARDED
     kinds = {what for what, _ in observed}
     held = tuple((tuple(shape), dtype.name) for shape, dtype in types) if kinds & {"shape", "dtype"} else None
     return Guard(

@@ -238,10 +238,10 @@ class Parameter:
 
     def _load_init(self, data: NDArray, ctx: Context | Sequence[Context] | None = None) -> None:
         """Take `data` (already of the right dtype) as the values, initializing the parameter if need be."""
-        self.shape = data.shape
         if self._data is not None:
             self.set_data(data)
         else:
+            self.shape = data.shape
             if self._deferred_init is not None:
                 where = self._deferred_init.ctx
             else:
@@ -484,7 +484,7 @@ def _shown(shape: tuple[int | None, ...]) -> Shape:
 
 def _merge(known: tuple[int | None, ...] | None, wanted: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
     """Both shapes in one, or None where they contradict each other."""
-    if known is None:
+    if known is None or known == wanted:
         return wanted
     if len(known) != len(wanted) or any(
         a != b for a, b in zip(known, wanted, strict=True) if a is not None and b is not None

@@ -148,21 +148,12 @@ def from_json(data: Any) -> Spec:
 
 def count_leaves(spec: Spec) -> int:
     """Number of tensors."""
-    found = 0
-
-    def visit(part: Spec) -> None:
-        nonlocal found
-        if part[0] == "tensor":
-            found += 1
-        elif part[0] in ("tuple", "list"):
-            for inner in part[1]:
-                visit(inner)
-        elif part[0] == "dict":
-            for _, inner in part[1]:
-                visit(inner)
-
-    visit(spec)
-    return found
+    kind = spec[0]
+    if kind == "tensor":
+        return 1
+    if kind in ("tuple", "list"):
+        return sum(map(count_leaves, spec[1]))
+    return sum([count_leaves(part) for _, part in spec[1]]) if kind == "dict" else 0
 
 
 def describe(spec: Spec) -> str:

@@ -112,7 +112,8 @@ class Node:
         put(self, "dtypes", dtypes)
         put(self, "composite", composite)
         put(self, "serial", next(_serial))
-        put(self, "values_in", tuple([item for item in self.inputs if type(item) is Value]))
+        values = tuple([item for item in self.inputs if type(item) is Value])
+        put(self, "values_in", self.inputs if len(values) == len(self.inputs) else values)
         count = op.num_outputs
         put(self, "outputs", (Value(self, 0),) if count == 1 else tuple([Value(self, place) for place in range(count)]))
 

@@ -48,6 +48,12 @@ def dtype_of(wanted: Any) -> np.dtype:
     return bfloat16() if found.names == (BFLOAT16,) else found
 
 
+@cache
+def name_of(dtype: np.dtype) -> str:
+    """`dtype.name`, which NumPy puts together anew each time."""
+    return dtype.name
+
+
 def prepared(dtype: Any) -> Any:
     """The dtype as it was given, in a form that NumPy knows: loads ml_dtypes for bfloat16, and takes MXNet's dtype of
     that name for it. Raises DTypeError where ml_dtypes is missing.

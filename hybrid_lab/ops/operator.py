@@ -6,7 +6,7 @@ import inspect
 import sys
 import typing
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -212,7 +212,7 @@ class Operator:
     def __deepcopy__(self, memo: Any) -> Operator:
         return self
 
-    @property
+    @cached_property
     def changed(self) -> dict[str, Any]:
         """The attributes that differ from their defaults, hidden ones too."""
         return {
@@ -226,9 +226,13 @@ class Operator:
         """The visible attributes that differ from their defaults."""
         return {name: value for name, value in self.changed.items() if not name.startswith("_")}
 
-    def __repr__(self) -> str:
+    @cached_property
+    def _text(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in self.written.items())
         return f"{self.name}({inner})"
+
+    def __repr__(self) -> str:
+        return self._text
 
     # -- what records override ---------------------------------------------------------------------------------
 

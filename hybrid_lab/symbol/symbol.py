@@ -10,7 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
-from hybrid_lab.ops.dtypes import TYPE_FLAGS, dtype_of
+from hybrid_lab.ops.dtypes import TYPE_FLAGS, dtype_of, name_of
 from hybrid_lab.ops.operator import Operator, find, get
 from hybrid_lab.ops.surface import MISSING, make_function
 from hybrid_lab.symbol import names, tracing
@@ -315,7 +315,7 @@ def var(
     if wd_mult is not None:
         attrs["__wd_mult__"] = str(wd_mult)
     if dtype is not None:
-        attrs["__dtype__"] = str(TYPE_FLAGS[dtype_of(dtype).name])
+        attrs["__dtype__"] = str(TYPE_FLAGS[name_of(dtype_of(dtype))])
     if init is not None:
         attrs["__init__"] = init if isinstance(init, str) else init.dumps()
     if stype is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
+from hybrid_lab.ops.dtypes import name_of
 
 from . import examples, graphs, layout, tree, values
 from .container import Container
@@ -46,7 +47,7 @@ class Archive:
             array = self.weights.get(key)
             if (array is not None) != (record.state == "initialized"):
                 raise self.container.error(f"damaged archive: parameter {key!r} is {record.state}", layout.WEIGHTS)
-            if array is not None and (array.shape != record.shape or array.dtype.name != record.dtype):
+            if array is not None and (array.shape != record.shape or name_of(array.dtype) != record.dtype):
                 raise self.container.error(
                     f"damaged archive: {key!r} is {array.dtype}{list(array.shape)}, the tree says {record.dtype}"
                     f"{list(record.shape or ())}",

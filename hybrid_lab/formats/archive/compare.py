@@ -11,6 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon.parameter import _merge
+from hybrid_lab.ops.dtypes import name_of
 
 from . import layout
 from .tree import BlockRecord, ParameterRecord, Tree, forward_digest
@@ -175,8 +176,8 @@ def _match_parameter(found: Match, place: str, record: ParameterRecord, paramete
     if ours is not None and theirs is not None and _merge(ours, theirs) is None:
         found.differences.append(f"shape: {place} is {record.shape} in the file, {parameter.shape} in the model")
         fits = False
-    if np.dtype(parameter.dtype).name != record.dtype:
-        kind = np.dtype(parameter.dtype).name
+    kind = name_of(np.dtype(parameter.dtype))
+    if kind != record.dtype:
         found.differences.append(f"dtype: {place} is {record.dtype} in the file, {kind} in the model")
         fits = False
     if record.state != "initialized":

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.gluon.neutral import Guard, NeutralGraph
+from hybrid_lab.gluon.neutral import UNGUARDED, Guard, NeutralGraph
 from hybrid_lab.gluon.structure import Spec, count_leaves, from_json, plain, to_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.ops.dtypes import dtype_of
+from hybrid_lab.ops.dtypes import dtype_of, name_of
 from hybrid_lab.ops.operator import get
 
 from .. import strict_json
@@ -51,7 +51,7 @@ class SavedGraph:
     in_spec: Spec
     out_spec: Spec
     parameters: list[str]
-    guard: Guard = field(default_factory=Guard)
+    guard: Guard = UNGUARDED
     types: tuple[Any, ...] | None = None
     nested: bool = False
     named: bool = False
@@ -137,7 +137,7 @@ def parse(
     if kind != "str" or not isinstance(text, str):
         raise error("the graph comes without its structure")
     structure = strict_json.parse(text.encode("utf-8"), path=path, member=member)
-    if _depth(structure) > DEPTH_LIMIT:
+    if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(structure) > DEPTH_LIMIT:
         raise error(f"the graph's structure is nested more than {DEPTH_LIMIT} deep")
     try:
         in_spec, out_spec = from_json(structure["in"]), from_json(structure["out"])
@@ -183,6 +183,8 @@ def _depth(data: Any) -> int:
 
 
 def _guard(types: tuple[Any, ...] | None, training: bool | None, recording: bool | None) -> Guard:
+    if types is training is recording is None:
+        return UNGUARDED
     places = [("shape", None)] if types is not None else []
     places += [("mode", None)] if training is not None else []
     places += [("recording", None)] if recording is not None else []
@@ -196,7 +198,7 @@ def _types(data: Any) -> tuple[Any, ...] | None:
         if not all(type(size) is int and 0 <= size < 2**48 for size in shape):
             raise ValueError("a bad shape")
         dtype_of(dtype)
-    return tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in data)
+    return tuple((tuple(shape), name_of(dtype_of(dtype))) for shape, dtype in data)
 
 
 def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:
@@ -205,31 +207,32 @@ def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:
     labels |= {value.node: key for value, key in zip(graph.inputs[num_data:], owners, strict=True)}
     lines: list[str] = []
     # A graph cut out of an outer trace counts its draws from its own first one.
-    first = min((node.draw for node in graph.nodes if node.draw is not None), default=0)
-    for node in in_order_of_use(graph):
+    nodes = in_order_of_use(graph)
+    first = min([node.draw for node in nodes if node.draw is not None], default=0)
+    for node in nodes:
         if isinstance(node.op, Input):
             continue
         if isinstance(node.op, Constant):
             array = node.op.array
             labels[node] = f"constant {array.dtype}{list(array.shape)} {hash_of(array)}"
             continue
-        inputs = [
-            labels[item.node] + (f":{item.index}" if item.index else "") if isinstance(item, Value) else repr(item)
-            for item in node.inputs
-        ]
+        inputs = [_label(item, labels) if type(item) is Value else repr(item) for item in node.inputs]
         labels[node] = f"%{len(lines)}"
         draw = "" if node.draw is None else f" draw {node.draw - first}"
         lines.append(f"%{len(lines)} = {_operation(node, inputs)}{draw}")
         for label, inside in node.op.subgraphs:
             lines += [f"  {label}: {line}" for line in listing(inside, len(inside.inputs), [])]
-    outputs = [labels[value.node] + (f":{value.index}" if value.index else "") for value in graph.outputs]
-    return [*lines, f"return {', '.join(outputs)}"]
+    return [*lines, f"return {', '.join([_label(value, labels) for value in graph.outputs])}"]
+
+
+def _label(value: Value, labels: Mapping[Any, str]) -> str:
+    return f"{labels[value.node]}:{value.index}" if value.index else labels[value.node]
 
 
 def _operation(node: Node, inputs: list[str]) -> str:
     """The operator and its operands in the form that files have them, in which `2 * x` is `x * 2`."""
     op = node.op
-    numbers = {place: item for place, item in enumerate(node.inputs) if not isinstance(item, Value)}
+    numbers = {place: item for place, item in enumerate(node.inputs) if type(item) is not Value}
     if op.name in SCALAR_FORMS and len(numbers) == 1:
         ((place, number),) = numbers.items()
         return f"{SCALAR_FORMS[op.name][1 - place]}({number!r}) of ({inputs[1 - place]})"

@@ -270,6 +270,8 @@ class _Fields:
 
     def take(self, key: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
         value = self.data.get(key, default)
+        if type(value) is kind:
+            return value
         if value is ...:
             raise self.error(f"has no {key!r}")
         kinds = kind if isinstance(kind, tuple) else (kind,)

@@ -9,6 +9,7 @@ Format: PKWARE APPNOTE 6.3.9.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
 _END64 = struct.Struct("<4sQ2H2I4Q")
 _LOCATOR = struct.Struct("<4sIQI")
+_ZIP64_SIZES = 20
+"""Bytes of the extra field with both sizes in a local header."""
 _LOCAL_FIELDS = (
     "signature",
     "version needed",
@@ -49,6 +52,8 @@ _CENTRAL_FIELDS = (
 _DATE = 0x21
 _UTF8 = 0x800
 _REGULAR_FILE = 0o100644 << 16
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""Control characters and surrogates."""
 
 
 class LayoutError(ValueError):
@@ -70,7 +75,8 @@ class Entry:
 
     @property
     def start(self) -> int:
-        return self.offset + len(local_header(self))
+        wide = _ZIP64_SIZES if self.size >= ZIP64 else 0
+        return self.offset + _LOCAL.size + len(self.name.encode("utf-8")) + wide
 
     @property
     def stop(self) -> int:
@@ -83,7 +89,7 @@ def check_name(name: str) -> str:
     parts = name.split("/")
     if not name or len(name.encode("utf-8", "surrogatepass")) > NAME_LIMIT:
         problem = "is empty or too long"
-    elif any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) < 0xE000 for c in name):
+    elif _CONTROL.search(name):
         problem = "has control characters"
     elif "\\" in name or ":" in name:
         problem = "has a backslash or a colon"

@@ -36,9 +36,14 @@ _DTYPES = {str(number): name for name, number in TYPE_FLAGS.items()}
 
 
 @functools.lru_cache(maxsize=4096)
-def _literal(text: str) -> Any:
-    """The value of a Python literal; the graphs of a model have few different ones."""
-    return ast.literal_eval(text)
+def _shape(text: str) -> tuple[int | None, ...] | None:
+    """The shape in the attribute `__shape__`, 0 and -1 as None; a model has few different ones."""
+    shape = ast.literal_eval(text) if len(text) <= ATTRIBUTE_LIMIT else None
+    if shape is None:
+        return None
+    if not isinstance(shape, tuple) or not all(type(size) is int and -1 <= size < 2**31 for size in shape):
+        raise ValueError
+    return tuple(size if size > 0 else None for size in shape)
 
 
 class GraphReader:
@@ -104,7 +109,7 @@ class GraphReader:
             if key not in node:
                 continue
             part = node[key]
-            if not isinstance(part, dict) or not all(isinstance(value, str) for value in part.values()):
+            if not isinstance(part, dict) or not {*map(type, part.values())} <= {str}:
                 raise self.error(f"node {name!r}: {key} must map texts to texts")
             attributes |= part
         if kind == "null":
@@ -178,7 +183,7 @@ class GraphReader:
         for op, name, _, _ in read:
             if op is not None:
                 continue
-            key = unicodedata.normalize("NFKC", name)
+            key = name if name.isascii() else unicodedata.normalize("NFKC", name)
             if key in seen:
                 same = "appears twice" if seen[key] == name else f"can be taken for {seen[key]!r}"
                 raise self.error(f"the variable {name!r} {same}")
@@ -213,14 +218,9 @@ class GraphReader:
         if text is None:
             return None
         try:
-            shape = _literal(text) if len(text) <= ATTRIBUTE_LIMIT else None
+            return _shape(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
-            shape = False
-        if shape is None:
-            return None
-        if not isinstance(shape, tuple) or not all(type(size) is int and -1 <= size < 2**31 for size in shape):
-            raise self.error(f"variable {name!r}: __shape__ is {text[:60]!r}")
-        return tuple(size if size > 0 else None for size in shape)
+            raise self.error(f"variable {name!r}: __shape__ is {text[:60]!r}") from None
 
     def _constant(self, name: str, shape: Any, dtype: str | None, attributes: dict[str, str]) -> np.ndarray:
         found = self.constants.get(name)
@@ -283,7 +283,7 @@ class GraphReader:
 
     def _value(self, entry: Any, values: list[Node], before: int, reader: str) -> Value:
         """The output that an entry [node, output, version] means; only nodes that come earlier can be read."""
-        if not isinstance(entry, list) or len(entry) not in (2, 3) or not all(type(item) is int for item in entry):
+        if not isinstance(entry, list) or len(entry) not in (2, 3) or {*map(type, entry)} != {int}:
             raise self.error(f"{reader} has the input {str(entry)[:60]}, which is not [node, output, version]")
         index, output = entry[:2]
         if not 0 <= index < before:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -178,7 +177,7 @@ def _node(op: str, name: str, attrs: dict[str, str], inputs: list[list[int]]) ->
     return {**written, "inputs": inputs}
 
 
-def in_order_of_use(graph: Graph) -> Iterable[Node]:
+def in_order_of_use(graph: Graph) -> tuple[Node, ...]:
     """Nodes depth-first from the outputs, as MXNet numbers them; inputs that nothing reads come last.
 
     Nodes that read a state which one of them updates stay in program order: a BatchNorm that is called twice updates
@@ -191,15 +190,17 @@ def in_order_of_use(graph: Graph) -> Iterable[Node]:
         node, ready = stack.pop()
         if node in found:
             continue
-        if ready:
+        waits_for = [] if ready else [value.node for value in reversed(node.values_in) if value.node not in found]
+        if before and not ready:
+            waits_for += [earlier for earlier in before.get(node, ()) if earlier not in found]
+        if waits_for:
+            stack.append((node, True))
+            stack += [(other, False) for other in waits_for]
+        else:
             found[node] = None
-            continue
-        stack.append((node, True))
-        stack.extend((value.node, False) for value in reversed(node.values_in) if value.node not in found)
-        stack.extend((earlier, False) for earlier in before.get(node, ()) if earlier not in found)
     for value in graph.inputs:
         found.setdefault(value.node)
-    return found
+    return tuple(found)
 
 
 def _before_it(graph: Graph) -> dict[Node, list[Node]]:
