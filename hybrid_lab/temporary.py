@@ -14,6 +14,8 @@ import re
 import secrets
 import shutil
 import stat
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
 
 try:
     import fcntl
@@ -29,6 +31,34 @@ def temporary_path(target: str) -> str:
     """A new name beside `target`."""
     folder, name = os.path.split(target)
     return os.path.join(folder, f".{name[:_NAME_KEPT]}.{secrets.token_hex(6)}.tmp")
+
+
+@contextlib.contextmanager
+def replacement(target: str, create: Callable[[str], BinaryIO]) -> Iterator[BinaryIO]:
+    """A new, locked file that becomes `target` by one rename when the block ends, or is removed when the block raises.
+
+    create : makes and opens the file, which must not exist
+    """
+    while True:
+        path = temporary_path(target)
+        try:
+            file = create(path)
+        except OSError as error:
+            raise type(error)(error.errno, error.strerror, target) from None
+        if lock(file.fileno()):
+            break
+        file.close()
+    try:
+        with file:
+            yield file
+            file.flush()
+            if os.name != "posix":
+                file.close()  # Windows renames no open file
+            os.replace(path, target)  # before the lock goes, with the file's descriptor
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
 
 
 def lock(descriptor: int) -> bool:

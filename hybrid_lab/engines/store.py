@@ -26,7 +26,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hybrid_lab import temporary
 from hybrid_lab.log import logger
@@ -92,7 +92,8 @@ class Store:
         try:
             _make_folder(folder)
             self._make_room(folder, len(content))
-            _write(folder / name, content)
+            with temporary.replacement(os.fspath(folder / name), _create) as file:
+                file.write(content)
         except OSError as error:
             _warn_once(
                 f"the cache {folder.parent} cannot be written ({error.strerror or error}): what would be kept in it "
@@ -247,25 +248,6 @@ def _make_folder(folder: Path) -> None:
             folder.mkdir(mode=0o700)
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file in one step, for this user alone. Raises OSError."""
-    while True:
-        partial = temporary.temporary_path(os.fspath(path))
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
-        descriptor = os.open(partial, flags, 0o600)
-        with open(descriptor, "wb") as file:
-            if not temporary.lock(descriptor):
-                continue
-            try:
-                file.write(content)
-                file.flush()
-                if os.name != "posix":
-                    file.close()  # Windows renames no open file
-                os.replace(partial, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    file.close()
-                with contextlib.suppress(OSError):
-                    os.unlink(partial)
-                raise
-            return
+def _create(path: str) -> BinaryIO:
+    """A new file that this user alone may read and write. Raises OSError."""
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
