@@ -13,8 +13,8 @@ from hybrid_lab.diagnostics.errors import HybridLabError, ShapeError
 from hybrid_lab.engines.triton.fusing.training import training_pair
 from hybrid_lab.gluon.structure import flatten
 from hybrid_lab.gluon.trainer import trainers
-from hybrid_lab.graph.family import Family
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.specializations import Specializations
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
@@ -51,7 +51,7 @@ def graphs_of(net: HybridBlock, inputs: Any, train: bool = False) -> dict[str, G
     if neutral.bound:
         special = specialize(*call, bound=True, precision=invoking.precision)
     else:  # as a call does, so that kernels have the same text
-        special = Family().specialize(*call, invoking.precision)
+        special = Specializations().specialize(*call, invoking.precision)
     forward, backward = special.forward, special.backward
     if backward is not None:
         pair = training_pair(forward, backward, special.sources, len(neutral.graph.outputs))

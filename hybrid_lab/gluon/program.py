@@ -110,7 +110,7 @@ class Program:
         arguments = (neutral.graph, shapes, dtypes, self.training, wrt, len(shapes) - len(self._arrays))
         if neutral.bound:  # gradients, of which all inputs are data: each is made once
             return specialize(*arguments, bound=True, **options)
-        return self._shared.family.specialize(*arguments, **options)
+        return self._shared.specializations.specialize(*arguments, **options)
 
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
         engine = engines.get(flags.get("engine"))

@@ -13,7 +13,7 @@ import numpy as np
 from hybrid_lab import forks
 from hybrid_lab.engines import memory
 from hybrid_lab.graph.equal import equal
-from hybrid_lab.graph.family import Family
+from hybrid_lab.graph.specializations import Specializations
 from hybrid_lab.ndarray.ndarray import NDArray
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Shared:
     """What the programs of one Block have in common: graphs, prologues, and the few that may keep copies of the
     parameters.
 
-    family : the graphs of earlier calls, for those of other sizes
+    specializations : the graphs of earlier calls, for those of other sizes
     heads : per neutral graph, the outputs that the backwards of its calls differentiated of late
     note : called with (program, seconds, kind, reason) for a program that another one compiled
     switch : called with (old, new) where calls are to run another program of the same signature from now on
@@ -77,7 +77,7 @@ class Shared:
         self.heads: weakref.WeakKeyDictionary[NeutralGraph, frozenset[int]] = weakref.WeakKeyDictionary()
         self.serial = next(_serial)
         self.lock = forks.rlock()
-        self.family = Family()
+        self.specializations = Specializations()
         self.prologues: weakref.WeakSet[Prologue] = weakref.WeakSet()
         self.packed: list[Program] = []
 

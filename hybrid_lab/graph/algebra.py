@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.form import Sized
 from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.symbolic import SymbolicConstant
 from hybrid_lab.ops.dtypes import is_floating, limits
 from hybrid_lab.ops.operator import get
 from hybrid_lab.ops.pointwise import scalar_as
@@ -59,18 +59,18 @@ def _number(node: Node, index: int) -> Any:
     op = item.node.op
     if not isinstance(op, Constant) or prod(item.shape) != 1 or other.shape != node.outputs[0].shape:
         return None
-    return op if type(op) is Sized else op.array.reshape(())[()]
+    return op if type(op) is SymbolicConstant else op.array.reshape(())[()]
 
 
 def _exact(number: Any) -> Any:
     """The number, also where sizes decide it."""
-    return number.array.reshape(())[()] if type(number) is Sized else number
+    return number.array.reshape(())[()] if type(number) is SymbolicConstant else number
 
 
 def _is(number: Any, wanted: float) -> bool:
     """Equal, with the sign of zero."""
-    if type(number) is Sized:
-        return number.holds(lambda array: bool(_is(array.reshape(())[()], wanted)))
+    if type(number) is SymbolicConstant:
+        return number.guarded(lambda array: bool(_is(array.reshape(())[()], wanted)))
     return number is not None and number == wanted and np.signbit(number) == np.signbit(wanted)
 
 

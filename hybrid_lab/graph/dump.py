@@ -42,6 +42,11 @@ def dump(stage: str, made: T) -> T:
     return made
 
 
+def is_dumping() -> bool:
+    """Whether some pass is printed."""
+    return bool(_wanted(os.environ.get("HYBRID_LAB_DUMP", "")))
+
+
 @lru_cache(maxsize=64)
 def _wanted(setting: str) -> frozenset[str]:
     """The passes that a setting names; "0" and "none" name none."""

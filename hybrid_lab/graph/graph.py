@@ -10,8 +10,8 @@ from hybrid_lab.graph.node import Input, Node, Value, input_node
 from hybrid_lab.graph.printer import format_graph
 
 if TYPE_CHECKING:
-    from hybrid_lab.graph.form import Form
-    from hybrid_lab.ops.size import At
+    from hybrid_lab.graph.symbolic import SymbolicGraph
+    from hybrid_lab.ops.sizes import Binding
 
 #: A rewrite of one node: new inputs -> the values that replace its outputs, or None to keep it.
 Rewrite = Callable[[Node, tuple[Any, ...]], Sequence[Value] | None]
@@ -23,14 +23,14 @@ class Graph:
     inputs : Values of Input nodes, in call order
     outputs : Values
     draws : how many random numbers streams one run uses up (dead draws count too)
-    form, at : what it has in common with the same graph at other sizes, and its sizes; None where nobody knows (see
-        graph.form)
+    symbolic, binding : the symbolic graph that it was bound from, and the values of its symbols; None where it was made
+        of numbers (see graph.symbolic)
     """
 
-    __slots__ = ("__weakref__", "_nodes", "at", "draws", "effects", "form", "inputs", "name", "outputs")
+    __slots__ = ("__weakref__", "_nodes", "binding", "draws", "effects", "inputs", "name", "outputs", "symbolic")
 
-    form: Form | None
-    at: At | None
+    symbolic: SymbolicGraph | None
+    binding: Binding | None
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Graph:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.effects, self.draws, self.name = tuple(effects), draws, name
         self._nodes: tuple[Node, ...] | None = None
-        self.form, self.at = None, None
+        self.symbolic, self.binding = None, None
 
     @property
     def pattern(self) -> Graph:
-        """The graph, or its form where that is at hand: for those who ask how it is wired and not how large it is."""
-        return self if self.form is None else self.form.graph
+        """The symbolic graph where there is one, else the graph: both are wired alike."""
+        return self if self.symbolic is None else self.symbolic.graph
 
     @property
     def roots(self) -> tuple[Value, ...]:

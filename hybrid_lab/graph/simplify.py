@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.graph.algebra import rewritten
-from hybrid_lab.graph.form import computed, stand_in
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.ops.size import same
+from hybrid_lab.graph.symbolic import computed, stand_in
+from hybrid_lab.ops.sizes import equal_shapes
 
 
 def simplify(graph: Graph) -> Graph:
@@ -58,7 +58,8 @@ def is_identity(node: Node) -> bool:
     if getattr(node.op, "identity", False):
         return True
     if node.op.name in _SHAPE_NOOPS and isinstance(node.inputs[0], Value):
-        return node.inputs[0].dtype == node.outputs[0].dtype and same(node.inputs[0].shape, node.outputs[0].shape)
+        source, made = node.inputs[0], node.outputs[0]
+        return source.dtype == made.dtype and equal_shapes(source.shape, made.shape)
     return False
 
 
@@ -112,7 +113,7 @@ def _stub(value: Value, stubs: list[Value]) -> Value:
     """The stand-in of this shape and dtype."""
     shape, dtype = value.shape, value.dtype
     for known in stubs:
-        if known.dtype == dtype and same(known.shape, shape):
+        if known.dtype == dtype and equal_shapes(known.shape, shape):
             return known
     stubs.append(stand_in(shape, dtype))
     return stubs[-1]

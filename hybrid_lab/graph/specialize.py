@@ -37,6 +37,7 @@ class Specialized:
     given : a graph with the neutral graph's inputs
     stages : the passes that ran, with the graphs before and after each; empty unless `keep` was asked for
     heads : numbers of the outputs that `backward` differentiates; None: all
+    needs_numbers : why some leading sizes of the data are no symbols (see graph.specializations)
     """
 
     forward: Graph
@@ -49,6 +50,7 @@ class Specialized:
     given: Graph = field(default_factory=lambda: Graph((), ()))
     stages: tuple[Stage, ...] = ()
     heads: tuple[int, ...] | None = None
+    needs_numbers: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[Value, ...]:

@@ -8,6 +8,7 @@ from difflib import unified_diff
 from typing import Any, TypeVar
 
 from hybrid_lab.graph.dump import dump
+from hybrid_lab.ops.sizes import NeedsNumber
 
 T = TypeVar("T")
 
@@ -47,7 +48,10 @@ class Stages:
 
     def run(self, name: str, function: Callable[..., T], before: Any, *arguments: Any) -> T:
         """`function(before, *arguments)`."""
-        after = dump(name, function(before, *arguments))
+        try:
+            after = dump(name, function(before, *arguments))
+        except NeedsNumber as need:
+            raise NeedsNumber(need.symbols, need.rule or f"{name}: the pass") from None
         if self.keep:
             self.done.append(Stage(name, before, after))
         return after

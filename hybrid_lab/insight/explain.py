@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ class ProgramRow:
     reason : why it was compiled; place : the line that called, or ""
     forward, backward : the engines' reports as text, but for choice and fallbacks; plan : what lies where in memory
     arena_bytes, ideal_bytes : planned memory, and the most that is alive at once; bytes_moved : read and written a call
+    needs_numbers : why some leading sizes of the data are no symbols: each value of them compiles anew
     fallbacks : operators that run elsewhere than on the engine, equal ones together, `fallback_count` their number
     """
 
@@ -64,6 +66,7 @@ class ProgramRow:
     arena_bytes: int = 0
     ideal_bytes: int = 0
     bytes_moved: int = 0
+    needs_numbers: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -260,7 +263,8 @@ def _details(row: BlockRow) -> list[str]:
                 first, *rest = report.split("\n")
                 lines += [f"  {title}: {first}", *(f"    {line.strip()}" for line in rest)]
         lines += [f"  fallback: {text}" for text in _together(program.fallbacks)]
-    return lines
+    reasons = Counter(reason for program in row.programs for reason in program.needs_numbers)
+    return lines + [f"sizes in {count(times, 'program')}: {reason}" for reason, times in reasons.items()]
 
 
 def _short(place: str) -> str:
@@ -384,6 +388,7 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
         arena_bytes=max(report.arena_bytes for report in reports),
         ideal_bytes=max(report.ideal_bytes for report in reports),
         bytes_moved=sum(report.bytes_moved for report in reports),
+        needs_numbers=list(special.needs_numbers),
     )
     shapes, dtypes = [value.shape for value in special.inputs], [value.dtype for value in special.inputs]
     arguments = (neutral.graph, shapes, dtypes, program.training, special.wrt, neutral.num_data)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError
 from hybrid_lab.ops.dtypes import DTYPES, dtype_of
-from hybrid_lab.ops.size import Size
+from hybrid_lab.ops.sizes import SymbolicSize
 
 #: A tuple of ints; a single int means a tuple of one. MXNet writes "(3, 3)".
 Shape = tuple[int, ...]
@@ -56,7 +56,7 @@ def parse_int(value: Any) -> int:
         return int(value)
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return int(value)
-    if isinstance(value, (bool, np.bool_, Size)):
+    if isinstance(value, (bool, np.bool_, SymbolicSize)):
         return int(value)
     raise ValueError(f"{value!r} is not an int")
 

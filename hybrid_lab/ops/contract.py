@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import RecordError
 from hybrid_lab.ops.sample import Sample
-from hybrid_lab.ops.size import Size
+from hybrid_lab.ops.sizes import SymbolicSize
 
 if TYPE_CHECKING:
     from hybrid_lab.ops.operator import Operator
@@ -101,7 +101,7 @@ def _listed(names: Sequence[str]) -> str:
 
 # -- where its rules answer ------------------------------------------------------------------------------------
 
-_NUMBERS = (int, np.integer, Size)
+_NUMBERS = (int, np.integer, SymbolicSize)
 
 
 def read_shapes(op: Operator, answer: Any) -> tuple[tuple[int, ...], ...]:

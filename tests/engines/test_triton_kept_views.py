@@ -15,9 +15,9 @@ from hybrid_lab.engines.triton.running import availability  # noqa: E402
 from hybrid_lab.engines.triton.running.view_step import ViewStep  # noqa: E402
 from hybrid_lab.gluon import nn  # noqa: E402
 from hybrid_lab.graph.builder import make_node  # noqa: E402
-from hybrid_lab.graph.family import Family  # noqa: E402
 from hybrid_lab.graph.graph import Graph  # noqa: E402
 from hybrid_lab.graph.node import input_node  # noqa: E402
+from hybrid_lab.graph.specializations import Specializations  # noqa: E402
 from hybrid_lab.ops.operator import get as operator  # noqa: E402
 from tests.triton_device import use_triton  # noqa: E402
 
@@ -113,7 +113,7 @@ def test_it_is_found_out_once_for_all_batches(monkeypatch):
         "hybrid_lab.engines.triton.fusing.training.without_views",
         lambda pair, count: counted.append(pair) or without_views(pair, count),
     )
-    family, x = Family(), input_node("data")
+    family, x = Specializations(), input_node("data")
     w = input_node("w", "param")
     y = op("FullyConnected", x, w, num_hidden=6, no_bias=True, flatten=False)
     left, right = (op("transpose", op("slice_axis", y, axis=2, begin=at, end=at + 3), axes=(0, 2, 1)) for at in (0, 3))

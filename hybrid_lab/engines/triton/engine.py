@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,12 +23,12 @@ from hybrid_lab.engines.triton.running.steps import on_torch
 from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.engines.triton.writing import tiles
 from hybrid_lab.engines.triton.writing.source import KernelSource
-from hybrid_lab.graph.dump import dump
-from hybrid_lab.graph.form import Form, derived
+from hybrid_lab.graph.dump import dump, is_dumping
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.printer import format_origin
+from hybrid_lab.graph.symbolic import SymbolicGraph, derived
 from hybrid_lab.log import logger
-from hybrid_lab.ops.size import At
+from hybrid_lab.ops.sizes import Binding
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.running.executable import DeviceExecutable
@@ -183,7 +182,7 @@ def _prepare(sources: Sequence[KernelSource]) -> None:
 
 def _steps(graph: Graph, precision: str) -> Steps:
     """The steps of a graph's device program."""
-    known = _lowered_form(graph)
+    known = _lowered_symbolic(graph)
     if known is not None and choices.is_empty():
         steps = recipes.steps_at(*known, precision)
         if steps is not None:
@@ -192,13 +191,13 @@ def _steps(graph: Graph, precision: str) -> Steps:
     return Steps.of(fusion, {group: tuning.chosen(group, fusion.kernels[group]) for group in fusion.groups})
 
 
-def _lowered_form(graph: Graph) -> tuple[Form, At] | None:
-    """What a graph and others of its form are lowered to, and the sizes; None where they must be made."""
-    form, at = graph.form, graph.at
-    if form is None or at is None or os.environ.get("HYBRID_LAB_DUMP"):
+def _lowered_symbolic(graph: Graph) -> tuple[SymbolicGraph, Binding] | None:
+    """The lowered symbolic graph and the binding of a graph; None where it has none, or a guard fails."""
+    symbolic, binding = graph.symbolic, graph.binding
+    if symbolic is None or binding is None or is_dumping():
         return None
-    made = form.derive("triton", lowered)
-    return None if made is None or not at.agrees(made[1]) else (made[0], at)
+    made = symbolic.derive("triton", lowered)
+    return None if made is None or not binding.satisfies(made[1]) else (made[0], binding)
 
 
 @without_collecting()
@@ -207,7 +206,7 @@ def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, li
 
     precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
     """
-    known = _lowered_form(graph)
+    known = _lowered_symbolic(graph)
     fusion = None if known is None else recipes.fused_at(*known, precision)
     if fusion is None:
         fusion = recipes.fused(dump("decompose", derived(graph, "triton", lowered)), precision)

@@ -14,12 +14,12 @@ from hybrid_lab.engines.triton.writing.kinds import collects, has_element, is_pr
 from hybrid_lab.engines.triton.writing.words import TYPES
 from hybrid_lab.engines.triton.writing.write import write_kernels
 from hybrid_lab.graph.decompose import decompose
-from hybrid_lab.graph.form import present
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.symbolic import with_hints
 from hybrid_lab.ops.dtypes import is_floating
 
 #: Places along the axes of an array are formulas in the text of a kernel.
@@ -31,12 +31,12 @@ _FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float|Pr
 def lowered(graph: Graph) -> Graph:
     """The graph in operators that kernels can hold.
 
-    On a form (graph.form) what a writer refuses is asked for its first sizes only: groups are looked at again, for the
-    sizes that they are written for.
+    On a symbolic graph a writer's refusal is asked for with the hints: groups are written for the sizes of each call,
+    and may be refused then.
     """
 
     def supported(node: Node) -> bool:
-        return unfit(node) is None and (_known(node) or _writers_refusal(present(node)) is None)
+        return unfit(node) is None and (_known(node) or _writers_refusal(with_hints(node)) is None)
 
     return simplify(decompose(lower_random(_rounded(graph)), supported))
 

@@ -28,9 +28,9 @@ from hybrid_lab.engines.triton.writing.attention import LINEAR, MOST_WIDTH, Atte
 from hybrid_lab.engines.triton.writing.attention_grad import MOST_EXACT, chained_products
 from hybrid_lab.engines.triton.writing.kinds import product_of
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.form import stand_in
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.graph.symbolic import stand_in
 from hybrid_lab.ops.dtypes import NARROW
 from hybrid_lab.ops.operator import get
 

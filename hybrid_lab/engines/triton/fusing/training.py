@@ -8,26 +8,27 @@ from dataclasses import dataclass
 from hybrid_lab.engines.triton.fusing.kept_views import without_views
 from hybrid_lab.engines.triton.fusing.pair import Pair, Source
 from hybrid_lab.engines.triton.fusing.recompute import without_weights
-from hybrid_lab.graph.form import Form
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.symbolic import SymbolicGraph
+from hybrid_lab.ops.sizes import NeedsNumber
 
 
 def training_pair(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Pair:
     """The graphs with less to keep from one to the other: no weights of an attention, and no views.
 
     num_outputs : how many outputs of the forward are the caller's
-    It is found out once for all sizes of the graphs' forms that answer alike.
+    For bound graphs the symbolic ones are rewritten, once.
     """
-    form, other, at = forward.form, backward.form, forward.at
-    if form is None or other is None or at is None:
+    symbolic, other, binding = forward.symbolic, backward.symbolic, forward.binding
+    if symbolic is None or other is None or binding is None:
         return _pair(forward, backward, sources, num_outputs)
     key = ("training", other, tuple(sources), num_outputs)
-    if key not in form.kept:
-        form.kept[key] = _Formed.of(form, other, sources, num_outputs)
-    formed: _Formed | None = form.kept[key]
-    if formed is None or not at.agrees(formed.count):
+    if key not in symbolic.cache:
+        symbolic.cache[key] = _SymbolicPair.of(symbolic, other, sources, num_outputs)
+    pair: _SymbolicPair | None = symbolic.cache[key]
+    if pair is None or not binding.satisfies(pair.count):
         return _pair(forward, backward, sources, num_outputs)
-    return Pair(formed.forward.at(at), formed.backward.at(at), formed.sources)
+    return Pair(pair.forward.bind(binding), pair.backward.bind(binding), pair.sources)
 
 
 def _pair(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Pair:
@@ -36,22 +37,25 @@ def _pair(forward: Graph, backward: Graph, sources: Sequence[Source], num_output
 
 
 @dataclass(frozen=True)
-class _Formed:
-    """A Pair at all sizes that give the first answers alike. count : how many answers"""
+class _SymbolicPair:
+    """A Pair of symbolic graphs. count : how many guards must hold for it"""
 
-    forward: Form
-    backward: Form
+    forward: SymbolicGraph
+    backward: SymbolicGraph
     sources: tuple[Source, ...]
     count: tuple[int, int]
 
     @staticmethod
-    def of(form: Form, other: Form, sources: Sequence[Source], num_outputs: int) -> _Formed | None:
-        """None where something does not know Sizes."""
-        answers = form.answers
+    def of(
+        symbolic: SymbolicGraph, other: SymbolicGraph, sources: Sequence[Source], num_outputs: int
+    ) -> _SymbolicPair | None:
+        """None where the rewriting needs numbers."""
+        guards = symbolic.guards
         try:
-            pair = _pair(form.graph, other.graph, sources, num_outputs)
-        except Exception:  # whatever it is, it is not the call that is wrong
+            pair = _pair(symbolic.graph, other.graph, sources, num_outputs)
+        except NeedsNumber:
             return None
-        if pair.forward is form.graph:
-            return _Formed(form, other, pair.sources, answers.count)
-        return _Formed(Form(pair.forward, answers), Form(pair.backward, answers), pair.sources, answers.count)
+        if pair.forward is symbolic.graph:
+            return _SymbolicPair(symbolic, other, pair.sources, guards.count)
+        graphs = SymbolicGraph(pair.forward, guards), SymbolicGraph(pair.backward, guards)
+        return _SymbolicPair(*graphs, pair.sources, guards.count)

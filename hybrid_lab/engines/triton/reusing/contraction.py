@@ -19,12 +19,12 @@ from hybrid_lab.engines.triton.reusing.recipe import Written, values_of
 from hybrid_lab.engines.triton.running.steps import KernelOperator
 from hybrid_lab.engines.triton.running.vendor import VendorSource
 from hybrid_lab.engines.triton.writing.source import KernelSource
-from hybrid_lab.graph.form import Form, Sized
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, constant_node
 from hybrid_lab.graph.partition import Region, contract
+from hybrid_lab.graph.symbolic import SymbolicConstant, SymbolicGraph
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.size import Answers, At, Size
+from hybrid_lab.ops.sizes import Binding, Guards, SymbolicSize
 
 #: (which group, its numbers) -> the way to write it and the values of its steps, or None.
 Fit = Callable[[int, Sequence[Any]], "tuple[Written, Sequence[Any]] | None"]
@@ -98,10 +98,10 @@ class _Group:
         place = {value: number for number, value in enumerate(self.values)}
         self.inputs = [place[value] for value in region.inputs]
         self.outputs = [place[value] for value in region.outputs]
-        self.sized = [number for value, number in place.items() if type(value.node.op) is Sized]
+        self.sized = [number for value, number in place.items() if type(value.node.op) is SymbolicConstant]
 
 
-def _places(group: Region, at: At, known: dict[Any, Callable[[At], Any]]) -> list[int]:
+def _places(group: Region, at: Binding, known: dict[Any, Callable[[Binding], Any]]) -> list[int]:
     """Where the group's numbers, as `recipe.numbers_of` has them, are among those of all groups.
 
     known : what gives each of these
@@ -111,11 +111,11 @@ def _places(group: Region, at: At, known: dict[Any, Callable[[At], Any]]) -> lis
         found += [size for size in value.shape if at.size(size) != 1]
         op = value.node.op
         if isinstance(op, Constant):
-            array = op.at(at) if type(op) is Sized else op.array
+            array = op.at(at) if type(op) is SymbolicConstant else op.array
             if array.size == 1 and type(array.item()) in (int, float):
-                found.append(op if type(op) is Sized else array.item())
+                found.append(op if type(op) is SymbolicConstant else array.item())
     for node in group.nodes:
-        found += [item for item in node.inputs if type(item) in (int, float, Size)]
+        found += [item for item in node.inputs if type(item) in (int, float, SymbolicSize)]
     places = {key: place for place, key in enumerate(known)}
     for item in found:
         key, number = _number(item)
@@ -124,11 +124,11 @@ def _places(group: Region, at: At, known: dict[Any, Callable[[At], Any]]) -> lis
     return [places[_number(item)[0]] for item in found]
 
 
-def _number(item: Any) -> tuple[Any, Callable[[At], Any]]:
+def _number(item: Any) -> tuple[Any, Callable[[Binding], Any]]:
     """What tells a number from others, and what gives it."""
-    if type(item) is Size:
-        return item.form, lambda at: at.size(item)
-    if type(item) is Sized:
+    if type(item) is SymbolicSize:
+        return item.terms, lambda at: at.size(item)
+    if type(item) is SymbolicConstant:
         return item, lambda at: item.at(at).item()
     return (type(item), repr(item)), lambda at: item
 
@@ -140,19 +140,19 @@ class Contraction:
     the same axes of size 1
     """
 
-    def __init__(self, fusion: Fusion, layout: Layout, answers: Answers, at: At):
+    def __init__(self, fusion: Fusion, layout: Layout, guards: Guards, at: Binding):
         self._layout = layout
-        known: dict[Any, Callable[[At], Any]] = {}
+        known: dict[Any, Callable[[Binding], Any]] = {}
         self._groups = [_Group(group, _places(group, at, known)) for group in fusion.groups]
         self._numbers = list(known.values())
         number = {group: number for number, group in enumerate(fusion.groups)}
         graph = contract(fusion.graph, fusion.groups, lambda group: _Slot(number[group], len(group.outputs)))
-        self._form = Form(graph, answers)
-        self._operators, self._count = len(fusion.graph.operators), answers.count
+        self._form = SymbolicGraph(graph, guards)
+        self._operators, self._count = len(fusion.graph.operators), guards.count
 
-    def at(self, at: At, fit: Fit) -> Steps | None:
+    def at(self, at: Binding, fit: Fit) -> Steps | None:
         """The steps at these sizes. None where some answer differs or a group has no kernels for them."""
-        if not at.agrees(self._count):
+        if not at.satisfies(self._count):
             return None
         numbers = [number(at) for number in self._numbers]
         fits = [fit(place, [numbers[each] for each in group.numbers]) for place, group in enumerate(self._groups)]
@@ -182,10 +182,10 @@ class Contraction:
             types = [(at.shape(value.shape), value.dtype) for value in group.region.outputs]
             return KernelOperator.at(node, inputs, [*types, *way.left(found)], count, fill)
 
-        graph = self._form.made(at, make, shared=True)
+        graph = self._form.bound(at, make, shared=True)
         return Steps(graph, [groups[place] for place in range(len(self._groups))], {}, self._operators)
 
-    def _regions(self, at: At) -> list[Region]:
+    def _regions(self, at: Binding) -> list[Region]:
         """The groups with their operators."""
         fusion = self._layout.at(at)
         assert fusion is not None

@@ -18,10 +18,10 @@ from hybrid_lab._version import __version__
 from hybrid_lab.engines.triton.fusing import fusion
 from hybrid_lab.engines.triton.writing import write
 from hybrid_lab.engines.triton.writing.words import label
-from hybrid_lab.graph.form import Form
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.ops.size import At
+from hybrid_lab.graph.symbolic import SymbolicGraph
+from hybrid_lab.ops.sizes import Binding
 
 
 def in_order(graph: Graph) -> list[Node]:
@@ -46,17 +46,17 @@ def in_order(graph: Graph) -> list[Node]:
 
 def kept_key(graph: Graph, precision: str) -> str | None:
     """`key_of`, made once for all batches of one form: of sizes it knows which ones are 1, and nothing else."""
-    form, at = graph.form, graph.at
+    form, at = graph.symbolic, graph.binding
     if form is None or at is None:
         return key_of(graph, precision)
     place = place_of(form, at, precision)
-    if place not in form.kept:
-        form.kept[place] = key_of(graph, precision)
-    found: str | None = form.kept[place]
+    if place not in form.cache:
+        form.cache[place] = key_of(graph, precision)
+    found: str | None = form.cache[place]
     return found
 
 
-def place_of(form: Form, at: At, precision: str) -> tuple[Any, ...]:
+def place_of(form: SymbolicGraph, at: Binding, precision: str) -> tuple[Any, ...]:
     """Where a form keeps the key for these sizes."""
     return "recipe", precision, repr(_settings()), form.ones(at)
 

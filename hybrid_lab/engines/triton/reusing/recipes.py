@@ -38,11 +38,11 @@ from hybrid_lab.engines.triton.writing.body import Refused
 from hybrid_lab.engines.triton.writing.source import KernelSource
 from hybrid_lab.engines.triton.writing.symbolic import Formula
 from hybrid_lab.engines.triton.writing.words import label
-from hybrid_lab.graph.form import Form
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.size import At
+from hybrid_lab.graph.symbolic import SymbolicGraph
+from hybrid_lab.ops.sizes import Binding
 
 #: So many recipes are kept in memory, and ways to write one group.
 MOST, MOST_WAYS = 64, 6
@@ -273,12 +273,14 @@ def fused(graph: Graph, precision: str) -> Fusion:
     found = fuse(graph, refusal, functools.partial(write.write_kernels, precision=precision), recorder.write)
     assert found.plan is not None
     RECIPES.keep(key, Recipe.of_plan(found.plan, recorder))
-    if graph.form is not None and graph.at is not None:
-        _known(graph.form, graph.at, precision)  # beside fusing it costs nothing, before another batch it would
+    if graph.symbolic is not None and graph.binding is not None:
+        _known(
+            graph.symbolic, graph.binding, precision
+        )  # beside fusing it costs nothing, before another batch it would
     return found
 
 
-def fused_at(form: Form, at: At, precision: str) -> Fusion | None:
+def fused_at(form: SymbolicGraph, at: Binding, precision: str) -> Fusion | None:
     """The same for a lowered graph at other sizes, which is not made; None where `fused` has not seen it yet, or where
     something differs.
     """
@@ -288,7 +290,7 @@ def fused_at(form: Form, at: At, precision: str) -> Fusion | None:
     return _applied(known.key, known.recipe, functools.partial(known.layout.at, at), precision)
 
 
-def steps_at(form: Form, at: At, precision: str) -> Steps | None:
+def steps_at(form: SymbolicGraph, at: Binding, precision: str) -> Steps | None:
     """Its steps; None also where some group is to be written, or an operator has no kernel."""
     known = _known(form, at, precision)
     if known is None or known.contraction is None:
@@ -311,29 +313,29 @@ class _Known:
     contraction: Contraction | None = None
 
     @staticmethod
-    def of(key: str, recipe: Recipe, form: Form, at: At) -> _Known:
+    def of(key: str, recipe: Recipe, form: SymbolicGraph, at: Binding) -> _Known:
         known = _Known(key, recipe)
         try:
             laid = recipe.laid_out(form.graph)
             if laid is not None:
-                known.layout = Layout(laid, form.answers)
+                known.layout = Layout(laid, form.guards)
                 if all(node.op.view for node in laid.refused):
-                    known.contraction = Contraction(laid, known.layout, form.answers, at)
+                    known.contraction = Contraction(laid, known.layout, form.guards, at)
         except (*_WRONG, NotImplementedError):
             pass  # something does not know Sizes
         return known
 
 
-def _known(form: Form, at: At, precision: str) -> _Known | None:
+def _known(form: SymbolicGraph, at: Binding, precision: str) -> _Known | None:
     """None where `fused` has not seen the form yet."""
     place = place_of(form, at, precision)
-    key = form.kept.get(place)
+    key = form.cache.get(place)
     recipe = None if key is None else RECIPES.find(key)
     if key is None or recipe is None:
         return None
-    known: _Known | None = form.kept.get(("known", *place))
+    known: _Known | None = form.cache.get(("known", *place))
     if known is None or known.recipe is not recipe:
-        known = form.kept["known", *place] = _Known.of(key, recipe, form, at)
+        known = form.cache["known", *place] = _Known.of(key, recipe, form, at)
     return known
 
 

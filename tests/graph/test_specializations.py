@@ -1,4 +1,4 @@
-"""Another batch: the graphs that a family gives are those of the passes, node for node."""
+"""Another batch: the graphs that are bound from symbolic ones are those of the passes, node for node."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ from hybrid_lab.engines import registry
 from hybrid_lab.gluon import loss, nn, rnn
 from hybrid_lab.gluon.model_zoo import vision
 from hybrid_lab.gluon.structure import flatten
-from hybrid_lab.graph import family as families
+from hybrid_lab.graph import specializations
 from hybrid_lab.graph.equal import equal
-from hybrid_lab.graph.family import Family
-from hybrid_lab.graph.form import derived
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node, input_node
 from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.specializations import Specializations
 from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.graph.symbolic import derived
 from hybrid_lab.ndarray import tape
+from hybrid_lab.ops.dtypes import is_floating
+from hybrid_lab.ops.operator import Operator
 from tests.engines.random_graphs import random_case
+from tests.engines.test_samples import graph_of as sample_graph
 from tests.graph.building import graph_of
+from tests.ops.cases import each_sample
 
 F32 = np.dtype("float32")
 MODES = {"train": (True, True), "predict": (False, True), "infer": (False, False)}
@@ -60,13 +65,13 @@ class Call:
     def __init__(self, graph, shapes, dtypes, train, wrt, num_data):
         self.graph, self.shapes, self.num_data = graph, shapes, num_data
         self.rest = (dtypes, train, wrt, num_data)
-        self.family = Family()
+        self.specializations = Specializations()
         self.seen: Counter[str] = Counter()
 
     def check(self, shapes):
-        """Both ways agree, in errors too. Returns what the family gave."""
+        """Both ways agree, in errors too. Returns the second."""
         one = outcome(specialize, self.graph, shapes, *self.rest)
-        two = outcome(self.family.specialize, self.graph, shapes, *self.rest)
+        two = outcome(self.specializations.specialize, self.graph, shapes, *self.rest)
         if isinstance(one, Exception):
             assert (type(one), str(one)) == (type(two), str(two)), shapes
             self.seen["errors"] += 1
@@ -74,7 +79,7 @@ class Call:
         if isinstance(two, Exception):
             raise two
         assert difference(one, two) == "", shapes
-        self.seen["plain" if two.forward.form is None else "form"] += 1
+        self.seen["numbers" if two.forward.symbolic is None else "symbolic"] += 1
         return two
 
 
@@ -161,19 +166,21 @@ def test_another_batch_of_a_network_runs_no_passes(name, mode, monkeypatch):
     call = call_of(net, shapes(8), mode)
     sizes = call.shapes[call.num_data :]
     runs = []
-    monkeypatch.setattr(families, "until_split", lambda *a, **k: runs.append(a) or _until_split(*a, **k))
-    monkeypatch.setattr(families, "specialize", lambda *a, **k: runs.append(a) or specialize(*a, **k))
-    forms = set()
-    for batch in (8, 5, 13):
-        forms.add(call.check([*shapes(batch), *sizes]).forward.form)
-    assert len(runs) == 1, "the passes ran once"
-    assert len(forms) <= 2  # the minimum cut may differ between batches
+    monkeypatch.setattr(specializations, "until_split", lambda *a, **k: runs.append(a) or _until_split(*a, **k))
+    monkeypatch.setattr(specializations, "specialize", lambda *a, **k: runs.append(a) or specialize(*a, **k))
+    graphs = {call.check([*shapes(8), *sizes]).forward.symbolic}
+    assert len(runs) <= 2, "once, and once more where a rule needs the time as a number"
+    runs.clear()
+    for batch in (5, 13):
+        graphs.add(call.check([*shapes(batch), *sizes]).forward.symbolic)
+    assert not runs
+    assert len(graphs) <= 2  # the minimum cut may differ between batches
     for batch in (1, 2, 10, 16, 50):  # what broadcasts, and what is equal to other sizes
         call.check([*shapes(batch), *sizes])
-    assert call.seen["plain"] == 0
+    assert call.seen["numbers"] == 0
 
 
-_until_split = families.until_split
+_until_split = specializations.until_split
 
 
 @pytest.mark.parametrize("first", range(0, 60, 6))
@@ -195,7 +202,7 @@ def test_random_graphs_at_other_sizes(first, record_property):
             call.check(other)
         seen += call.seen
     record_property("specializations", str(dict(seen)))
-    assert seen["form"] > 3 * seen["plain"]
+    assert seen["symbolic"] > 3 * seen["numbers"]
 
 
 def others(shapes, data, random):
@@ -218,15 +225,15 @@ def others(shapes, data, random):
 
 
 def checked(function, shapes, batches, num_data=1, train=True, recorded=True):
-    """How many sets of answers there are after calls with these batches in the place of None."""
+    """How many sets of guards there are after calls with these batches in the place of None."""
     first = [tuple(batches[0] if size is None else size for size in shape) for shape in shapes]
     roles = " ".join(["data"] * num_data + ["param"] * (len(shapes) - num_data))
     graph = graph_of(function, *([None] * len(shapes)), roles=roles)
     call = Call(graph, first, [F32] * len(shapes), train, list(range(len(shapes))) if recorded else [], num_data)
     for batch in batches:
         call.check([tuple(batch if size is None else size for size in shape) for shape in shapes])
-    assert not call.seen["plain"]
-    return sum(map(len, call.family._kinds.values()))
+    assert not call.seen["numbers"]
+    return sum([len(kind.specializations) for kind in call.specializations._kinds.values()])
 
 
 def test_a_batch_of_one_is_a_broadcast():
@@ -271,21 +278,21 @@ def test_a_wrong_call_is_the_error_of_the_passes():
     call.check([(4, 3), (3, 2)])
     call.check([(4, 5), (3, 2)])
     call.check([(6, 3), (3, 2)])
-    assert call.seen == {"form": 2, "errors": 1}
+    assert call.seen == {"symbolic": 2, "errors": 1}
 
 
-def test_a_rule_that_does_not_know_sizes_costs_nothing_but_time(monkeypatch):
+def test_where_a_rule_needs_numbers_the_passes_run_for_each_size(monkeypatch):
     from hybrid_lab.ops import get
 
     monkeypatch.setattr(get("relu"), "infer_shape", lambda self, data: {data: data}[data])
     graph = graph_of(lambda F, x: F.relu(x), None)
     call = Call(graph, [(4, 3)], [F32], False, [], 1)
     for batch in (4, 5, 4):
-        assert call.check([(batch, 3)]).forward.form is None
-    assert call.seen == {"plain": 3}
+        assert call.check([(batch, 3)]).forward.symbolic is None
+    assert call.seen == {"numbers": 3}
 
 
-def test_graphs_of_one_form_share_it_and_their_own_passes_run_once():
+def test_bound_graphs_share_their_symbolic_graph_and_own_passes_run_once():
     net, shapes = lenet()
     net.initialize()
     call = call_of(net, shapes(8), "train")
@@ -296,18 +303,18 @@ def test_graphs_of_one_form_share_it_and_their_own_passes_run_once():
         return simplify(graph.map(lambda node, inputs: None))
 
     graphs = [call.check([*shapes(batch), *call.shapes[1:]]).forward for batch in (8, 5, 9)]
-    assert len({graph.form for graph in graphs}) == 1
+    assert len({graph.symbolic for graph in graphs}) == 1
     for graph in graphs:
         assert equal(derived(graph, "mine", passes), simplify(graph))
         assert [node.op for node in graph.nodes if node.inputs] == [
-            node.op for node in graph.form.graph.nodes if node.inputs
+            node.op for node in graph.symbolic.graph.nodes if node.inputs
         ]
     assert len(runs) == 1
     plain = Graph(graphs[0].inputs, graphs[0].outputs)
     assert derived(plain, "mine", lambda graph: graph) is plain
 
 
-def test_passes_that_ask_more_run_again_where_the_answer_differs():
+def test_own_passes_run_again_where_their_guards_fail():
     graph = graph_of(lambda F, x: F.relu(x), None)
     call = Call(graph, [(8, 3)], [F32], False, [], 1)
     marks = []
@@ -343,7 +350,7 @@ def test_numbers_of_the_last_smaller_batch(engine):
         for one, two in zip(eager, compiled, strict=True):
             np.testing.assert_allclose(two, one, rtol=0, atol=1e-4 * max(1.0, float(np.abs(one).max())))
     programs = net._graphs.programs.values()
-    assert len(programs) == 4 and len({program.special.forward.form for program in programs}) <= 2
+    assert len(programs) == 4 and len({program.special.forward.symbolic for program in programs}) <= 2
 
 
 @pytest.mark.parametrize("name", ["LeNet", "encoder"])
@@ -358,7 +365,7 @@ def test_what_the_triton_engine_lowers_is_what_it_would_lower_anew(name):
         found = call.check([*shapes(batch), *call.shapes[call.num_data :]])
         for graph in (found.forward, found.backward):
             assert equal(derived(graph, "lowered", lowered), lowered(graph)), batch
-            assert graph.form._derived["lowered"] is not None
+            assert graph.symbolic._derived["lowered"] is not None
 
 
 def test_recipes_are_found_by_the_key_of_the_graph_itself():
@@ -378,3 +385,36 @@ def test_recipes_are_found_by_the_key_of_the_graph_itself():
             assert keys[-1] == key_of(ready, "ieee") is not None
             assert kept_key(ready, "tf32") == key_of(ready, "tf32") != keys[-1]
     assert len(set(keys)) == 4, "forward and backward, of many images and of one"
+
+
+@each_sample()
+def test_every_rule_takes_symbols_or_asks_for_numbers(case):
+    """Any other exception would reach the user: the first call of each sample, and calls with other leading sizes."""
+    graph, arrays = sample_graph(case)
+    differentiable = case.record.differentiable and case.sample.gradient
+    wrt = [index for index, array in enumerate(arrays) if differentiable and is_floating(array.dtype)]
+    shapes = [array.shape for array in arrays]
+    call = Call(graph, shapes, [array.dtype for array in arrays], True, wrt, len(arrays))
+    for batch in (None, 1, 7):
+        call.check([(shape[0] if batch is None else batch, *shape[1:]) if shape else shape for shape in shapes])
+
+
+def test_operators_of_others_get_numbers():
+    class Theirs(Operator):
+        name = "theirs"
+
+        def infer_shape(self, data):
+            assert all(isinstance(size, int) for size in data)
+            return data
+
+    op = object.__new__(Theirs)
+    for name in ("attributes", "inferred"):
+        object.__setattr__(op, name, {})
+    x = input_node("x")
+    call = Call(Graph([x], Node(op, [x]).outputs), [(4, 3)], [F32], False, [], 1)
+    found = [call.check([(batch, 3)]) for batch in (4, 5)]
+    assert call.seen == {"numbers": 2}
+    assert found[1].needs_numbers == (
+        "theirs: its rule needs the size as a number (axis 0 of input 0); each value of it compiles anew",
+        "theirs: its rule needs the size as a number (axis 1 of input 0); each value of it compiles anew",
+    )

@@ -1,0 +1,187 @@
+"""Specializations of a graph for its calls; another batch reuses the graphs of an earlier one, without the passes.
+
+    specializations.specialize(graph, shapes with a batch of 64, ...)      runs the passes, on symbolic sizes
+    specializations.specialize(graph, shapes with a batch of 37, ...)      the same graphs, with 37 in the shapes
+
+The first two sizes of each data input - batch and time, in either layout - are symbols. While the passes run, their
+guards are recorded (see ops/sizes.py); a later call whose sizes satisfy them gets the same graphs, bound to its sizes.
+Only the minimum cut of `split` is found anew, for the bytes of the new sizes. Where a guard fails the passes run again,
+and the graphs are kept beside the earlier ones. Where a rule needs a size as a number, that size is no symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.graph.dump import is_dumping
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Value
+from hybrid_lab.graph.specialize import Specialized, specialize, until_split
+from hybrid_lab.graph.split import Cutter
+from hybrid_lab.graph.symbolic import SymbolicGraph
+from hybrid_lab.ops.precision import Precision
+from hybrid_lab.ops.sizes import Binding, Guards, NeedsNumber
+
+#: How many symbolic specializations are kept for one kind of call; the latest is tried first.
+MAX_SPECIALIZATIONS = 8
+#: How many kinds of call are kept.
+MAX_KINDS = 64
+#: The leading sizes of a data input that may differ from call to call.
+LEADING = 2
+
+
+@dataclass
+class _Kind:
+    """The calls that differ in the leading sizes of their data alone.
+
+    numbers : (data input, axis) of the leading sizes that some rule needs as numbers, and the reasons
+    """
+
+    specializations: list[SymbolicSpecialization] = field(default_factory=list)
+    numbers: dict[tuple[int, int], str] = field(default_factory=dict)
+
+
+class Specializations:
+    """Kinds of call: the graph, its mode, dtypes, gradients and the shapes of its parameters."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Any, _Kind] = {}
+
+    def specialize(
+        self,
+        graph: Graph,
+        shapes: Sequence[Any],
+        dtypes: Sequence[Any],
+        train: bool,
+        wrt: Sequence[int] = (),
+        num_data: int = 0,
+        precision: Precision | None = None,
+        heads: Collection[int] | None = None,
+    ) -> Specialized:
+        """As `specialize.specialize`. num_data : the sizes of so many first inputs may differ from call to call"""
+        ranks = tuple(map(len, shapes[:num_data]))
+        wanted = None if heads is None else frozenset(heads)
+        key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, precision, wanted
+        kind = self._kinds.setdefault(key, _Kind())
+        if len(self._kinds) > MAX_KINDS:
+            del self._kinds[next(iter(self._kinds))]
+        known = kind.specializations
+        for each in known:
+            bound = None if is_dumping() else each.bind(shapes)
+            if bound is not None:
+                known.remove(each)
+                known.insert(0, each)
+                return bound
+        places = [(index, axis) for index in range(num_data) for axis in range(len(shapes[index][:LEADING]))]
+        # Printed passes show the sizes of each call.
+        while symbols := [place for place in places if place not in kind.numbers and not is_dumping()]:
+            try:
+                made = SymbolicSpecialization(
+                    graph, shapes, dtypes, train, wrt, num_data, precision, heads, symbols, kind.numbers
+                )
+            except NeedsNumber as need:
+                kind.numbers.update({symbols[number]: _reason(need, *symbols[number]) for number in need.symbols})
+            except HybridLabError:  # the call is wrong, and the error has to tell of its sizes
+                break
+            else:
+                known.insert(0, made)
+                del known[MAX_SPECIALIZATIONS:]
+                bound = made.bind(shapes)
+                assert bound is not None
+                return bound
+        made_of_numbers = specialize(graph, shapes, dtypes, train, wrt, num_data, precision=precision, heads=heads)
+        return replace(made_of_numbers, needs_numbers=tuple(dict.fromkeys(kind.numbers.values())))
+
+
+def _reason(need: NeedsNumber, index: int, axis: int) -> str:
+    return f"{need} (axis {axis} of input {index}); each value of it compiles anew"
+
+
+class SymbolicSpecialization:
+    """What the passes made of one kind of call, for all sizes that satisfy the guards.
+
+    symbols : (data input, axis) of the sizes that are symbols; numbers : of those that cannot be, with reasons
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        shapes: Sequence[Any],
+        dtypes: Sequence[Any],
+        train: bool,
+        wrt: Sequence[int],
+        num_data: int,
+        precision: Precision | None,
+        heads: Collection[int] | None,
+        symbols: Sequence[tuple[int, int]],
+        numbers: dict[tuple[int, int], str],
+    ):
+        self.guards = Guards()
+        self._symbols, self._needs_numbers = tuple(symbols), tuple(dict.fromkeys(numbers.values()))
+        marked = [list(shape) for shape in shapes]
+        for index, axis in symbols:
+            marked[index][axis] = self.guards.symbol(shapes[index][axis])
+        self._num_data, self._numbers = num_data, self._without_symbols(shapes, num_data)
+        given = [tuple(shape) for shape in marked]
+        self._cutter: Cutter | None = None
+        if wrt:
+            joint, start = until_split(graph, given, dtypes, train, wrt, num_data, precision=precision, heads=heads)
+            self._cutter = Cutter(joint, len(start.inputs), len(start.outputs))
+            self._parts: dict[tuple[Value, ...], tuple[SymbolicGraph, SymbolicGraph, Specialized]] = {}
+            self._wrt = tuple(wrt)
+            self._heads = None if heads is None else tuple(sorted(heads))
+            self._straight = tuple(("input", index) for index in range(len(start.inputs)))
+        else:
+            self._whole = specialize(graph, given, dtypes, train, (), num_data, precision=precision)
+            self._forward = SymbolicGraph(self._whole.forward, self.guards)
+            self._given = SymbolicGraph(self._whole.given, self.guards)
+            prologue = self._whole.prologue
+            self._prologue = None if prologue is None else SymbolicGraph(prologue, self.guards)
+        self._count = self.guards.count
+
+    def bind(self, shapes: Sequence[Any]) -> Specialized | None:
+        """The graphs for these shapes; None where a guard fails."""
+        if self._without_symbols(shapes, self._num_data) != self._numbers:
+            return None
+        binding = Binding(self.guards, [shapes[index][axis] for index, axis in self._symbols])
+        if not binding.satisfies(self._count):
+            return None
+        return self._unrecorded(binding) if self._cutter is None else self._recorded(binding, self._cutter)
+
+    def _without_symbols(self, shapes: Sequence[Any], num_data: int) -> list[Any]:
+        """The shapes of the data with None for the symbols."""
+        found = [list(shape) for shape in shapes[:num_data]]
+        for index, axis in self._symbols:
+            found[index][axis] = None
+        return found
+
+    def _recorded(self, binding: Binding, cutter: Cutter) -> Specialized:
+        kept = tuple(cutter.kept(binding.nbytes))
+        if kept not in self._parts:
+            parts = cutter.parts(kept)
+            special = Specialized(
+                parts.forward,
+                parts.backward,
+                parts.sources,
+                self._wrt,
+                forward_sources=self._straight,
+                heads=self._heads,
+                needs_numbers=self._needs_numbers,
+            )
+            graphs = SymbolicGraph(parts.forward, self.guards), SymbolicGraph(parts.backward, self.guards)
+            self._parts[kept] = *graphs, special
+        first, second, special = self._parts[kept]
+        forward = first.bind(binding)
+        return replace(special, forward=forward, backward=second.bind(binding), given=forward)
+
+    def _unrecorded(self, binding: Binding) -> Specialized:
+        return replace(
+            self._whole,
+            forward=self._forward.bind(binding),
+            prologue=None if self._prologue is None else self._prologue.bind(binding),
+            given=self._given.bind(binding),
+            needs_numbers=self._needs_numbers,
+        )

@@ -1,0 +1,256 @@
+"""Symbolic graphs: a graph whose shapes hold symbolic sizes, bound to the sizes of a call without running the passes.
+
+The passes make it (see ops/sizes.py):
+
+    symbolic      y: f32[s0,10] = FullyConnected(%x, %w, num_hidden=10)      %x: f32[s0,4]
+    s0 = 8        y: f32[8,10] = FullyConnected(%x, %w, num_hidden=10)       %x: f32[8,4]
+
+All graphs that are bound from one symbolic graph have the same operators on the same inputs in the same order; only
+`Node.shapes` and the constants that depend on sizes differ. They share `graph.symbolic`, so an engine may keep there
+what it decided for one of them (`derived` does so for passes of its own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab import forks
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value, constant_node, input_node
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.sizes import Binding, Guards, NeedsNumber, SymbolicSize, guards_of
+
+
+class SymbolicGraph:
+    """graph : with symbolic sizes in its shapes
+    guards : the conditions under which it is the graph of other sizes, too
+    cache : what engines keep for all graphs that are bound from this one, under keys of their own
+    """
+
+    __slots__ = ("__weakref__", "_derived", "_lasting", "_sizes", "cache", "graph", "guards")
+
+    def __init__(self, graph: Graph, guards: Guards):
+        self.graph, self.guards = graph, guards
+        self.cache: dict[Any, Any] = {}
+        self._derived: dict[Any, tuple[SymbolicGraph, tuple[int, int]] | None] = {}
+        self._sizes: list[SymbolicSize] | None = None
+        self._lasting: set[Node] | None = None
+
+    def bind(self, binding: Binding) -> Graph:
+        """The graph at these sizes, which must satisfy the guards. Its nodes are made when somebody looks at them."""
+        return _BoundLater(self, binding)
+
+    def bound(
+        self,
+        binding: Binding,
+        make: Callable[[Node, list[Any]], Node | None] = lambda node, inputs: None,
+        shared: bool = False,
+    ) -> Graph:
+        """The same, made now.
+
+        make : gives other nodes in the place of some, with as many outputs or more
+        shared : whether graphs of other sizes may have the same nodes for parameters and constants; these are older
+            then than what program order (see graph.reachable) would have it
+        """
+        old = self.graph
+        new: dict[Value, Value] = {}
+        nodes: list[Node] = []
+        shape, size, lasting = binding.shape, binding.size, self._same_at_all_sizes() if shared else ()
+        for node in old.nodes:
+            op: Operator = node.op
+            if node in lasting:
+                nodes.append(node)
+                new[node.outputs[0]] = node.outputs[0]
+                continue
+            if type(op) is SymbolicConstant:
+                copy = constant_node(op.at(binding), True, scope=node.scope, location=node.location).node
+                nodes.append(copy)
+                new[node.outputs[0]] = copy.outputs[0]
+                continue
+            inputs = [new[item] if type(item) is Value else size(item) for item in node.inputs]
+            replaced = make(node, inputs)
+            copy = replaced or Node(
+                op,
+                inputs,
+                name=node.name,
+                scope=node.scope,
+                location=node.location,
+                draw=node.draw,
+                attrs=node.attrs,
+                shapes=tuple([shape(each) for each in node.shapes]),  # type: ignore[union-attr]
+                dtypes=node.dtypes,
+                composite=node.composite,
+            )
+            nodes.append(copy)
+            for value, other in zip(node.outputs, copy.outputs, strict=replaced is None):
+                new[value] = other
+        graph = Graph(
+            [new[value] for value in old.inputs],
+            [new[value] for value in old.outputs],
+            [(new[target], new[value]) for target, value in old.effects],
+            old.draws,
+            old.name,
+        )
+        graph.symbolic, graph.binding, graph._nodes = self, binding, tuple(nodes)
+        return graph
+
+    def _same_at_all_sizes(self) -> set[Node]:
+        """Parameters and constants."""
+        if self._lasting is None:
+            self._lasting = {
+                node
+                for node in self.graph.nodes
+                if type(node.op) in (Input, Constant)
+                and not any(type(size) is SymbolicSize for size in node.outputs[0].shape)
+            }
+        return self._lasting
+
+    def ones(self, binding: Binding) -> tuple[bool, ...]:
+        """For each symbolic size in the shapes of the graph, whether it is 1: which axes may broadcast."""
+        if self._sizes is None:
+            shapes = [shape for node in self.graph.nodes for shape in node.shapes or ()]
+            sizes = [size for shape in shapes for size in shape if type(size) is SymbolicSize]
+            self._sizes = list({size.terms: size for size in sizes}.values())
+        return tuple([binding.size(size) == 1 for size in self._sizes])
+
+    def derive(self, key: Any, make: Callable[[Graph], Graph]) -> tuple[SymbolicGraph, tuple[int, int]] | None:
+        """What `make` makes of the graph, and how many guards must hold for it; None where `make` needs numbers."""
+        if key not in self._derived:
+            try:
+                self._derived[key] = SymbolicGraph(make(self.graph), self.guards), self.guards.count
+            except NeedsNumber:
+                self._derived[key] = None
+        return self._derived[key]
+
+
+_binding = forks.rlock()
+
+
+class _BoundLater(Graph):
+    """A bound graph whose nodes are made when somebody looks at them."""
+
+    __slots__ = ()
+
+    def __init__(self, symbolic: SymbolicGraph, binding: Binding):
+        self.symbolic, self.binding = symbolic, binding
+        self.draws, self.name = symbolic.graph.draws, symbolic.graph.name
+
+    def __getattr__(self, name: str) -> Any:
+        # Python calls this for slots that are still empty.
+        if name not in ("inputs", "outputs", "effects", "_nodes"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with _binding:
+            try:
+                return object.__getattribute__(self, name)
+            except AttributeError:  # no other thread was faster
+                assert self.symbolic is not None and self.binding is not None
+                bound = self.symbolic.bound(self.binding)
+            self.inputs, self.outputs, self.effects = bound.inputs, bound.outputs, bound.effects
+            self._nodes = bound._nodes
+            return object.__getattribute__(self, name)
+
+
+def derived(graph: Graph, key: Any, make: Callable[[Graph], Graph]) -> Graph:
+    """`make(graph)`; for a bound graph `make` runs once, on the symbolic graph, as long as the guards hold.
+
+    key : equal keys promise that `make` does the same; it must depend on nothing but the graph
+    """
+    symbolic, binding = graph.symbolic, graph.binding
+    if symbolic is None or binding is None:
+        return make(graph)
+    known = symbolic.derive(key, make)
+    return make(graph) if known is None or not binding.satisfies(known[1]) else known[0].bind(binding)
+
+
+def with_hints(node: Node) -> Node:
+    """A node of a symbolic graph with the hints for its sizes, over variables of its inputs' types. For rules that
+    need numbers: their answers need not hold for other sizes, and no guard is recorded.
+    """
+    guards = guards_of([value.shape for value in (*node.values_in, *node.outputs)])
+    if guards is None:
+        return node
+    shape = guards.hints.shape
+    inputs = {value: input_node("", shape=shape(value.shape), dtype=value.dtype) for value in node.values_in}
+    inputs |= {value: value for value in node.values_in if isinstance(value.node.op, Constant)}
+    return node.replace(
+        inputs=[inputs[item] if isinstance(item, Value) else item for item in node.inputs],
+        shapes=tuple([shape(value.shape) for value in node.outputs]),
+    )
+
+
+class SymbolicConstant(Constant):
+    """A constant whose shape or elements depend on symbolic sizes.
+
+    compute : Binding -> the array at these sizes
+    """
+
+    guards: Guards
+    shape: tuple[Any, ...]
+    dtype: np.dtype
+    compute: Callable[[Binding], np.ndarray]
+
+    def __init__(self, guards: Guards, shape: tuple[Any, ...], dtype: Any, compute: Callable[[Binding], np.ndarray]):
+        for name, value in (("guards", guards), ("shape", shape), ("dtype", dtype), ("compute", compute)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "sized", True)
+        object.__setattr__(self, "attributes", {})
+        object.__setattr__(self, "inferred", {})
+
+    def at(self, binding: Binding) -> np.ndarray:
+        """The array at these sizes, the same one each time."""
+        if self not in binding.constants:
+            binding.constants[self] = self.compute(binding)
+        return binding.constants[self]
+
+    def guarded(self, test: Callable[[np.ndarray], Any]) -> Any:
+        """The outcome of `test` for the array, recorded as a guard."""
+        outcome = test(self.at(self.guards.hints))
+        self.guards.checks.append((self, test, outcome))
+        return outcome
+
+    @property
+    def array(self) -> np.ndarray:  # type: ignore[override]
+        """The array of the call at hand; that other sizes give the same one is recorded as a guard."""
+        self.guarded(np.ndarray.tobytes)
+        return self.at(self.guards.hints)
+
+    def infer_shape(self, *shapes: tuple[int, ...]) -> Any:
+        return self.shape
+
+    def infer_type(self, *dtypes: np.dtype | None) -> Any:
+        return self.dtype
+
+
+def stand_in(shape: tuple[Any, ...], dtype: np.dtype) -> Value:
+    """A constant without memory (all strides zero), for readers of a mere shape."""
+    guards = guards_of((shape,))
+    if guards is None:
+        return constant_node(np.broadcast_to(np.zeros((), dtype), shape))
+    return _constant(
+        guards, shape, dtype, lambda binding: np.broadcast_to(np.zeros((), dtype), binding.shape(shape))
+    )  # fmt: skip
+
+
+def computed(node: Node, inputs: Sequence[Any]) -> Value:
+    """The one output of a node of which all inputs are constants, as a constant."""
+    value = node.outputs[0]
+    operators: list[Any] = [item.node.op for item in inputs if isinstance(item, Value)]
+    guards = next((op.guards for op in operators if type(op) is SymbolicConstant), None) or guards_of((value.shape,))
+
+    def compute(binding: Any) -> np.ndarray:
+        arrays = iter([op.at(binding) if type(op) is SymbolicConstant else op.array for op in operators])
+        operands = [next(arrays) if isinstance(item, Value) else item for item in inputs]
+        return np.array(run_kernel(node.op, operands)[0], dtype=value.dtype)
+
+    if guards is None:
+        return constant_node(compute(None), scope=node.scope, location=node.location)
+    return _constant(guards, value.shape, value.dtype, compute, scope=node.scope, location=node.location)
+
+
+def _constant(guards: Guards, shape: Any, dtype: Any, compute: Callable[[Binding], np.ndarray], **fields: Any) -> Value:
+    op = SymbolicConstant(guards, shape, np.dtype(dtype), compute)
+    return Node(op, shapes=(shape,), dtypes=(op.dtype,), **fields).outputs[0]
