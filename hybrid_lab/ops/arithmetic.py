@@ -238,7 +238,23 @@ class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):
         return da, db
 
     def onnx(self, g: Any, a: Any, b: Any) -> Any:
-        return g.Sqrt(g.Add(g.Mul(a, a), g.Mul(b, b)))
+        dtype = g.dtype(a)
+        a, b = g.Abs(a), g.Abs(b)
+        smaller = g.Less(a, b)
+        longer, shorter = g.Where(smaller, b, a), g.Where(smaller, a, b)
+
+        def const(value: float) -> Any:
+            return g.const(value, dtype)
+
+        info = np.finfo(dtype)
+        plain = g.Sqrt(g.Add(g.Mul(a, a), g.Mul(b, b)))
+        # Squares of numbers near the ends of the dtype overflow, or become 0.
+        slope = g.Div(shorter, g.Where(g.Equal(longer, const(0)), const(1), longer))
+        scaled = g.Mul(longer, g.Sqrt(g.Add(const(1), g.Mul(slope, slope))))
+        low, high = float(np.sqrt(info.tiny)) / float(info.eps), float(np.sqrt(info.max)) / 2
+        inside = g.And(g.Less(const(low), longer), g.Less(longer, const(high)))
+        endless = g.Or(g.Equal(a, const(np.inf)), g.Equal(b, const(np.inf)))
+        return g.Where(endless, const(np.inf), g.Where(inside, plain, scaled))
 
 
 class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):

@@ -14,7 +14,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, engines, nd
-from hybrid_lab.gluon import HybridBlock
+from hybrid_lab.gluon import HybridBlock, rnn
 from hybrid_lab.ops.dtypes import is_floating
 from tests.gluon.test_second_gradients import Call, Twice
 from tests.ops.cases import Case, each_sample
@@ -99,6 +99,31 @@ def test_records(case: Case, engine: str):
         check(Call(case), twice.arrays, twice.wrt, engine)
 
 
+def _is_predicted(case: Case) -> bool:
+    if case.record.family in SUMS or case.record.name in {*APART, "_histogram"} or case.number > 1:
+        return False  # a histogram refuses such edges
+    return bool(case.sample.inputs) and case.sample.dtype == "float32" and not case.record.random
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", *(["torch"] if find_spec("torch") else [])])
+@each_sample(_is_predicted)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_records_in_prediction(case: Case, engine: str):
+    """Calls that are not recorded: engines have other kernels for them."""
+    block, twice = Call(case), Twice(case)
+    for seed in range(2):
+        generator = np.random.RandomState(seed)
+        arrays = [spoiled(array, generator) if i in twice.wrt else array for i, array in enumerate(twice.arrays)]
+        results = []
+        for options in ({"active": False}, {"engine": engine}):
+            block.hybridize(**options)
+            with np.errstate(all="ignore"):
+                made = block(*[nd.array(array, dtype=array.dtype) for array in arrays])
+            results.append([y.asnumpy() for y in (made if isinstance(made, list) else [made])])
+        for wanted, found in zip(*results, strict=True):
+            np.testing.assert_array_equal(kinds(found), kinds(wanted))
+
+
 class Function(HybridBlock):
     def __init__(self, function: Any):
         super().__init__()
@@ -143,3 +168,28 @@ def test_infinity_times_a_slope_of_zero_is_nan():
         with np.errstate(invalid="ignore"):
             y.backward(nd.full(3, np.inf))
         np.testing.assert_array_equal(x.grad.asnumpy(), wanted)
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", *(["torch"] if find_spec("torch") else [])])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda: rnn.LSTM(2, input_size=1),
+        lambda: rnn.GRU(2, input_size=1),
+        lambda: rnn.RNN(2, input_size=1),
+        lambda: rnn.RNN(2, input_size=1, activation="tanh"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_recurrent_layers_in_prediction(kind: Any, value: float, engine: str):
+    """One value that is not finite, or as large as can be, in the first step; weights are of either sign."""
+    layer = kind()
+    layer.initialize()
+    for parameter in layer.collect_params().values():
+        parameter.set_data(nd.array(np.random.RandomState(1).uniform(-0.9, 0.9, parameter.shape)))
+    x = nd.array([[[value]], [[0.3]], [[0.1]]])
+    eager = layer(x).asnumpy()
+    layer.hybridize(engine=engine)
+    for _ in range(3):  # weights are packed after the first call
+        np.testing.assert_array_equal(kinds(layer(x).asnumpy()), kinds(eager))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -24,9 +24,11 @@ Tensor = tuple[str, tuple[int, ...], np.dtype]
 #: and numbers computed from sizes.
 SMALL = 16
 
-#: Operators of ONNX whose kernels compare numbers and drop NaN, which compares with nothing.
-LOSE_NAN = frozenset({"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"})
 _POOLS = frozenset({"MaxPool", "GlobalMaxPool"})
+_RECURRENT = frozenset({"RNN", "LSTM", "GRU"})
+#: Operators of ONNX whose kernels compare numbers and drop NaN, which compares with nothing: maxima, and the clipped
+#: activations of recurrent layers.
+LOSE_NAN = frozenset({"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"}) | _RECURRENT
 #: The form of one operator has at most so many nodes, and bytes of constants, besides some for each input and output:
 #: the time that a session takes to make grows faster than its nodes.
 MOST_NODES, MOST_BYTES = 256, 1 << 25
@@ -208,15 +210,19 @@ def build_model(region: Region) -> Model:
     for index, value in enumerate(region.inputs):
         names[value] = emitter.declare(f"x{index}", value.shape, value.dtype)
         inputs.append((names[value], value.shape, value.dtype))
-    watched: dict[str, tuple[Value, bool]] = {}
+    watched: dict[tuple[str, str], tuple[Value, Callable[..., str]]] = {}
     for node in region.nodes:
         start = len(emitter.nodes)
         emit(emitter, node, names)
         for kind in {item.op_type for item in emitter.nodes[start:]} & LOSE_NAN:
+            look = _sum if kind in _POOLS else _scaled_sum if kind in _RECURRENT else _nan_count
             for value in node.values_in:
                 if value.dtype.kind == "f" and value in names:
-                    watched.setdefault(names[value], (value, kind in _POOLS))
-    checks = {_check(emitter, name, *found): found[0] for name, found in watched.items()}
+                    watched.setdefault((names[value], look.__name__), (value, look))
+    checks: dict[Tensor, Value] = {}
+    for (name, _), (value, look) in watched.items():
+        dtype = np.dtype("float32") if look is _nan_count else value.dtype
+        checks[look(emitter, name, value), (), dtype] = value
     outputs: list[Tensor] = []
     for index, value in enumerate(region.outputs):
         # A name of its own for every output: a mapping may hand its input on, or give one name to two outputs.
@@ -225,16 +231,26 @@ def build_model(region: Region) -> Model:
     return Model(tuple(emitter.nodes), emitter.initializers, tuple(inputs), tuple(outputs), region, checks)
 
 
-def _check(emitter: OnnxEmitter, name: str, value: Value, pooled: bool) -> Tensor:
-    """A number that is finite where no NaN is in the value.
+# Checks: each gives the name of a number that is finite where the operators behind it lose no NaN.
 
-    What is pooled is large and has no infinities in sound networks: its sum will do. The others take masks of -inf.
-    """
+
+def _nan_count(emitter: OnnxEmitter, name: str, value: Value) -> str:
+    """Finite where no NaN is in the value. Masks of -inf are common there."""
+    count = emitter.ReduceSum(emitter.cast(emitter.IsNaN(name), "float32"), keepdims=0)
+    return str(emitter.Sqrt(emitter.Neg(count)))
+
+
+def _sum(emitter: OnnxEmitter, name: str, value: Value) -> str:
+    """The sum of the value. What is pooled is large and has no infinities in sound networks, so this will do."""
     total = name
-    if not pooled:
-        count = emitter.ReduceSum(emitter.cast(emitter.IsNaN(name), "float32"), keepdims=0)
-        result = emitter.Sqrt(emitter.Neg(count))
-        return result, (), np.dtype("float32")
     if value.dtype == np.float32 and len(value.shape) == 4 and math.prod(value.shape[1:]) > _LARGE:
         total = emitter.GlobalAveragePool(name)
-    return emitter.ReduceSum(total, keepdims=0), (), value.dtype
+    return str(emitter.ReduceSum(total, keepdims=0))
+
+
+def _scaled_sum(emitter: OnnxEmitter, name: str, value: Value) -> str:
+    """The sum of the value times a large number, so that it is also infinite where products inside a recurrent layer
+    might be, and NaN comes of their sum.
+    """
+    large = emitter.const(np.sqrt(np.finfo(value.dtype).max), value.dtype)
+    return str(emitter.ReduceSum(emitter.Mul(name, large), keepdims=0))
