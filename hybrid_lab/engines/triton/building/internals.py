@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import subprocess
@@ -141,12 +142,15 @@ def load_binary(
 
     function = SimpleNamespace(__name__=name, arg_names=list(signature), launch_metadata=None)
     source = _ast_source(function, signature, constants, divisible, target)
-    needed = {kind: content for kind, content in files.items() if kind in ("json", "hsaco", "cubin")}
+    paths = {}
     try:
-        with tempfile.TemporaryDirectory(prefix="hybrid_lab_load_") as folder:
-            paths = {f"kernel.{kind}": os.path.join(folder, f"kernel.{kind}") for kind in needed}
-            for path, content in zip(paths.values(), needed.values(), strict=True):
-                Path(path).write_bytes(content)
+        with contextlib.ExitStack() as stack:
+            for kind in ("json", "hsaco", "cubin"):
+                if kind in files:
+                    file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="hybrid_lab_", suffix=f".{kind}"))
+                    file.write(files[kind])
+                    file.flush()
+                    paths[f"kernel.{kind}"] = file.name
             return CompiledKernel(source, paths, key)
     except OSError as error:
         from hybrid_lab.diagnostics.errors import EngineError
