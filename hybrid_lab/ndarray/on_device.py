@@ -190,7 +190,7 @@ class DeviceEntry(calls.EagerEntry):
         device = self.device
         values = [
             value.tensor(device) if type(value) is tape.Saved
-            else calls.stand_in(*value) if type(value) is tuple else value
+            else calls.stand_in(value[0], numpy_dtype(value[1])) if type(value) is tuple else value
             for value in self._values
         ]  # fmt: skip
         given = [to_device(dout, device) if isinstance(dout, np.ndarray) else dout for dout in douts]

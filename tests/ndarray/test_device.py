@@ -5,6 +5,8 @@ Triton's interpreter stands in for the GPU.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -255,3 +257,28 @@ def test_a_hybrid_block_between_eager_ones(copied):
     assert copied() == (2, 2)  # there: the product, the output's gradient; back: the output, the product's gradient
     expected = 2 * 2 * (net.weight.data().asnumpy().T @ (net(x * 2).asnumpy().T)).T
     np.testing.assert_allclose(x.grad.asnumpy(), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("places", list(itertools.product("hd", repeat=4)), ids="".join)
+def test_gradients_that_arrive_from_the_host_and_from_the_device_in_any_order_add_up(places):
+    on_device = gluon.nn.HybridLambda("tanh")
+    on_device.hybridize(engine="triton")
+    x = nd.array([0.5, -1.0])
+    x.attach_grad()
+    with autograd.record():
+        middle = x * 2
+        parts = [(on_device if place == "d" else nd.tanh)(middle) * (number + 1) for number, place in enumerate(places)]
+        y = nd.add_n(*parts)
+    y.backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), 20 * (1 - np.tanh([1.0, -2.0]) ** 2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("read", [(0,), (1,), (0, 1)])
+def test_the_gradient_of_an_operator_with_several_outputs_of_which_some_are_read(read):
+    x = nd.array([[1.0, 2.0], [3.0, 4.0]], ctx=GPU)
+    x.attach_grad()
+    with autograd.record():
+        parts = nd.split(x, num_outputs=2, axis=1)
+        y = nd.add_n(*[parts[index] * (index + 2) for index in read])
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [[2.0 * (0 in read), 3.0 * (1 in read)]] * 2
