@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab import lint
+from tests.random_programs.rounding import other_rounding
 from tests.random_programs.run import Run, Seen, run_text
 
 #: Relative to the largest reference value, in float32.
@@ -22,14 +23,10 @@ _ROUNDINGS = {"forward": 4, "state": 16, "gradient": 16}
 #: Tolerances are relative to the largest value of an array, and at least to this size.
 _SMALLEST = 1e-2
 #: They are also relative to at least this share of the largest value, capped at 1, that the same step shows of the same
-#: kind: smaller values come from sums of such values that cancel.
+#: kind: a smaller value may be a sum of such values that cancel, exactly so in one mode only.
 _BESIDE = 0.1
-#: Shifts of inputs and weights in rounding errors; how many shifted runs there are at most; and by how much a
-#: difference may exceed what such shifts lead to.
-_SHIFT, _TRIALS, _FACTOR = 3, 12, 16.0
-#: The largest difference, relative to the largest value or 1, that counts as cancellation where only the hybridized run
-#: moves with the shifts.
-_CANCELLED = 1e-4
+#: How many runs with other roundings there are at most, and by how much a difference may exceed what they differ by.
+_TRIALS, _FACTOR = 12, 4.0
 
 
 def has_dead_code(text: str) -> bool:
@@ -82,11 +79,6 @@ class Verdict:
         )
 
 
-def precision(text: str) -> float:
-    """The rounding error of the least precise dtype that a program names."""
-    return max([_SINGLE, *(error for name, error in _HALF.items() if name in text)])
-
-
 def apart(found: Any, wanted: Any) -> float:
     """The largest difference; infinite for another shape, dtype, place of NaN or infinite value."""
     if not isinstance(found, np.ndarray) or not isinstance(wanted, np.ndarray):
@@ -115,19 +107,19 @@ def _tolerance(seen: Seen, beside: float) -> float:
     )
 
 
-class _Shifted:
-    """Runs of a program with an engine, each with other shifts of its inputs and weights, made when asked for."""
+class _Rounded:
+    """Eager runs of a program, each with other roundings, made when asked for."""
 
-    def __init__(self, text: str, engine: str | None):
-        self.text, self.engine = text, engine
+    def __init__(self, text: str):
+        self.text = text
         self.runs: list[list[Seen]] = []
 
     def moves(self, index: int, wanted: Seen, gap: float) -> bool:
-        """Whether shifts move this observation about as much as `gap`, or the program takes another way."""
+        """Whether other roundings move this observation about as much as `gap`, or the program takes another way."""
         for trial in range(_TRIALS):
             if len(self.runs) == trial:
-                shift = _SHIFT * precision(self.text)
-                self.runs.append(run_text(self.text, self.engine, shift, trial).seen)
+                with other_rounding(trial):
+                    self.runs.append(run_text(self.text).seen)
             seen = self.runs[trial]
             if index >= len(seen) or seen[index].label != wanted.label:
                 return True
@@ -144,8 +136,7 @@ def compare(text: str, engine: str) -> Verdict:
     """Run a text eagerly and with an engine, and compare all that was seen."""
     eager, hybrid = run_text(text), run_text(text, engine)
     verdict = Verdict(len(eager.seen))
-    by_eager, by_hybrid = _Shifted(text, None), _Shifted(text, engine)
-    half = precision(text) > _SINGLE
+    rounded = _Rounded(text)
     largest: Counter[tuple[str, str]] = Counter()
     for seen in eager.seen:
         if isinstance(seen.value, np.ndarray):
@@ -173,10 +164,8 @@ def compare(text: str, engine: str) -> Verdict:
             verdict.differences.append(f"{wanted.label}: {found.value!r} instead of {wanted.value!r}")
             if found.label.endswith(": error"):
                 break
-        elif by_eager.moves(index, wanted, gap):
-            verdict.explained["half precision" if half else "moved by shifts of the inputs"] += 1
-        elif gap <= _CANCELLED * _largest(wanted.value, 1.0) and by_hybrid.moves(index, found, gap):
-            verdict.explained["sums that cancel"] += 1
+        elif rounded.moves(index, wanted, gap):
+            verdict.explained["moved by other roundings"] += 1
         else:
             verdict.differences.append(f"{wanted.label}: differs by {gap:.1e} of {_largest(wanted.value, 0.0):.1e}")
     _judge_errors(verdict, text, eager, hybrid)

@@ -25,30 +25,18 @@ class Seen(NamedTuple):
     value: Any
 
 
-class Start(mx.init.Initializer):
-    """Uniform numbers, shifted a little where a run asks what such shifts lead to."""
-
-    def __init__(self, run: Run):
-        super().__init__()
-        self.run, self.inner = run, mx.init.Uniform(0.6)
-
-    def _init_weight(self, name: str, arr: Any) -> None:
-        self.inner._init_weight(name, arr)
-        if self.run.jitter:
-            arr[:] = nd.array(self.run.shifted(arr.asnumpy()), dtype=arr.dtype)
+class Start(mx.init.Uniform):
+    """Uniform numbers, for parameters of any name."""
 
     def _init_default(self, name: str, arr: Any) -> None:
         self._init_weight(name, arr)
 
 
 class Run:
-    """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them
-    jitter : relative size of random shifts of all inputs and weights; seed : of these shifts
-    """
+    """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them"""
 
-    def __init__(self, engine: str | None = None, jitter: float = 0.0, seed: int = 0):
-        self.engine, self.jitter = engine, jitter
-        self.random = np.random.RandomState(seed)
+    def __init__(self, engine: str | None = None):
+        self.engine = engine
         self.seen: list[Seen] = []
         self.refused: Any = None
         self.errors: list[Exception] = []
@@ -79,12 +67,6 @@ class Run:
 
     # -- numbers -----------------------------------------------------------------------------------------------------
 
-    def shifted(self, values: np.ndarray) -> np.ndarray:
-        size = self.jitter * np.where(np.isfinite(values), np.abs(values), 0)
-        size = size + self.jitter * float(size.max(initial=0.0)) / max(self.jitter, 1e-30) / 8
-        with np.errstate(invalid="ignore"):
-            return values + size * self.random.uniform(-1, 1, values.shape)
-
     def array(self, seed: int, shape: tuple[int, ...], kind: str = "plain", dtype: str = "float32") -> Any:
         """Numbers of that seed. kind : "plain", "ties", "special" (infinite, NaN, 0, large), "whole" (0, 1, 2, 3)"""
         random = np.random.RandomState(seed)
@@ -96,10 +78,10 @@ class Run:
         if kind == "special":
             odd = random.choice([0.0, np.inf, -np.inf, np.nan, 1e4, -0.0], shape)
             values = np.where(random.uniform(size=shape) < 0.2, odd, values)
-        return nd.array(self.shifted(values) if self.jitter else values, dtype=dtype)
+        return nd.array(values, dtype=dtype)
 
     def initialize(self, net: Any, **options: Any) -> None:
-        net.initialize(Start(self), **options)
+        net.initialize(Start(0.6), **options)
         self._net = net
 
     def path(self, name: str) -> str:
@@ -258,14 +240,14 @@ def _interrupted(at: int) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def run_text(text: str, engine: str | None = None, jitter: float = 0.0, seed: int = 0, name: str = "program") -> Run:
+def run_text(text: str, engine: str | None = None, name: str = "program") -> Run:
     """Run the function `program(run)` that a text defines."""
     import linecache
 
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"__name__": "random_program"}
-    run = Run(engine, jitter, seed)
+    run = Run(engine)
     with np.errstate(all="ignore"):
         exec(compile(text, file, "exec"), space)
         space["program"](run)

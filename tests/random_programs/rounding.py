@@ -1,0 +1,147 @@
+"""Eager runs whose operators round otherwise: what differs between two of them is decided by rounding alone.
+
+A kernel runs once more in the next wider dtype: an element that this gives too was not rounded and stays as it is, so
+that copies, comparisons, maxima, masks and whole numbers keep every relation between them. Each other element becomes
+what the kernel gives for inputs that are off by a few roundings, rounded otherwise itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics import Unmappable
+from hybrid_lab.ops import run as kernels
+from hybrid_lab.ops.contract import read_outputs
+from hybrid_lab.ops.namespace import Namespace
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.run import apply_numpy
+
+_WIDER = {"float16": np.float32, "float32": np.float64, "float64": np.longdouble}
+_BFLOAT16 = 2.0**-7
+
+#: By how many rounding errors inputs and results are off, in one run or another; and whether a result that such
+#: errors could as well have made 0 becomes 0.
+_WAYS = [(3.0, False), (1.0, False), (3.0, True), (1.0, True)]
+
+_thread = threading.local()
+
+
+class Rounding:
+    """How the operators of one run round. seed : another way for each"""
+
+    def __init__(self, seed: int):
+        self.random = np.random.RandomState(seed)
+        self.size, self.snaps = _WAYS[seed % len(_WAYS)]
+
+    def off(self, values: Any, error: float) -> Any:
+        """The values off by a few roundings; whole numbers, which may count something, stay."""
+        moved = values * (1 + self.size * error * self.random.uniform(-1, 1, np.shape(values)))
+        return np.where(values == np.rint(values), values, moved)
+
+    def again(self, op: Operator, kernel: Callable[..., Any], inputs: Sequence[Any], found: Any, place: int) -> Any:
+        """Output number `place` of a kernel with other roundings. inputs : in a wider dtype"""
+        error = float(np.finfo(found.dtype).eps)
+        near = [self._off(item, error) for item in inputs]
+        true, moved = (np.asarray(read_outputs(op, kernel(op, *items))[place]) for items in (inputs, near))
+        rounded = true != found
+        if type(op).lower is not Operator.lower:
+            with contextlib.suppress(Unmappable):
+                moved = self._lowered(op, near, place, error)
+            copied = np.isin(found, np.concatenate([np.ravel(item) for item in inputs])) & (found != 0)
+            rounded |= ~copied
+        other = moved * (1 + self.size * error * self.random.uniform(-1, 1, moved.shape))
+        if self.snaps:
+            other = np.where(np.abs(found) <= 2 * np.abs(moved - true), 0, other)
+        return np.where(rounded & (moved != true) & np.isfinite(found) & np.isfinite(moved), other, found)
+
+    def _lowered(self, op: Operator, inputs: Sequence[Any], place: int, error: float) -> Any:
+        """What the operators give that a compound one stands for, each of them off by a few roundings: other formulas
+        for the same, `x * scale - mean * scale` for `(x - mean) * scale`, are off where this one is exact.
+        """
+
+        def step(op: Operator, inputs: Sequence[Any]) -> Any:
+            made = apply_numpy(op, inputs)
+            return tuple(self._off(item, error) for item in made) if isinstance(made, tuple) else self._off(made, error)
+
+        made = op.lower(Namespace(step), *inputs)
+        return np.asarray(made[place] if isinstance(made, (tuple, list)) else made)
+
+    def _off(self, item: Any, error: float) -> Any:
+        if isinstance(item, np.ndarray) and item.dtype.kind == "f":
+            return self.off(item, error).astype(item.dtype)
+        return item
+
+    def results(self, op: Operator, kernel: Callable[..., Any], inputs: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """What a kernel returns, with other roundings."""
+        # Before the kernel runs: it may write its result to where an input is.
+        dtypes = {item.dtype.name for item in inputs if isinstance(item, np.ndarray) and item.dtype.name in _WIDER}
+        wide = [_widened(item) for item in inputs]
+        answer = kernel(op, *inputs, **keywords)
+        if not dtypes or op.view or op.random or op.subgraphs:
+            return answer
+        single = not isinstance(answer, (tuple, list))
+        outputs = []
+        for place, found in enumerate([answer] if single else answer):
+            if isinstance(found, (np.ndarray, np.generic)) and found.dtype.name in _WIDER:
+                rest = {name: value for name, value in keywords.items() if name not in ("out", "need")}
+                with contextlib.suppress(Exception):  # a kernel that takes no wider dtype
+                    other = self.again(op, functools.partial(kernel, **rest), wide, np.asarray(found), place)
+                    other = other.astype(found.dtype)
+                    if isinstance(found, np.ndarray) and found.flags.writeable and found.flags.c_contiguous:
+                        found[...] = other
+                    else:
+                        found = other
+            outputs.append(found)
+        return outputs[0] if single else tuple(outputs)
+
+
+def _widened(item: Any) -> Any:
+    if isinstance(item, np.ndarray) and item.dtype.name in _WIDER:
+        return item.astype(_WIDER[item.dtype.name])
+    return item
+
+
+@contextlib.contextmanager
+def other_rounding(seed: int) -> Iterator[None]:
+    """In `with`, all kernels of operators round in the way of this seed."""
+    rounding = Rounding(seed)
+
+    def wrapped(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(kernel)
+        def numpy(op: Operator, *inputs: Any, **keywords: Any) -> Any:
+            if getattr(_thread, "inside", False):  # a kernel that calls another one
+                return kernel(op, *inputs, **keywords)
+            _thread.inside = True
+            try:
+                return rounding.results(op, kernel, inputs, keywords)
+            finally:
+                _thread.inside = False
+
+        return numpy
+
+    def narrow(array: Any, out: Any = None) -> Any:
+        array = np.asarray(array)
+        exact = array == plain(array).astype(array.dtype)
+        return plain(np.where(exact, array, rounding.off(array, _BFLOAT16)).astype(array.dtype), out)
+
+    plain = kernels.narrow
+    records = {record: vars(record)["numpy"] for record in _records(Operator) if callable(vars(record).get("numpy"))}
+    try:
+        kernels.narrow = narrow
+        for record, kernel in records.items():
+            record.numpy = wrapped(kernel)  # type: ignore[method-assign]
+        yield
+    finally:
+        kernels.narrow = plain
+        for record, kernel in records.items():
+            record.numpy = kernel  # type: ignore[method-assign]
+
+
+def _records(record: type[Operator]) -> set[type[Operator]]:
+    return {record}.union(*map(_records, record.__subclasses__()))
