@@ -36,7 +36,9 @@ DAY = 86400.0
 
 
 class Store:
-    """kind : the name of the folder
+    """The entries of one kind, by key.
+
+    kind : the name of the folder
     version : of format, packages and whatever else decides whether an entry of an earlier process may be used
     limit : in bytes, for all entries together. A process looks at the folder's size before its first write, and again
         when it has written a sixteenth of the limit; each other process that writes meanwhile may exceed it by as much
@@ -126,7 +128,7 @@ class Store:
             for file in files:
                 with contextlib.suppress(FileNotFoundError):  # another process was quicker
                     state = file.stat(follow_symlinks=False)
-                    if stat.S_ISREG(state.st_mode):
+                    if stat.S_ISREG(state.st_mode) and not file.name.startswith("."):  # not of live writers
                         entries.append((state.st_mtime, state.st_size, file.path))
         total = size + sum(entry[1] for entry in entries)
         if total > self.limit:

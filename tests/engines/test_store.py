@@ -4,6 +4,7 @@ import errno
 import importlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -249,6 +250,24 @@ def test_files_for_people_count_too(root):
     for number in range(30):
         assert new(limit=1000).put_file(f"{number}.py", b"x = 1\n" * 20) and size(root) <= 1000
     assert (root / "kind" / "29.py").read_text().startswith("x = 1\n")
+
+
+def test_the_unfinished_file_of_a_live_writer_is_not_removed_to_make_room(root):
+    new().put("key", bytes(50))
+    with store.temporary.replacement(str(root / "kind" / "other"), store._create) as file:
+        file.write(bytes(900))
+        file.flush()
+        age(root, DAY)
+        new(limit=500).put("new", bytes(400))
+    assert (root / "kind" / "other").stat().st_size == 900 and new().get("key") is None
+
+
+def test_the_folder_may_be_deleted_while_processes_use_it(root, caplog):
+    process = new()
+    for _ in range(3):
+        assert process.get("key") is None and process.put("key", b"content") and process.get("key") == b"content"
+        shutil.rmtree(root)
+    assert not warnings(caplog)
 
 
 # -- where nothing can be written --------------------------------------------------------------------------------------
