@@ -40,8 +40,9 @@ def _graph(symbol: Any, shape: Mapping[str, Sequence[int]] | None) -> Graph:
     """The graph of a Symbol or of a called HybridBlock; with shapes where those of the inputs are given."""
     known: dict[str, Any] = {}
     if not isinstance(symbol, Symbol):
-        cache = getattr(symbol, "_graphs", None)
-        neutral = None if cache is None else cache.first()
+        from hybrid_lab.gluon import HybridBlock, access
+
+        neutral = access.graphs(symbol).first() if isinstance(symbol, HybridBlock) else None
         if neutral is None:
             raise HybridLabError(
                 "a graph is drawn of a Symbol, or of a HybridBlock that was called after hybridize(), "
@@ -51,7 +52,7 @@ def _graph(symbol: Any, shape: Mapping[str, Sequence[int]] | None) -> Graph:
         known = {value.node.name: each.shape for value, each in zip(variables, neutral.parameters, strict=True)}
         symbol = Symbol(neutral.graph.outputs)
     if shape is None:
-        return symbol._graph()
+        return symbol.graph()
     return symbol.inferred(**known, **{name: tuple(size) for name, size in shape.items()})
 
 

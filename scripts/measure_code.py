@@ -261,8 +261,19 @@ def _private(name: str) -> bool:
 
 
 def private(modules: list[Source]) -> list[str]:
-    """Names with an underscore that belong to another room: `x._name` that no module of the room has."""
+    """Names with an underscore that belong to another room: `x._name` that no module of the room has.
+
+    Left out are a class's own names, which a base class in another room may have, and operators: `F._sum_like`.
+    """
     own: dict[str, set[str]] = {}
+    operators = {
+        keyword.value.value
+        for source in modules
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef)
+        for keyword in node.keywords
+        if keyword.arg == "name" and isinstance(keyword.value, ast.Constant)
+    }
     for source in modules:
         names = own.setdefault(source.room, set())
         for node in ast.walk(source.tree):
@@ -277,9 +288,11 @@ def private(modules: list[Source]) -> list[str]:
     everywhere = set().union(*own.values())
     found = []
     for source in modules:
-        others = everywhere - own[source.room]
+        others = everywhere - own[source.room] - operators
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr in others:
+                if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                    continue
                 found.append(f"{source.where(node)}: {ast.unparse(node)[:80]}")
             elif isinstance(node, ast.ImportFrom) and (base := _absolute(source, node)) is not None:
                 if room_of(base) != source.room:

@@ -92,23 +92,23 @@ def run_compile(arguments: Namespace) -> int:
 
 def _blocks(root: Any, arguments: Namespace) -> Iterator[tuple[str, HybridBlock]]:
     """The outermost blocks with a graph. Raises CommandError where there is none."""
-    from ..gluon import HybridBlock
+    from ..gluon import HybridBlock, access
 
     block = root
     for name in filter(None, arguments.block.split(".")):
-        if name not in block._children:
-            children = ", ".join(block._children) or "none"
+        if name not in access.children(block):
+            children = ", ".join(access.children(block)) or "none"
             raise CommandError(
                 f"{arguments.archive} has no block {arguments.block!r}; at {name!r} the children are: {children}"
             )
-        block = block._children[name]
+        block = access.children(block)[name]
     found: list[tuple[str, HybridBlock]] = []
     waiting = [(arguments.block, block)]
     for path, each in waiting:
-        if isinstance(each, HybridBlock) and each._graphs.first() is not None:
+        if isinstance(each, HybridBlock) and access.graphs(each).first() is not None:
             found.append((path, each))
         else:
-            waiting += [(f"{path}.{name}".lstrip("."), child) for name, child in each._children.items()]
+            waiting += [(f"{path}.{name}".lstrip("."), child) for name, child in access.children(each).items()]
     if not found:
         if not any(isinstance(each, HybridBlock) for _, each in waiting):
             raise CommandError(f"{arguments.archive} has no HybridBlock; a Block that is not hybrid runs as Python")

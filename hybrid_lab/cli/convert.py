@@ -95,16 +95,16 @@ def _archive_weights(path: Path) -> Mapping[str, np.ndarray]:
 def _archive_to_mxnet(arguments: Namespace) -> list[str]:
     """One block's graph as MXNet's two files."""
     from ..formats.archive import load
-    from ..gluon import HybridBlock
+    from ..gluon import HybridBlock, access
 
     block: Any = load(arguments.source)
     for name in filter(None, arguments.block.split(".")):
-        if name not in block._children:
-            children = ", ".join(block._children) or "none"
+        if name not in access.children(block):
+            children = ", ".join(access.children(block)) or "none"
             raise CommandError(
                 f"{arguments.source} has no block {arguments.block!r}; at {name!r} the children are: {children}"
             )
-        block = block._children[name]
+        block = access.children(block)[name]
     if not isinstance(block, HybridBlock):
         raise CommandError(
             f"{arguments.source}: {arguments.block or 'the top-level block'} is not hybrid, so it has no graph; "

@@ -115,7 +115,7 @@ class Block:
             self._structure_changed()
         elif name in self.__dict__.get("_reg_params", ()):
             parameter = self._reg_params.pop(name)
-            self._params._params.pop(parameter.name, None)
+            self._params.remove(parameter.name)
             self._structure_changed()
         object.__delattr__(self, name)
 
@@ -127,7 +127,7 @@ class Block:
             if parameter.name in self._params:
                 parameter.name = self._prefix + name
         if parameter.name not in self._params:
-            self._params._add(parameter)
+            self._params.add(parameter)
         self._reg_params[name] = parameter
         self._structure_changed()
 

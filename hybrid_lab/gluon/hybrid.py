@@ -210,7 +210,7 @@ class HybridBlock(Block):
     def _path_in(self, trace: tracing.Trace) -> str:
         """`net0.features.conv1`: the caller's path and the name under which it holds this block."""
         scope = trace.scope
-        name = trace.child_name(trace.blocks[-1], self) if trace.blocks else None
+        name = trace.child_name(trace.blocks[-1]._children, self) if trace.blocks else None
         if name is not None:
             return f"{scope}.{name}"
         return f"{scope}.{self.name}" if scope else self.name

@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray.context import Context
 
-from .parameter import Parameter, _contexts, _merge
+from .parameter import Parameter, _contexts, merged_shape
 
 Targets = Mapping[str, Sequence[tuple[str, Parameter]]]
 """For each name a file may use: the names it stands for in the model, with their parameters."""
@@ -100,7 +100,7 @@ def load_parameters(
 
 def _mismatch(name: str, parameter: Parameter, array: np.ndarray, ctx: Any, cast_dtype: bool) -> str | None:
     """What keeps `array` from becoming the parameter's value, or None."""
-    if _merge(parameter.partial_shape, array.shape) is None:
+    if merged_shape(parameter.partial_shape, array.shape) is None:
         return f"shape: {name} is {parameter.shape} in the model, {array.shape} in the file"
     if np.dtype(parameter.dtype) != array.dtype and not cast_dtype:
         return f"dtype: {name} is {np.dtype(parameter.dtype).name} in the model, {array.dtype.name} in the file"

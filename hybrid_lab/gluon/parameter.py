@@ -75,7 +75,7 @@ class Parameter:
         self._data: list[NDArray] | None = None
         self._grad: list[NDArray] | None = None
         self._deferred_init: DeferredInit | None = None
-        self._differentiable = differentiable
+        self.differentiable = differentiable
         self._allow_deferred_init = allow_deferred_init
         self._shape = None if shape is None else _normalized(shape)
         self._dtype = prepared(dtype)
@@ -100,7 +100,7 @@ class Parameter:
     def grad_req(self, req: str) -> None:
         if req not in ("write", "add", "null"):
             raise ValueError(f"grad_req of {self.name!r} is 'write', 'add' or 'null', not {req!r}")
-        if not self._differentiable:
+        if not self.differentiable:
             req = "null"
         if req == self._grad_req:
             return
@@ -135,7 +135,7 @@ class Parameter:
     @shape.setter
     def shape(self, shape: int | Sequence[int | None]) -> None:
         wanted = _normalized(shape)
-        merged = _merge(self._shape, wanted)
+        merged = merged_shape(self._shape, wanted)
         if merged is None:
             raise ShapeError(
                 f"Parameter {self.name!r} has shape {self.shape}, which does not fit {_shown(wanted)}. "
@@ -235,6 +235,15 @@ class Parameter:
         self._data = arrays
         self._array = arrays[0] if arrays else None
         changes.happened()
+
+    def uninitialize(self, shape: tuple[int | None, ...] | None, deferred: DeferredInit | None) -> None:
+        """Take the values away again: the Parameter is as it was before it got them.
+
+        shape : with None for unknown dimensions; deferred : of an `initialize()` that waited for the shape
+        """
+        self._set_arrays(None)
+        self._grad = None
+        self._shape, self._deferred_init, self._var = shape, deferred, None
 
     def _load_init(self, data: NDArray, ctx: Context | Sequence[Context] | None = None) -> None:
         """Take `data` (already of the right dtype) as the values, initializing the parameter if need be."""
@@ -482,7 +491,7 @@ def _shown(shape: tuple[int | None, ...]) -> Shape:
     return tuple(size or 0 for size in shape)
 
 
-def _merge(known: tuple[int | None, ...] | None, wanted: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
+def merged_shape(known: tuple[int | None, ...] | None, wanted: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
     """Both shapes in one, or None where they contradict each other."""
     if known is None or known == wanted:
         return wanted

@@ -12,7 +12,7 @@ from hybrid_lab import initializer
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
-from .parameter import Constant, Parameter, _merge, _normalized
+from .parameter import Constant, Parameter, _normalized, merged_shape
 
 __all__ = ["ParameterDict"]
 
@@ -88,7 +88,7 @@ class ParameterDict:
         found = self._find(name)
         if found is None:
             found = Parameter(name, **kwargs)
-            self._add(found)
+            self.add(found)
             return found
         for key, wanted in kwargs.items():
             _agree(found, key, wanted)
@@ -102,7 +102,7 @@ class ParameterDict:
             if value is None:
                 raise KeyError(f"there is no constant {name!r}, and no value to make it of")
             found = Constant(name, value)
-            self._add(found)
+            self.add(found)
         elif not isinstance(found, Constant):
             raise ValueError(f"{name!r} is a Parameter already, not a Constant")
         elif value is not None:
@@ -122,9 +122,14 @@ class ParameterDict:
                 )
         self._params.update(other.items())
 
-    def _add(self, parameter: Parameter) -> None:
+    def add(self, parameter: Parameter) -> None:
+        """Put a Parameter under its name; one that had the name before leaves."""
         self._params[parameter.name] = parameter
         parameter.registered = True
+
+    def remove(self, name: str) -> None:
+        """Take a Parameter out; does nothing for a name that is not there."""
+        self._params.pop(name, None)
 
     # -- on all of them ----------------------------------------------------------------------------------------
 
@@ -235,7 +240,7 @@ def _agree(parameter: Parameter, key: str, wanted: Any) -> None:
     if wanted is None:
         return
     if key == "shape":
-        merged = _merge(parameter.partial_shape, _normalized(wanted))
+        merged = merged_shape(parameter.partial_shape, _normalized(wanted))
         if merged is not None:
             parameter.shape = merged
             return

@@ -54,7 +54,7 @@ class SymbolBlock(HybridBlock):
             raise HybridLabError(
                 f"the inputs of a SymbolBlock have different names, not {[value.node.name for value in data]}"
             )
-        graph = whole._graph()
+        graph = whole.graph()
         by_name = {value.node.name: value for value in graph.inputs}
         states = set(whole.list_auxiliary_states())
         parameters = tuple(
@@ -63,7 +63,7 @@ class SymbolBlock(HybridBlock):
         # An input that the outputs do not depend on stays an argument.
         ordered = [by_name.get(value.node.name, value) for value in data]
         ordered += [value for name, value in by_name.items() if name not in names]
-        graph = whole._graph(ordered)
+        graph = whole.graph(ordered)
         prefix = os.path.commonprefix(list(self._params.keys()))
         prefix = prefix[: prefix.rfind("_") + 1]
         for name, parameter in self._params.items():
@@ -154,7 +154,7 @@ def _variable(symbol: Symbol) -> Any:
 
 
 def _input_named(outputs: Symbol, name: str) -> Symbol:
-    for value in outputs._graph().inputs:
+    for value in outputs.graph().inputs:
         if value.node.name == name:
             return Symbol((value,))
     raise HybridLabError(f"there is no input {name!r}")

@@ -81,7 +81,7 @@ class Trainer:
         self._scale = self._optimizer.rescale_grad
         # Of `contrib.amp`: what skips a step whose gradients overflowed, and `_scale` where the loss is not scaled.
         self._amp_loss_scaler: Any = None
-        self._amp_saved: Mapping[str, float] | None = None  # of loaded states, for a loss scaler yet to come
+        self.amp_saved: Mapping[str, float] | None = None  # of loaded states, for a loss scaler yet to come
         self._amp_original_scale = self._scale
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
         self._held: dict[int, tuple[int, _Step]] = {}
@@ -259,7 +259,7 @@ class Trainer:
             data.restore(self)
             return
         arrays = arrays or {}
-        differences = self._differences(data, arrays)
+        differences = self.differences(data, arrays)
         if differences:
             raise LoadMismatchError(
                 "these states belong to another Trainer; nothing was loaded", differences, path=source
@@ -275,15 +275,15 @@ class Trainer:
         if scheduler is not None and optimizer.lr_scheduler is not None:
             live = vars(optimizer.lr_scheduler)
             live.update({key: value for key, value in scheduler.items() if key in live})
-        self._amp_saved = data.get("amp")
-        if self._amp_saved is not None and self._amp_loss_scaler is not None:
-            self._amp_loss_scaler.set_state(self._amp_saved)
+        self.amp_saved = data.get("amp")
+        if self.amp_saved is not None and self._amp_loss_scaler is not None:
+            self._amp_loss_scaler.set_state(self.amp_saved)
         optimizer.num_update = data["num_update"]
         counts = {int(index): count for index, count in data["counts"].items()}
         optimizer._all_index_update_counts = {ctx.device_id: dict(counts) for ctx in self._contexts} or {0: counts}
         optimizer._index_update_count = next(iter(optimizer._all_index_update_counts.values()))
 
-    def _differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
+    def differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
         if data.get("format") != _FORMAT or data.get("version") != _VERSION:
             return [f"not the states of a Trainer: format {data.get('format')!r}, version {data.get('version')!r}"]
         found = _malformed(data)

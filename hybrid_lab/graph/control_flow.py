@@ -173,7 +173,7 @@ class ControlFlow(Composed):
             return (None,) * count
         hidden = outputs[self.num_visible + len(self.carried) :]
         op = Backward(forward=self, heads=heads, wanted=chosen)
-        found = F._apply(op, (*inputs, *hidden, *(douts[index] for index in heads)))
+        found = F.apply(op, (*inputs, *hidden, *(douts[index] for index in heads)))
         found = found if isinstance(found, (tuple, list)) else (found,)
         by_input = dict(zip(chosen, found, strict=True))
         return tuple(by_input.get(index) for index in range(count))

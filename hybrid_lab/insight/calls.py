@@ -13,6 +13,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines import Executable
 from hybrid_lab.engines.memory import is_tensor, to_host
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import GraphCache
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -107,14 +108,14 @@ def outer_calls(net: Block, inputs: Sequence[Any]) -> list[Call]:
 def as_eager(net: Block) -> Iterator[None]:
     """Let every HybridBlock of the model run its code."""
     blocks = [block for _, block in blocks_below(net) if isinstance(block, HybridBlock)]
-    before = [block._active for block in blocks]
+    before = [access.is_active(block) for block in blocks]
     try:
         for block in blocks:
-            object.__setattr__(block, "_active", False)
+            access.set_active(block, False)
         yield
     finally:
         for block, active in zip(blocks, before, strict=True):
-            object.__setattr__(block, "_active", active)
+            access.set_active(block, active)
 
 
 @contextlib.contextmanager
@@ -122,9 +123,9 @@ def unchanged(net: Block) -> Iterator[None]:
     """Put back what a call may change: states without gradients (running statistics), and the count of draws."""
     held = []
     for _, block in blocks_below(net):
-        for parameter in block._reg_params.values():
+        for parameter in access.own_parameters(block).values():
             if parameter.grad_req == "null":
-                for array in parameter._data or ():  # one per context
+                for array in access.arrays(parameter) or ():  # one per context
                     held.append((array, array.version, array.asnumpy().copy()))
     with random_state.preserved():
         try:
@@ -215,7 +216,7 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     Existing traces are used, as a call would; the Block's own programs, flags and counts stay as they are.
     """
     block = call.block
-    cache = block._graphs.twin(traces=block._active or bool(block._graphs.pinned))
+    cache = access.graphs(block).twin(traces=access.is_active(block) or bool(access.graphs(block).pinned))
     started = time.perf_counter()
     with unchanged(block):
         for _ in range(_SETTLED[0]):

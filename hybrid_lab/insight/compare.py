@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.code import of_user
 from hybrid_lab.graph.node import Node
@@ -357,7 +358,7 @@ def _path(top: Block, scope: str) -> list[Block]:
     """The Blocks on the way to a node's; as far as their names lead."""
     found = [top] if scope.partition(".")[0] == top.name else []
     for name in scope.split(".")[1:] if found else ():
-        child = found[-1]._children.get(name)
+        child = access.children(found[-1]).get(name)
         if child is None:
             return []
         found.append(child)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import Fallback, format_bytes
+from hybrid_lab.gluon import access
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.insight.kernel_table import Kernels, folded_text, least, table
 from hybrid_lab.insight.table import code, folded, frame, wrapped
@@ -174,7 +175,7 @@ def compile_for(net: HybridBlock, *targets: str, inputs: Any = None, train: bool
     started = time.perf_counter()
     targets = _checked(targets)
     graphs = graphs_of(net, known_inputs(net) if inputs is None else inputs, train)
-    made = compile_graphs(net.name, graphs, targets, bool(net._flags.get("tf32")))
+    made = compile_graphs(net.name, graphs, targets, bool(access.flags(net).get("tf32")))
     made.seconds = time.perf_counter() - started
     return made
 
@@ -222,10 +223,11 @@ def known_inputs(net: HybridBlock) -> list[Any]:
 
     from hybrid_lab import ndarray as nd
 
-    neutral = net._graphs.first()
+    cache = access.graphs(net)
+    neutral = cache.first()
     types = neutral.types if neutral is not None else None
-    if not types and net._graphs.called is not None:
-        types = net._graphs.called[1]
+    if not types and cache.called is not None:
+        types = cache.called[1]
     if not types:
         raise HybridLabError(
             f"{net.name} was not called so far; say for what: net.compile_for('gfx942', inputs=(8, 3, 32, 32))"

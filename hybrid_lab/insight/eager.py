@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.ndarray import invoke as invoking
@@ -68,7 +69,7 @@ class _Listener:
         caller, scope = self._scopes[-1]
         if caller is block:
             return scope
-        name = next((name for name, child in caller._children.items() if child is block), block.name)
+        name = next((name for name, child in access.children(caller).items() if child is block), block.name)
         return f"{scope}.{name}"
 
     def _operation(self, frame: FrameType, result: Any) -> None:

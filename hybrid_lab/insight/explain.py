@@ -14,6 +14,7 @@ from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines import Fallback
 from hybrid_lab.engines.launches import launches
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import Compilation
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -319,16 +320,17 @@ def explain(net: Block, *inputs: Any) -> Explanation:
     rows, recipes, on_triton = [], {}, []
     for path, _, block, before in walk(net):
         state = block_state(block)
-        output = ", ".join(format_type(shape, dtype) for shape, dtype in block._last_outputs)
+        output = ", ".join(format_type(shape, dtype) for shape, dtype in access.last_outputs(block))
         row = BlockRow(path, block.name, class_name(block), state.state, state.why, before, output)
         if before is None and isinstance(block, HybridBlock):
-            row.graphs = [_graph_row(neutral) for neutral in block._graphs.graphs()]
-            made = [_program_row(compilation, block) for compilation in tuple(block._graphs.compilations)]
+            cache = access.graphs(block)
+            row.graphs = [_graph_row(neutral) for neutral in cache.graphs()]
+            made = [_program_row(compilation, block) for compilation in tuple(cache.compilations)]
             row.programs = [program for program, _ in made]
             recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(made)})
-            row.recompiled = block._graphs.history.recompiles
-            found = [item.program for item in tuple(block._graphs.compilations) if item.program.engine == "triton"]
-            on_triton += [(program.special, bool(block._flags.get("tf32"))) for program in found[-1:]]
+            row.recompiled = cache.history.recompiles
+            found = [item.program for item in tuple(cache.compilations) if item.program.engine == "triton"]
+            on_triton += [(program.special, bool(access.flags(block).get("tf32"))) for program in found[-1:]]
         rows.append(row)
     explanation = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
     explanation._recipes = recipes
@@ -344,7 +346,7 @@ def _updates(net: Block) -> list[str]:
     return [
         text
         for trainer in tuple(trainers)
-        if any(id(parameter) in own for parameter in trainer._params)
+        if any(id(parameter) in own for parameter in access.trainer_parameters(trainer))
         for text in trainer.updates
     ]
 
@@ -383,7 +385,7 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
         fallbacks=[replace(item) for item in fallbacks],
         fallback_count=sum(item.count for item in fallbacks),
         place=compilation.place.describe() if compilation.place is not None else "",
-        choice=_choice(program.engine, block._flags.get("engine"), reports[0]),
+        choice=_choice(program.engine, access.flags(block).get("engine"), reports[0]),
         plan="\n\n".join(report.plan for report in reports if report.plan),
         arena_bytes=max(report.arena_bytes for report in reports),
         ideal_bytes=max(report.ideal_bytes for report in reports),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hooks import has_hooks
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -32,7 +33,7 @@ def walk(net: Block) -> Iterator[tuple[str, str, Block, str | None]]:
         yield path, name, block, before
         if before is None:
             seen[id(block)] = path
-            children = tuple(block._children.items())
+            children = tuple(access.children(block).items())
             stack += [(f"{path}.{key}" if path else key, key, child) for key, child in reversed(children)]
 
 
@@ -59,10 +60,10 @@ def block_state(block: Block) -> BlockState:
             f"{class_name(block)} is not a HybridBlock: its forward runs as Python, "
             "its HybridBlock children can be graphs",
         )
-    graphs = block._graphs
+    graphs = access.graphs(block)
     if graphs.pinned:
         return BlockState("file", "its graph came from a file and wins over the code")
-    if not block._active:
+    if not access.is_active(block):
         return BlockState("eager", "hybridize() was not called")
     if graphs.failure is not None:
         error = graphs.failure

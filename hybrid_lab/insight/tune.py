@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.gluon import access
 from hybrid_lab.insight.compiled import known_inputs
 from hybrid_lab.insight.states import walk
 from hybrid_lab.insight.table import Column, Row, Table, frame
@@ -106,11 +107,11 @@ def tune(net: Block, *inputs: Any, train: bool | None = None, again: bool = Fals
         for part, graph in graphs_of(net, list(inputs) or known_inputs(net), mode).items()
         if not part.startswith("update")
     ]
-    tf32 = bool(net._flags.get("tf32"))
+    tf32 = bool(access.flags(net).get("tf32"))
     try:
         found = tuning.tune(graphs, lambda target: tiles.precision(tf32, target), bench, again)
     finally:
         for _, _, block, before in walk(net):
             if before is None and isinstance(block, HybridBlock):
-                block._graphs.forget_programs()
+                access.graphs(block).forget_programs()
     return Tuning(net.name, found, time.perf_counter() - started)

@@ -17,6 +17,7 @@ from typing import Any
 from hybrid_lab.diagnostics.errors import ArchiveError, LoadMismatchError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.formats import archive
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
@@ -80,7 +81,7 @@ def reload(entry: Entry, name: str, graphs: str) -> dict[str, Any]:
 
     (held, diff), _ = boundary.run(apply)
     entry.undo_token, entry.undo, entry.file = secrets.token_hex(8), held.restore, path.name
-    parameters = len({id(p) for _, block in blocks_below(net) for p in block._reg_params.values()})
+    parameters = len({id(p) for _, block in blocks_below(net) for p in access.own_parameters(block).values()})
     return {
         "path": os.fspath(path),
         "file": path.name,
@@ -88,7 +89,7 @@ def reload(entry: Entry, name: str, graphs: str) -> dict[str, Any]:
         "summary": f"{len(diff)} of {count(parameters, 'parameter')} changed"
         if diff
         else "no parameter changed: the file holds what the model has",
-        "graphs": sum(len(block._graphs.graphs()) for _, block in hybrid_blocks(net)),
+        "graphs": sum(len(access.graphs(block).graphs()) for _, block in hybrid_blocks(net)),
         "parameters": parameters,
         "diff": diff,
         "undo": entry.undo_token,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hybrid_lab.diagnostics.finding import Finding
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.code import code_of
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
@@ -65,7 +66,7 @@ def lint_key(net: Block, name: str) -> Any:
     """Changes when lint of the model's classes may say something else; traces and calls do not change it."""
     blocks = blocks_below(net)
     kinds = {type(block) for _, block in blocks}
-    tree = tuple((path, id(type(block)), block._structure_version) for path, block in blocks)
+    tree = tuple((path, id(type(block)), access.structure_version(block)) for path, block in blocks)
     return name, tree, tuple(code_of(kind) for kind in sorted(kinds, key=id))
 
 
@@ -82,7 +83,7 @@ def failures(net: Block, name: str) -> list[Finding]:
     """What the last traces of a model's Blocks raised, with Block paths that start with `name`, as in lint."""
     found = []
     for path, block in hybrid_blocks(net):
-        failure = block._graphs.failure
+        failure = access.graphs(block).failure
         if failure is not None:
             # A trace names the Block by its own name where lint has the path in the model.
             inside = (failure.block or block.name).removeprefix(block.name)

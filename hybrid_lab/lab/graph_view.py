@@ -12,6 +12,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.cached_graph import Program
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -31,11 +32,11 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
     reply: dict[str, Any] = {"path": path, "form": form, "forms": [], "dot": "", "missing": "", "nodes": []}
     reply |= {"groups": [], "text": "", "summary": "", "variants": 0}
     if not isinstance(block, HybridBlock):
-        children = [name for name, child in block._children.items() if isinstance(child, HybridBlock)]
+        children = [name for name, child in access.children(block).items() if isinstance(child, HybridBlock)]
         hint = f": select one of its children, {', '.join(children[:4])}" if children else ""
         kind = class_name(block)
         return reply | {"missing": f"{block.name} is a {kind}, not a HybridBlock, and has no graph{hint}."}
-    cache = block._graphs
+    cache = access.graphs(block)
     graphs = cache.graphs()
     if not graphs:
         found = neutral_without_inputs(block)
@@ -91,21 +92,21 @@ def block_at(net: Block, path: str) -> Block:
     """The Block at a path of attribute names. Raises KeyError."""
     block = net
     for name in path.split(".") if path else ():
-        block = block._children[name]
+        block = access.children(block)[name]
     return block
 
 
 def neutral_without_inputs(block: HybridBlock) -> NeutralGraph | str:
     """A graph traced from the signature alone, without shapes and without keeping anything; or why there is none."""
-    if block._graphs.failure is not None:
-        return f"{block.name} does not hybridize: {str(block._graphs.failure).splitlines()[0]}"
+    if access.graphs(block).failure is not None:
+        return f"{block.name} does not hybridize: {str(access.graphs(block).failure).splitlines()[0]}"
     advice = "Call it once on data and its graph appears here."
-    old_style = block._style == "1.x"
+    old_style = access.style(block) == "1.x"
     try:
         method = block.hybrid_forward if old_style else block.forward
         names = list(inspect.signature(method).parameters.values())[1 if old_style else 0 :]
         required = [item for item in names if item.default is item.empty and item.kind is item.POSITIONAL_OR_KEYWORD]
-        count = max(sum(item.name not in block._reg_params for item in required), 1)
+        count = max(sum(item.name not in access.own_parameters(block) for item in required), 1)
         with _silent():
             return trace_block(block, ("tuple", (LEAF,) * count), [(None, None)] * count, False, keep=False)
     except HybridLabError as error:
@@ -148,7 +149,7 @@ def root_scope(net: Block, path: str, graph: Graph) -> str:
     names = path.split(".") if path else []
     block, above = net, [net]
     for name in names:
-        block = block._children[name]
+        block = access.children(block)[name]
         above.append(block)
     for depth in range(len(above) - 1, -1, -1):
         root = ".".join([above[depth].name, *names[depth:]])

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from hybrid_lab.gluon import cached_graph
+from hybrid_lab.gluon import access, cached_graph
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.code import Reads, code_of, reads_of
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -29,7 +29,7 @@ def drop_stale(values: bool = True) -> list[str]:
     changed: list[tuple[HybridBlock, list[str]]] = []
     for cache in list(cached_graph.traced):
         block, kind = cache._block, type(cache._block)
-        if cache.code is None or block._graphs is not cache:  # one that something else than calls uses
+        if cache.code is None or access.graphs(block) is not cache:  # one that something else than calls uses
             continue
         if kind not in now:
             now[kind], reads[kind] = code_of(kind), reads_of(kind)
@@ -46,7 +46,7 @@ def drop_stale(values: bool = True) -> list[str]:
         what = ", ".join(dict.fromkeys(name for names in found for name in names))
         notes.append(f"{what} changed, which {kind.__name__} reads: {_dropped(len(found))}")
     for block in [*recoded, *(block for block, _ in changed)]:
-        block._structure_changed()
+        access.structure_changed(block)
     return notes
 
 
@@ -80,7 +80,7 @@ class Redefinitions:
             if _same_class(kind, current):
                 continue
             for _, _, block in places:
-                block._structure_changed()
+                access.structure_changed(block)
             notes.append(_note(kind, places))
         return notes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
@@ -113,7 +114,7 @@ class Picture:
         last: str | None = None
         for node in self.graph.operators if self.block is not None else ():
             child = self._inside(node).split(".")[0]
-            if self.block is None or child not in self.block._children:
+            if self.block is None or child not in access.children(self.block):
                 last = None
                 continue
             if child != last:
@@ -145,7 +146,7 @@ class Picture:
         if row is None:
             assert self.block is not None
             child = call[0]
-            where, label = self._in_model(child), f"{child}: {class_name(self.block._children[child])}"
+            where, label = self._in_model(child), f"{child}: {class_name(access.children(self.block)[child])}"
             row = self._put("block", label, [], scope=where, block=where, location=location_data(node.location))
             self._folded[call] = row
         row["outputs"] = [tensor(value.shape, value.dtype) for value in node.outputs[: node.op.num_visible]]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import blocks_below, class_name, hybrid_blocks, walk
@@ -128,12 +129,13 @@ def fingerprint(net: Block) -> Any:
     """Changes when the tree, the graphs or the states of a model change; weights do not count."""
     rows = []
     for path, block in blocks_below(net):
-        row: tuple[Any, ...] = (path, id(block), block._structure_version, block._last_outputs)
+        row: tuple[Any, ...] = (path, id(block), access.structure_version(block), access.last_outputs(block))
         if isinstance(block, HybridBlock):
-            cache = block._graphs
+            cache = access.graphs(block)
             last = id(cache.compilations[-1]) if cache.compilations else 0
-            row += (block._active, len(cache.graphs()), len(cache.pinned), last, id(cache.failure))
-        rows.append(row + tuple((item.partial_shape, item.grad_req) for item in tuple(block._reg_params.values())))
+            row += (access.is_active(block), len(cache.graphs()), len(cache.pinned), last, id(cache.failure))
+        parameters = tuple(access.own_parameters(block).values())
+        rows.append(row + tuple((item.partial_shape, item.grad_req) for item in parameters))
     return tuple(rows)
 
 
@@ -141,10 +143,11 @@ def model_data(entry: Entry, findings: int) -> dict[str, Any]:
     """The protocol's Model."""
     net = entry.block
     hybrid = [block for _, block in hybrid_blocks(net)]
-    compiled = [item for block in hybrid for item in tuple(block._graphs.compilations)]
+    caches = [access.graphs(block) for block in hybrid]
+    compiled = [item for cache in caches for item in tuple(cache.compilations)]
     summary = ""
     if compiled:
-        programs = [block._graphs.compilations[0].program for block in hybrid if block._graphs.compilations]
+        programs = [cache.compilations[0].program for cache in caches if cache.compilations]
         operators = sum(program.num_operators for program in programs)
         seconds = sum(item.seconds for item in compiled)
         summary = f"{count(len(programs), 'graph')}, {count(operators, 'operator')}, "
@@ -155,9 +158,9 @@ def model_data(entry: Entry, findings: int) -> dict[str, Any]:
         "block": net.name,
         "class": class_name(net),
         "hybrid": isinstance(net, HybridBlock),
-        "hybridized": any(block._active for block in hybrid),
+        "hybridized": any(access.is_active(block) for block in hybrid),
         "blocks": len(blocks_below(net)),
-        "graphs": sum(len(block._graphs.graphs()) for block in hybrid),
+        "graphs": sum(len(cache.graphs()) for cache in caches),
         "findings": findings,
         "parameters": count_parameters(net),
         "engine": compiled[-1].program.engine if compiled else "",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab import autograd
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
@@ -43,12 +44,12 @@ class Snapshot:
         self._values: dict[int, _Values] = {}
         self._graphs: list[_Graphs] = []
         for path, block in blocks_below(net):
-            for name, parameter in block._reg_params.items():
+            for name, parameter in access.own_parameters(block).items():
                 if id(parameter) not in self._values:
                     self._values[id(parameter)] = _held(parameter, f"{path}.{name}" if path else name)
             if isinstance(block, HybridBlock):
-                cache = block._graphs
-                held = _Graphs(weakref.ref(block), dict(cache.pinned), cache.snapshot(), block._last_outputs)
+                cache = access.graphs(block)
+                held = _Graphs(weakref.ref(block), dict(cache.pinned), cache.snapshot(), access.last_outputs(block))
                 self._graphs.append(held)
 
     def roll_back(self) -> None:
@@ -57,8 +58,8 @@ class Snapshot:
         for held in self._graphs:
             block = held.block()
             if block is not None:
-                block._graphs.restore(held.cached)
-                block.__dict__["_last_outputs"] = held.outputs
+                access.graphs(block).restore(held.cached)
+                access.set_last_outputs(block, held.outputs)
 
     def done(self) -> None:
         """What was to be done succeeded: forget compiled programs, keep what an undo needs."""
@@ -70,8 +71,8 @@ class Snapshot:
         changed = self._restore_values()
         for held in self._graphs:
             block = held.block()
-            if block is not None and block._graphs.pinned != held.pinned:
-                block._graphs.pin(list(held.pinned.values()))
+            if block is not None and access.graphs(block).pinned != held.pinned:
+                access.graphs(block).pin(list(held.pinned.values()))
         return f"{changed} parameter{'s' if changed != 1 else ''} put back"
 
     def _restore_values(self) -> int:
@@ -85,7 +86,7 @@ class Snapshot:
         """One line per parameter that is no longer what it was."""
         lines = []
         for held in self._values.values():
-            now = held.parameter._data
+            now = access.arrays(held.parameter)
             if now is None:
                 continue
             if held.arrays is None:
@@ -96,23 +97,22 @@ class Snapshot:
 
 
 def _held(parameter: Parameter, path: str) -> _Values:
-    arrays = None if parameter._data is None else [array.asnumpy().copy() for array in parameter._data]
-    return _Values(parameter, path, arrays, parameter._shape, parameter._deferred_init)
+    live = access.arrays(parameter)
+    arrays = None if live is None else [array.asnumpy().copy() for array in live]
+    return _Values(parameter, path, arrays, parameter.partial_shape, access.deferred_init(parameter))
 
 
 def _put_back(held: _Values) -> bool:
     """Whether anything had to be done."""
-    parameter = held.parameter
-    if held.arrays is None:
-        if parameter._data is None:
-            return False
-        parameter._set_arrays(None)
-        parameter._grad = None
-        parameter._shape, parameter._deferred_init, parameter._var = held.shape, held.deferred, None
-        return True
-    if parameter._data is None or all(_same(now, old) for now, old in zip(parameter._data, held.arrays, strict=False)):
+    arrays = access.arrays(held.parameter)
+    if arrays is None:
         return False
-    for now, old in zip(parameter._data, held.arrays, strict=False):
+    if held.arrays is None:
+        held.parameter.uninitialize(held.shape, held.deferred)
+        return True
+    if all(_same(now, old) for now, old in zip(arrays, held.arrays, strict=False)):
+        return False
+    for now, old in zip(arrays, held.arrays, strict=False):
         now[:] = old
     return True
 

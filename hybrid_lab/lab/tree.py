@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
@@ -29,7 +30,7 @@ class _Tree:
         self.places: dict[type, dict[str, Any] | None] = {}
         owners: dict[int, int] = {}
         for _, block in blocks_below(net):
-            for parameter in block._reg_params.values():
+            for parameter in access.own_parameters(block).values():
                 owners[id(parameter)] = owners.get(id(parameter), 0) + 1
         self.shared = {key for key, count in owners.items() if count > 1}
 
@@ -40,7 +41,7 @@ class _Tree:
         own: int | None = 0
         shared: dict[int, int | None] = {}
         parameters = []
-        for key, parameter in tuple(block._reg_params.items()):
+        for key, parameter in tuple(access.own_parameters(block).items()):
             is_shared = id(parameter) in self.shared
             parameters.append(parameter_row(key, parameter, is_shared))
             if is_shared:
@@ -49,14 +50,14 @@ class _Tree:
                 own = _add(own, parameter_size(parameter))
         children = []
         # A Block that came before is not entered again, and what it counts to its parents is counted there already.
-        for key, child in () if before is not None else tuple(block._children.items()):
+        for key, child in () if before is not None else tuple(access.children(block).items()):
             row, size, sizes = self.node(child, f"{path}.{key}" if path else key, key)
             children.append(row)
             own = _add(own, size)
             shared |= sizes
         count = count_parameters(block) if before is not None else functools.reduce(_add, shared.values(), own)
         state = block_state(block)
-        graphs = block._graphs if isinstance(block, HybridBlock) else None
+        graphs = access.graphs(block) if isinstance(block, HybridBlock) else None
         row = {
             "path": path,
             "attr": attr,
@@ -68,7 +69,7 @@ class _Tree:
             "repr": short_repr(block),
             "parameters": parameters,
             "parameter_count": count,
-            "output": [tensor(shape, dtype) for shape, dtype in block._last_outputs],
+            "output": [tensor(shape, dtype) for shape, dtype in access.last_outputs(block)],
             "graphs": len(graphs.graphs()) if graphs is not None else 0,
             "engine": graphs.compilations[-1].program.engine if graphs is not None and graphs.compilations else "",
             "findings": self.findings.get(path, 0),
@@ -93,7 +94,7 @@ def short_repr(block: Block) -> str:
 
     A `__repr__` of the user's that raises gives the class alone.
     """
-    if block._children:
+    if access.children(block):
         return f"{class_name(block)}(...)"
     try:
         text = " ".join(repr(block).split())
@@ -127,7 +128,8 @@ def parameter_size(parameter: Parameter) -> int | None:
 
 def count_parameters(block: Block) -> int | None:
     """Elements of all parameters below, shared ones once; None while a shape is unknown."""
-    found = {id(item): item for _, inner in blocks_below(block) for item in tuple(inner._reg_params.values())}
+    blocks = [inner for _, inner in blocks_below(block)]
+    found = {id(item): item for inner in blocks for item in tuple(access.own_parameters(inner).values())}
     total: int | None = 0
     for item in found.values():
         total = _add(total, parameter_size(item))

@@ -124,10 +124,12 @@ class Live:
 
     def with_instance(self, cls: SourceClass, block: Any, construct: Callable[[SourceClass], None]) -> SourceClass:
         """The class as this instance has it: its real children and parameters in place of what `__init__` says."""
+        from hybrid_lab.gluon import access  # loaded already where a Block is alive
+
         live = replace(cls, attributes={}, registered=set(), added=[], constructed=False)
         construct(live)
         live.added.clear()
-        children = block._children
+        children = access.children(block)
         places = {name: attribute.node for name, attribute in live.attributes.items()}
         for name, attribute in list(live.attributes.items()):
             if attribute.value.kind in (Kind.BLOCK, Kind.PARAMETER):
@@ -135,7 +137,7 @@ class Live:
         inside = {id(child) for child in children.values()}
         for name, child in children.items():
             live.attributes[name] = Attribute(name, self.block_value(child), places.get(name, live.node))
-        for name in getattr(block, "_reg_params", {}):
+        for name in access.own_parameters(block):
             live.attributes[name] = Attribute(name, Value(Kind.PARAMETER), places.get(name, live.node))
         for name, thing in vars(block).items():
             if name in live.attributes and live.attributes[name].value.kind not in (
@@ -197,18 +199,22 @@ def _first_code(cls: type) -> tuple[str, int] | None:
 
 def _one_output(block: Any) -> bool:
     """Whether a live block gives one tensor, by its class or that of its last child."""
+    from hybrid_lab.gluon import access
+
     for _ in range(64):
         if type(block).__name__ in names.SINGLE_OUTPUT_LAYERS and in_package(type(block)):
             return True
-        if type(block).__name__ in ("HybridSequential", "Sequential") and in_package(type(block)) and block._children:
-            block = list(block._children.values())[-1]
-        else:
+        in_sequence = type(block).__name__ in ("HybridSequential", "Sequential") and in_package(type(block))
+        if not in_sequence or not access.children(block):
             return False
+        block = list(access.children(block).values())[-1]
     return False
 
 
 def tree(block: Any, path: str = "net") -> Iterator[tuple[str, Any]]:
     """(path, block) for a Block and everything below it, each block once."""
+    from hybrid_lab.gluon import access
+
     seen: set[int] = set()
     pending = [(path, block)]
     while pending:
@@ -217,4 +223,4 @@ def tree(block: Any, path: str = "net") -> Iterator[tuple[str, Any]]:
             continue
         seen.add(id(current))
         yield here, current
-        pending[:0] = [(f"{here}.{name}", child) for name, child in current._children.items()]
+        pending[:0] = [(f"{here}.{name}", child) for name, child in access.children(current).items()]

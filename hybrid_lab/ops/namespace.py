@@ -13,12 +13,12 @@ class Namespace:
     """Attribute access gives `function(*inputs, **attributes)`: it binds the operator and calls `apply(op, inputs)`."""
 
     def __init__(self, apply: Callable[[Operator, tuple[Any, ...]], Any]):
-        self._apply = apply
+        self.apply = apply
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
             raise AttributeError(name)
-        record, apply = get(name), self._apply
+        record, apply = get(name), self.apply
 
         def call(*inputs: Any, **attributes: Any) -> Any:
             if record.scalars:

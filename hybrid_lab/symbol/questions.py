@@ -25,7 +25,7 @@ class GraphQuestions:
     def _nodes(self) -> tuple[Node, ...]:
         return reachable(self._values)
 
-    def _graph(self, inputs: Sequence[Value] | None = None) -> Graph:
+    def graph(self, inputs: Sequence[Value] | None = None) -> Graph:
         """The graph that computes this Symbol; inputs default to all variables in MXNet's order."""
         found = list(inputs) if inputs is not None else _variables(self._values)
         draws = [node.draw for node in self._nodes() if node.draw is not None]
@@ -99,7 +99,7 @@ class GraphQuestions:
         for name, shape in given.items():
             if shape is not None:
                 shapes[variables[name]] = tuple(size or None for size in shape)
-        return PartialShapes(self._graph(), shapes)
+        return PartialShapes(self.graph(), shapes)
 
     def infer_type(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
         """(argument dtypes, output dtypes, aux dtypes); inputs without a dtype are float32."""
@@ -131,23 +131,23 @@ class GraphQuestions:
         missing = [value.node.name for value in variables if value.node.name not in inputs]
         if missing:
             raise HybridLabError(f"eval needs arrays for {', '.join(missing)}")
-        return interpret(self._graph(variables), [inputs[value.node.name] for value in variables])
+        return interpret(self.graph(variables), [inputs[value.node.name] for value in variables])
 
     def tojson(self) -> str:
         """The graph in MXNet's symbol JSON."""
         from hybrid_lab.formats.mxnet import symbol_json
 
-        return symbol_json.dumps(self._graph())
+        return symbol_json.dumps(self.graph())
 
     def save(self, fname: str) -> None:
         """Write `tojson()` to a file."""
         from hybrid_lab.formats.mxnet import symbol_json
 
-        symbol_json.save(fname, self._graph())
+        symbol_json.save(fname, self.graph())
 
     def inferred(self, **shapes: Any) -> Graph:
         """The graph with shapes and float32 dtypes on every node, for printing and inspection."""
-        graph = self._graph()
+        graph = self.graph()
         found = self._partial((), shapes).shapes
         return infer(graph, found, {value: value.dtype or np.dtype("float32") for value in graph.inputs})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -56,18 +56,17 @@ class Trace:
             self.owners[found._values[0]] = parameter
         return found
 
-    def child_name(self, block: Any, child: Any) -> str | None:
-        """The name under which a Block holds a child; None where it does not."""
-        children = block._children
-        names = self._child_names.get(id(block))
+    def child_name(self, children: Mapping[str, Any], child: Any) -> str | None:
+        """The name of a child among a Block's children; None where it is none of them."""
+        names = self._child_names.get(id(children))
         if names is None or len(names) != len(children):
             names = {}
             for name, item in children.items():
                 names.setdefault(id(item), name)
-            self._child_names[id(block)] = names
-        name = names.get(id(child))
-        if name is not None and children.get(name) is child:
-            return name
+            self._child_names[id(children)] = names
+        known = names.get(id(child))
+        if known is not None and children.get(known) is child:
+            return known
         return next((name for name, item in children.items() if item is child), None)
 
     @property

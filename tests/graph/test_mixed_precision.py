@@ -98,7 +98,7 @@ def test_the_stage_is_printed():
 
 def test_nodes_that_are_left_out_take_their_inputs_as_they_come():
     x, w = var("x"), var("w")
-    graph = (x.dot(w, name="first") + x.dot(w, name="second"))._graph()
+    graph = (x.dot(w, name="first") + x.dot(w, name="second")).graph()
     found = mixed_precision(graph, dict.fromkeys(graph.inputs, SINGLE), Precision(), excluded=["second"])
     kinds = {node.name: node.inputs[0].node.op.name for node in found.operators if node.op.name == "dot"}
     assert kinds == {"first": "Cast", "second": "null"}
@@ -107,7 +107,7 @@ def test_nodes_that_are_left_out_take_their_inputs_as_they_come():
 def test_the_states_of_a_loop_keep_their_dtype():
     x, w = var("x"), var("w")
     outputs, state = contrib.foreach(lambda entry, state: (state * 2, entry.dot(w) + 0), x, var("h"))
-    graph = outputs._graph()
+    graph = outputs.graph()
     found = mixed_precision(graph, dict.fromkeys(graph.inputs, SINGLE), Precision())
     (node,) = [node for node in found.operators if isinstance(node.op, Foreach)]
     (body,) = [graph for _, graph in node.op.subgraphs]

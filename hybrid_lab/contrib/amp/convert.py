@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
-from hybrid_lab.gluon import HybridBlock, SymbolBlock
+from hybrid_lab.gluon import HybridBlock, SymbolBlock, access
 from hybrid_lab.gluon.loading import load_parameters
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.mixed_precision import mixed_precision
@@ -43,7 +43,7 @@ def convert_hybrid_block(
     """
     if not isinstance(block, HybridBlock):
         raise TypeError(f"amp.convert_hybrid_block takes a HybridBlock, not {type(block).__name__}")
-    neutral = block._graphs.first()
+    neutral = access.graphs(block).first()
     if neutral is None:
         raise HybridLabError(
             f"{block.name} has no graph yet: call net.hybridize() and run it once on data before converting it"
@@ -59,8 +59,8 @@ def convert_hybrid_block(
     outputs = [Symbol((value,)) for value in made.outputs]
     result = SymbolBlock(outputs, [Symbol((value,)) for value in made.inputs[:count]])
     # In the arguments' and results' own arrangement, for the calls that the graph holds for.
-    (pinned,) = result._graphs.pinned.values()
-    result._graphs.pin(
+    (pinned,) = access.graphs(result).pinned.values()
+    access.graphs(result).pin(
         [
             replace(
                 pinned,
@@ -101,7 +101,7 @@ def convert_symbol(
     """
     if not isinstance(sym, Symbol):
         raise TypeError(f"amp.convert_symbol takes a Symbol, not {type(sym).__name__}")
-    graph = sym._graph()
+    graph = sym.graph()
     types = [value.dtype or SINGLE for value in graph.inputs]
     precision = _precision(target_dtype, target_dtype_ops, fp32_ops, conditional_fp32_ops)
     made = _converted(graph, types, precision, excluded_sym_names)
@@ -137,7 +137,7 @@ def convert_model(
         cast_optional_params,
     )
     target = low_dtype(target_dtype, "amp")
-    narrow = {value.node.name for value in made._graph().inputs if value.dtype == target}
+    narrow = {value.node.name for value in made.graph().inputs if value.dtype == target}
     arguments = {name: array.astype(target) if name in narrow else array for name, array in arg_params.items()}
     return made, arguments, dict(aux_params)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
-from hybrid_lab.gluon import Trainer
+from hybrid_lab.gluon import Trainer, access
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import invoke as invoking
 
@@ -29,8 +29,8 @@ def init_trainer(trainer: Trainer) -> None:
     if trainer._amp_loss_scaler is None:
         trainer._amp_original_scale = trainer._scale
         trainer._amp_loss_scaler = LossScaler()
-        if trainer._amp_saved is not None:
-            trainer._amp_loss_scaler.set_state(trainer._amp_saved)
+        if trainer.amp_saved is not None:
+            trainer._amp_loss_scaler.set_state(trainer.amp_saved)
 
 
 @contextmanager
@@ -64,8 +64,8 @@ def unscale(trainer: Trainer) -> None:
     if factor == 1:
         return
     with autograd.pause():
-        for parameter in trainer._params:
-            if parameter.grad_req != "null" and parameter._data is not None:
+        for parameter in access.trainer_parameters(trainer):
+            if parameter.grad_req != "null" and access.arrays(parameter) is not None:
                 for gradient in parameter.list_grad():
                     gradient *= factor
 

@@ -69,7 +69,7 @@ def _lstm(torch: Any, node: RuleNode) -> Kernel:
         # The last layer's outputs in memory of their own, which the lower ones do not keep alive.
         y = layers[-1] if op.num_layers == 1 else layers[-1].clone()
         made = [y, *finals] if op.state_outputs else [y]
-        if not op._predict:
+        if node.op.num_outputs > node.op.num_visible:  # bound to training
             made += [gates, cells, layers[:-1]][: len(op.saved)]
         return tuple(made) if len(made) > 1 else made[0]
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError
-from hybrid_lab.gluon.parameter import _merge
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.parameter import merged_shape
 from hybrid_lab.ops.dtypes import name_of
 
 from . import layout
@@ -70,7 +71,7 @@ def _places(net: Block) -> Iterable[tuple[str, Block]]:
     while stack:
         path, block = stack.pop()
         yield path, block
-        stack += [(layout.join(path, name), child) for name, child in reversed(block._children.items())]
+        stack += [(layout.join(path, name), child) for name, child in reversed(access.children(block).items())]
 
 
 def _moved(saved: Mapping[str, BlockRecord], renamed: Mapping[str, str]) -> dict[str, str]:
@@ -137,11 +138,11 @@ def _match_sharing(found: Match) -> None:
 
 
 def _match_parameters(found: Match, tree: Tree, path: str, record: BlockRecord, block: Block) -> None:
-    live: dict[str, Parameter] = dict(block._reg_params)
+    live: dict[str, Parameter] = dict(access.own_parameters(block))
     registered = {id(parameter) for parameter in live.values()}
-    for name, parameter in block._params.items():
+    for name, parameter in block.params.items():
         if id(parameter) not in registered:
-            live.setdefault(name.removeprefix(block._params.prefix), parameter)
+            live.setdefault(name.removeprefix(block.params.prefix), parameter)
     saved = {**record.loose, **record.parameters}
     for name, key in saved.items():
         place = layout.join(path, name)
@@ -173,7 +174,7 @@ def _match_parameter(found: Match, place: str, record: ParameterRecord, paramete
     found.parameters[record.id] = parameter
     fits = True
     ours, theirs = parameter.partial_shape, record.shape
-    if ours is not None and theirs is not None and _merge(ours, theirs) is None:
+    if ours is not None and theirs is not None and merged_shape(ours, theirs) is None:
         found.differences.append(f"shape: {place} is {record.shape} in the file, {parameter.shape} in the model")
         fits = False
     kind = name_of(np.dtype(parameter.dtype))
@@ -181,7 +182,7 @@ def _match_parameter(found: Match, place: str, record: ParameterRecord, paramete
         found.differences.append(f"dtype: {place} is {record.dtype} in the file, {kind} in the model")
         fits = False
     if record.state != "initialized":
-        if parameter._data is not None:
+        if access.arrays(parameter) is not None:
             found.notes.append(f"{place} had no values when the file was saved; the model keeps its own")
     elif fits:
         found.loadable.add(record.id)

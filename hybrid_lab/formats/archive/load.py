@@ -11,6 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
 from hybrid_lab.engines.collector import without_collecting
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
@@ -119,9 +120,9 @@ class _Loading:
         interrupt = self._apply(fitting)
         for _, block, saved_graphs in self.pairs:
             if self.from_file and saved_graphs and id(block) in pins:
-                block._graphs.pin(pins[id(block)])
-            elif not self.from_file and block._graphs.pinned and not isinstance(block, SymbolBlock):
-                block._graphs.pin([])
+                access.graphs(block).pin(pins[id(block)])
+            elif not self.from_file and access.graphs(block).pinned and not isinstance(block, SymbolBlock):
+                access.graphs(block).pin([])
         restored = False
         if restorable and states is not None and self.trainer is not None:
             states.restore(self.trainer)
@@ -140,10 +141,10 @@ class _Loading:
         interrupt = None
         for key, values in fitting.items():
             try:
-                self.match.parameters[key]._load_init(values)
+                access.load_values(self.match.parameters[key], values)
             except KeyboardInterrupt as error:
                 interrupt = error
-                self.match.parameters[key]._load_init(values)
+                access.load_values(self.match.parameters[key], values)
         return interrupt
 
     def _trainer_states(self) -> TrainerStates | None:
@@ -192,9 +193,10 @@ class _Loading:
     # -- graphs='code' ---------------------------------------------------------------------------------------------
 
     def _compare_code(self) -> None:
-        pinned = [(block, block._graphs.pinned) for _, block, _ in self.pairs if not isinstance(block, SymbolBlock)]
+        own = [block for _, block, _ in self.pairs if not isinstance(block, SymbolBlock)]
+        pinned = [(block, access.graphs(block).pinned) for block in own]
         for block, _ in pinned:
-            block._graphs.pinned = {}
+            access.graphs(block).pinned = {}
         try:
             with passing(self.net):
                 for place, block, saved_graphs in self.pairs:
@@ -204,7 +206,7 @@ class _Loading:
                             self.differences.append(f"graph: {place or block.name}: {problem}")
         finally:
             for block, graphs_before in pinned:
-                block._graphs.pinned = graphs_before
+                access.graphs(block).pinned = graphs_before
 
     def _compare_graph(self, block: HybridBlock, saved: SavedGraph) -> str | None:
         try:
@@ -225,7 +227,7 @@ class _Loading:
 
     def _live_graph(self, block: HybridBlock, saved: SavedGraph) -> NeutralGraph | None:
         """The graph of the live code for the same inputs: one that is there, or a trace made now and kept."""
-        cache = block._graphs
+        cache = access.graphs(block)
         candidates = [item for spec, found in cache.variants.items() if plain(spec) == saved.in_spec for item in found]
         if isinstance(block, SymbolBlock):
             candidates += [neutral for neutral in cache.graphs() if neutral.in_spec == saved.in_spec]
@@ -238,7 +240,7 @@ class _Loading:
             return None
         types = saved.guard.types or saved.types
         if types is None:
-            if block._style == "2.x":
+            if access.style(block) == "2.x":
                 return None
             types = tuple(((), "float32") for _ in range(saved.num_data))
         return trace(block, saved.in_spec, types, bool(saved.guard.training), bool(saved.guard.recording))

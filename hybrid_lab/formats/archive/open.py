@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
 from hybrid_lab.engines.collector import without_collecting
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import registry
@@ -21,10 +22,6 @@ from hybrid_lab.ops.operator import find
 from . import layout
 from .archive import Archive
 from .tree import BlockRecord, ParameterRecord
-
-if TYPE_CHECKING:
-    from hybrid_lab.gluon.parameter_dict import ParameterDict
-
 
 _PLAIN = (bool, int, float, str, type(None))
 _FLAG_TYPES: dict[str, Any] = {
@@ -55,7 +52,7 @@ class ArchivedBlock(SymbolBlock):
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Add a child. Once the graphs are in place they hold the children's computations, so none can be replaced."""
-        if self._graphs.pinned:
+        if access.graphs(self).pinned:
             raise HybridLabError(
                 f"{self.name} runs the saved graph of {self._archived_class}, which a new child would not change; "
                 "build a new Block from its children instead"
@@ -84,7 +81,7 @@ class BlockStub(Block):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Raises MissingCodeError."""
-        children = layout.shorten([f".{name}" for name in self._children]) or "none"
+        children = layout.shorten([f".{name}" for name in access.children(self)]) or "none"
         raise MissingCodeError(
             f"{self.name}: the class {self._archived_class} is missing. {self._reason} "
             f"Define it and use net.load(path), or call its children: {children}"
@@ -95,7 +92,7 @@ class BlockStub(Block):
 
 
 def _shown(block: Block, title: str) -> str:
-    inner = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in block._children.items()]
+    inner = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in access.children(block).items()]
     return "\n".join([f"{title}(", *inner, ")"]) if inner else f"{title}()"
 
 
@@ -154,9 +151,9 @@ class _Builder:
         for name, key in record.parameters.items():
             self._place(block, name, key)
         for key in record.loose.values():
-            self._share(block._params, self._parameter(key))
+            block.params.add(self._parameter(key))
         for name, child in record.children:
-            before = block._children.get(name)
+            before = access.children(block).get(name)
             made = self.build(child, before, isinstance(block, HybridBlock))
             if made is not before:
                 self._attach(block, name, made)
@@ -190,7 +187,7 @@ class _Builder:
             object.__setattr__(block, name, child)
 
     def _hybridize(self, block: HybridBlock, record: BlockRecord) -> None:
-        object.__setattr__(block, "_active", True)
+        access.set_active(block, True)
         flags = {key: value for key, value in record.flags.items() if isinstance(value, _FLAG_TYPES.get(key, _PLAIN))}
         engine = flags.get("engine")
         if engine is not None:
@@ -201,7 +198,7 @@ class _Builder:
             except HybridLabError as error:
                 logger.warning(f"{block.name}: {str(error).splitlines()[0]}; another engine is taken")
                 flags["engine"] = None
-        object.__setattr__(block, "_flags", flags)
+        access.set_flags(block, flags)
 
     def pin(self) -> None:
         """Give each HybridBlock the file's graphs; they win over the code of registered layers too."""
@@ -212,7 +209,7 @@ class _Builder:
                     for key in self.archive.graphs[member].parameters:
                         self._parameter(key)
                 saved = [self.archive.graphs[member] for member in members]
-                block._graphs.pin([graph.attach(self.parameters, block.name) for graph in saved])
+                access.graphs(block).pin([graph.attach(self.parameters, block.name) for graph in saved])
 
     # -- parameters ------------------------------------------------------------------------------------------------
 
@@ -240,7 +237,7 @@ class _Builder:
                 differentiable=record.differentiable,
             )
         if values is not None:
-            made._load_init(values, self.ctx)
+            access.load_values(made, values, self.ctx)
         elif record.state == "deferred":
             made.initialize(ctx=self.ctx)
         return made
@@ -248,18 +245,13 @@ class _Builder:
     def _place(self, block: Block, name: str, key: str) -> None:
         """Put a parameter where the block keeps it, in place of the one that its own constructor made."""
         parameter = self._parameter(key)
-        own = block._reg_params.get(name)
+        own = access.own_parameters(block).get(name)
         if own is not None:
-            block._params._params.pop(own.name, None)
-        self._share(block._params, parameter)
-        block._reg_params[name] = parameter
+            block.params.remove(own.name)
+        block.params.add(parameter)
+        access.own_parameters(block)[name] = parameter
         if own is not None or (name.isidentifier() and not hasattr(type(block), name)):
             object.__setattr__(block, name, parameter)
-
-    @staticmethod
-    def _share(params: ParameterDict, parameter: Parameter) -> None:
-        params._params[parameter.name] = parameter
-        parameter.registered = True
 
 
 def _check_function(config: dict[str, Any]) -> None:

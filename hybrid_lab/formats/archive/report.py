@@ -9,6 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.gluon import access
 from hybrid_lab.ndarray.random_state import RandomState
 from hybrid_lab.ndarray.random_state import state as random_state
 
@@ -41,9 +42,10 @@ class TrainerStates:
 
     def differences(self, trainer: Trainer) -> list[str]:
         """What keeps `trainer` from continuing with these states, one line each."""
-        waiting = {f"state: {p.name} has no values yet" for p in trainer._params if p._data is None}
+        parameters = access.trainer_parameters(trainer)
+        waiting = {f"state: {each.name} has no values yet" for each in parameters if access.arrays(each) is None}
         try:
-            found = trainer._differences(*self._in_order_of(trainer))
+            found = trainer.differences(*self._in_order_of(trainer))
             if self.random is not None:
                 RandomState().set_state(self.random)
         except LoadMismatchError as error:
@@ -70,9 +72,10 @@ class TrainerStates:
             raise ArchiveError("damaged archive: the trainer's settings name no parameters", path=self.path)
         ids = [entry.get("id") if isinstance(entry, dict) else None for entry in entries]
         numbers = {id(self.owners[key]): n for n, key in enumerate(ids) if isinstance(key, str) and key in self.owners}
-        order = [numbers.get(id(parameter)) for parameter in trainer._params]
+        order = [numbers.get(id(parameter)) for parameter in access.trainer_parameters(trainer)]
         if None in order or len(order) != len(entries):
-            strangers = [p.name for p, number in zip(trainer._params, order, strict=True) if number is None]
+            parameters = access.trainer_parameters(trainer)
+            strangers = [each.name for each, number in zip(parameters, order, strict=True) if number is None]
             lines = [f"{name} has no states in the file" for name in strangers]
             if len(order) != len(entries):
                 lines.append(f"{count(len(order), 'parameter')} in this Trainer, {len(entries)} in the file")

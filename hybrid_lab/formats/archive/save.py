@@ -14,6 +14,7 @@ from hybrid_lab import _version, autograd
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.collector import without_collecting
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph
@@ -98,7 +99,7 @@ class _Contents:
         self.weights = {
             key: _values_of(parameter)
             for key, parameter in self.tree.live_parameters.items()
-            if parameter._data is not None
+            if access.arrays(parameter) is not None
         }
         self.graphs = self._name_graphs()
         self.trainer = None if trainer is None else self._trainer_states(trainer)
@@ -121,7 +122,7 @@ class _Contents:
         ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
         named = [
             {**entry, "id": ids.get(id(parameter))}
-            for entry, parameter in zip(data["parameters"], trainer._params, strict=True)
+            for entry, parameter in zip(data["parameters"], access.trainer_parameters(trainer), strict=True)
         ]
         return {**data, "parameters": named}, arrays
 
@@ -142,13 +143,13 @@ class _Contents:
         return [
             record.path or block.name
             for record, block in zip(self.tree.blocks, self.tree.live_blocks, strict=True)
-            if isinstance(block, HybridBlock) and not record.graphs and not block._last_outputs
+            if isinstance(block, HybridBlock) and not record.graphs and not access.last_outputs(block)
         ]
 
     def _name_graphs(self) -> dict[str, NeutralGraph]:
         members: dict[str, NeutralGraph] = {}
         for record, block in zip(self.tree.blocks, self.tree.live_blocks, strict=True):
-            cache = getattr(block, "_graphs", None)
+            cache = access.graphs(block) if isinstance(block, HybridBlock) else None
             for number, neutral in enumerate(cache.graphs() if cache is not None else (), start=1):
                 member = layout.graph_member(record.path, number)
                 record.graphs.append(member)
@@ -178,7 +179,8 @@ class _Contents:
 
 def _values_of(parameter: Any) -> np.ndarray:
     """The values without a copy where there is one context."""
-    return parameter._data[0].raw() if len(parameter._data) == 1 else parameter._reduce().raw()
+    arrays = parameter.list_data()
+    return arrays[0].raw() if len(arrays) == 1 else access.mean(parameter).raw()
 
 
 def _as_json(data: Any, what: str) -> Any:
@@ -203,7 +205,7 @@ def _call(net: Block, inputs: Any, blocks: Sequence[HybridBlock]) -> dict[int, S
         if isinstance(block, HybridBlock) and tracing.current() is None:
             leaves, spec = flatten(args, f"the input of {block.name}")
             if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
-                given[id(block._graphs.neutral(spec, leaves))] = [leaf.asnumpy() for leaf in leaves]
+                given[id(access.graphs(block).neutral(spec, leaves))] = [leaf.asnumpy() for leaf in leaves]
 
     with contextlib.ExitStack() as hooks, autograd.pause():
         for block in blocks:
@@ -214,6 +216,6 @@ def _call(net: Block, inputs: Any, blocks: Sequence[HybridBlock]) -> dict[int, S
 
 def _complete(net: Block, arguments: tuple[Any, ...]) -> None:
     """A first call where shapes are still open: a hook sees the arguments before the parameters are complete."""
-    if any(parameter._data is None for parameter in net.collect_params().values()):
+    if any(access.arrays(parameter) is None for parameter in net.collect_params().values()):
         with autograd.pause():
             net(*arguments)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.structure import Spec
@@ -26,7 +27,7 @@ def hybrid_blocks(net: Block) -> list[HybridBlock]:
         block = stack.pop()
         if id(block) not in found:
             found[id(block)] = block
-            stack.extend(reversed(block._children.values()))
+            stack.extend(reversed(access.children(block).values()))
     return [block for block in found.values() if isinstance(block, HybridBlock)]
 
 
@@ -34,13 +35,13 @@ def hybrid_blocks(net: Block) -> list[HybridBlock]:
 def passing(net: Block) -> Iterator[list[HybridBlock]]:
     """The HybridBlocks of `net`; those that are not hybridized and had no graph have none again at the end."""
     blocks = hybrid_blocks(net)
-    without = [block for block in blocks if not block._active and not block._graphs.graphs()]
+    without = [block for block in blocks if not access.is_active(block) and not access.graphs(block).graphs()]
     try:
         with random_state.preserved():
             yield blocks
     finally:
         for block in without:
-            block._graphs.clear()
+            access.graphs(block).clear()
 
 
 def trace(block: HybridBlock, spec: Spec, types: tuple, training: bool, recording: bool = False) -> NeutralGraph:
@@ -48,7 +49,7 @@ def trace(block: HybridBlock, spec: Spec, types: tuple, training: bool, recordin
     pairs = [(tuple(shape), dtype_of(dtype)) for shape, dtype in types]
     with Mode(recording, training):
         found = trace_block(block, spec, pairs, training)
-    block._graphs.note(found)
+    access.graphs(block).note(found)
     return found
 
 
@@ -56,8 +57,8 @@ def trace_called(blocks: list[HybridBlock]) -> list[str]:
     """Trace blocks that ran eagerly only, outer ones first; returns why some could not be traced."""
     problems = []
     for block in blocks:
-        cache = block._graphs
-        if not block._active and not cache.graphs() and cache.called is not None:
+        cache = access.graphs(block)
+        if not access.is_active(block) and not cache.graphs() and cache.called is not None:
             try:
                 spec, types = cache.called
                 trace(block, spec, types, False)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
+from hybrid_lab.gluon import access
 
 from . import layout
 
@@ -115,7 +116,8 @@ def describe_tree(root: Block) -> Tree:
             tree.blocks.append(record)
             tree.live_blocks.append(block)
             _describe_parameters(block, record, tree, owned)
-            stack += [(child, layout.join(path, key), record, key) for key, child in reversed(block._children.items())]
+            children = reversed(access.children(block).items())
+            stack += [(child, layout.join(path, key), record, key) for key, child in children]
         if parent is not None:
             parent.children.append((name, number))
     return tree
@@ -134,18 +136,18 @@ def _describe_block(block: Block, number: int, path: str) -> BlockRecord:
     if kind == "plain" and record.layer is None:
         record.forward = getattr(block, "_archived_forward", None) or forward_digest(type(block))
     if isinstance(block, HybridBlock):
-        record.active = bool(block._active)
-        record.flags = {str(key): value for key, value in block._flags.items() if _is_data(value)}
+        record.active = bool(access.is_active(block))
+        record.flags = {str(key): value for key, value in access.flags(block).items() if _is_data(value)}
     return record
 
 
 def _describe_parameters(block: Block, record: BlockRecord, tree: Tree, owned: dict[int, str]) -> None:
-    attributes = {id(parameter): name for name, parameter in block._reg_params.items()}
-    for name, parameter in block._reg_params.items():
+    attributes = {id(parameter): name for name, parameter in access.own_parameters(block).items()}
+    for name, parameter in access.own_parameters(block).items():
         record.parameters[name] = _parameter_id(parameter, layout.join(record.path, name), tree, owned)
-    for name, parameter in block._params.items():
+    for name, parameter in block.params.items():
         if id(parameter) not in attributes:
-            short = name.removeprefix(block._params.prefix)
+            short = name.removeprefix(block.params.prefix)
             record.loose[short] = _parameter_id(parameter, layout.join(record.path, short), tree, owned)
 
 
@@ -167,9 +169,14 @@ def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
     from hybrid_lab.gluon import Constant
 
     if parameter.shape_is_known:
-        parameter._finish_deferred_init()  # its shape was completed since initialize(); the values follow from that
+        # The shape was completed since initialize(); the values follow from that.
+        access.finish_deferred_init(parameter)
     state = (
-        "initialized" if parameter._data is not None else "deferred" if parameter._deferred_init else "uninitialized"
+        "initialized"
+        if access.arrays(parameter) is not None
+        else "deferred"
+        if access.deferred_init(parameter)
+        else "uninitialized"
     )
     init = parameter.init
     return ParameterRecord(
@@ -183,7 +190,7 @@ def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
         float(parameter.wd_mult),
         init if isinstance(init, str) else init.dumps() if callable(getattr(init, "dumps", None)) else None,
         isinstance(parameter, Constant),
-        parameter._differentiable,
+        parameter.differentiable,
     )
 
 

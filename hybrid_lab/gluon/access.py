@@ -1,0 +1,110 @@
+"""What the rooms above read and change in Blocks, Parameters and Trainers, beside their public methods.
+
+Functions: a public method of Block would take its name from the users' own classes, and names of MXNet that start with
+an underscore stay as ported code knows them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.block import Block
+    from hybrid_lab.gluon.cached_graph import GraphCache
+    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.parameter import DeferredInit, Parameter
+    from hybrid_lab.gluon.trainer import Trainer
+    from hybrid_lab.ndarray import NDArray
+    from hybrid_lab.ndarray.context import Context
+
+
+def children(block: Block) -> OrderedDict[str, Block]:
+    """The children of a Block by attribute name, in order; the dict itself."""
+    return block._children
+
+
+def own_parameters(block: Block) -> dict[str, Parameter]:
+    """The parameters registered on a Block itself by attribute name; the dict itself."""
+    return block._reg_params
+
+
+def structure_version(block: Block) -> int:
+    """A number that grows whenever the Block, or a Block below it, gets or loses a child or a parameter."""
+    return block._structure_version
+
+
+def structure_changed(block: Block) -> None:
+    """Drop the graphs of the Block and of all Blocks above it: they are stale."""
+    block._structure_changed()
+
+
+def last_outputs(block: Block) -> tuple[tuple[Any, Any], ...]:
+    """(shape, dtype) of each output of the last call."""
+    return block._last_outputs
+
+
+def set_last_outputs(block: Block, outputs: tuple[tuple[Any, Any], ...]) -> None:
+    """Set what `last_outputs` returns."""
+    block.__dict__["_last_outputs"] = outputs
+
+
+def graphs(block: HybridBlock) -> GraphCache:
+    """The traced graphs and compiled programs of a HybridBlock."""
+    return block._graphs
+
+
+def is_active(block: HybridBlock) -> bool:
+    """Whether `hybridize()` is on."""
+    return block._active
+
+
+def set_active(block: HybridBlock, active: bool) -> None:
+    """Switch between eager calls and graphs, without dropping graphs as `hybridize()` does."""
+    object.__setattr__(block, "_active", active)
+
+
+def flags(block: HybridBlock) -> dict[str, Any]:
+    """The flags given to `hybridize()`."""
+    return block._flags
+
+
+def set_flags(block: HybridBlock, flags: dict[str, Any]) -> None:
+    """Replace the flags, without dropping graphs as `hybridize()` does."""
+    object.__setattr__(block, "_flags", flags)
+
+
+def style(block: HybridBlock) -> str:
+    """ "1.x" for a class with `hybrid_forward`, "2.x" for one with `forward` alone."""
+    return block._style
+
+
+def arrays(parameter: Parameter) -> list[NDArray] | None:
+    """The values of a Parameter, one array per context; None before they exist."""
+    return parameter._data
+
+
+def mean(parameter: Parameter) -> NDArray:
+    """The mean of the values over all contexts, on the CPU. Raises UninitializedError."""
+    return parameter._reduce()
+
+
+def load_values(parameter: Parameter, values: NDArray, ctx: Context | Sequence[Context] | None = None) -> None:
+    """Take `values`, already of the right dtype, as the Parameter's values; initialize it if need be."""
+    parameter._load_init(values, ctx)
+
+
+def deferred_init(parameter: Parameter) -> DeferredInit | None:
+    """What a Parameter waits for whose `initialize()` was called before its shape was known; else None."""
+    return parameter._deferred_init
+
+
+def finish_deferred_init(parameter: Parameter) -> None:
+    """Make the values of a deferred Parameter whose shape is known by now."""
+    parameter._finish_deferred_init()
+
+
+def trainer_parameters(trainer: Trainer) -> list[Parameter]:
+    """The Parameters that a Trainer updates, in order."""
+    return trainer._params
