@@ -76,8 +76,8 @@ class Location:
     location costs a fraction of a microsecond.
     """
 
-    __slots__ = ("_resolved", "code", "lasti")
-    _resolved: tuple[int, int, int, int]
+    __slots__ = ("resolved", "code", "lasti")
+    resolved: tuple[int, int, int, int]
 
     def __init__(self, code: CodeType, lasti: int) -> None:
         self.code = code
@@ -92,7 +92,7 @@ class Location:
         place = cls.__new__(cls)
         place.code = cast(CodeType, _Known(file, function, line))
         place.lasti = -1
-        place._resolved = (line, col, end_line or line, col if end_col is None else end_col)
+        place.resolved = (line, col, end_line or line, col if end_col is None else end_col)
         return place
 
     @property
@@ -102,10 +102,10 @@ class Location:
     @property
     def _span(self) -> tuple[int, int, int, int]:
         try:
-            return self._resolved
+            return self.resolved
         except AttributeError:
-            self._resolved = self._resolve()
-            return self._resolved
+            self.resolved = self._resolve()
+            return self.resolved
 
     def _resolve(self) -> tuple[int, int, int, int]:
         positions = self.code.co_positions()

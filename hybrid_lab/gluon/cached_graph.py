@@ -98,7 +98,7 @@ class GraphCache:
     """
 
     def __init__(self, block: HybridBlock):
-        self._block = block
+        self.block = block
         self._lock = forks.rlock()
         self.variants: dict[Spec, list[NeutralGraph]] = {}
         self._used: dict[NeutralGraph, int] = {}
@@ -120,7 +120,7 @@ class GraphCache:
 
     def __deepcopy__(self, memo: Any) -> GraphCache:
         """A copied block starts without traces: they name the parameters of the original. Loaded graphs come along."""
-        twin = memo[id(self)] = GraphCache(memo.get(id(self._block), self._block))
+        twin = memo[id(self)] = GraphCache(memo.get(id(self.block), self.block))
         for key, neutral in self.pinned.items():
             twin.pinned[key] = replace(neutral, parameters=copy.deepcopy(neutral.parameters, memo))
         twin._pinned_tree = [weakref.ref(copy.deepcopy(block, memo)) for block in self._live_pinned_tree()]
@@ -129,9 +129,9 @@ class GraphCache:
     def __reduce__(self) -> Any:
         """A pickled block starts without traces, too; graphs from a file are not pickled."""
         if self.pinned:
-            name = self._block.name or type(self._block).__name__
+            name = self.block.name or type(self.block).__name__
             raise HybridLabError(f"{name} runs a graph from a file, which is not pickled; save it with net.save(path)")
-        return GraphCache, (self._block,)
+        return GraphCache, (self.block,)
 
     def _new_shared(self) -> Shared:
         history = self.history
@@ -153,8 +153,8 @@ class GraphCache:
     def clear(self) -> None:
         """Drop traces and programs; graphs that came from a file stay until a child is replaced."""
         with self._lock:
-            if self.pinned and not _same(self._live_pinned_tree(), list(_below(self._block))):
-                logger.warning(f"{self._block.name}: a child was replaced; the code runs again, not the loaded graph")
+            if self.pinned and not _same(self._live_pinned_tree(), list(_below(self.block))):
+                logger.warning(f"{self.block.name}: a child was replaced; the code runs again, not the loaded graph")
                 self.pinned = {}
             self.variants.clear()
             self._used.clear()
@@ -185,7 +185,7 @@ class GraphCache:
 
     def kind_of_call(self, args: tuple[Any, ...]) -> tuple[Spec, tuple[Any, ...]] | None:
         """Structure and types of an eager call: a block that was never hybridized is traced for them when saved."""
-        leaves, spec = flatten(args, f"the input of {self._block.name}")
+        leaves, spec = flatten(args, f"the input of {self.block.name}")
         if not leaves or not all(isinstance(leaf, NDArray) for leaf in leaves):
             return None
         return spec, tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
@@ -210,8 +210,8 @@ class GraphCache:
         """Keep a graph that was traced from this block's code."""
         with self._lock:
             if self.code is None:
-                self.code = code_of(type(self._block))
-                self.values = values_read(self._block)
+                self.code = code_of(type(self.block))
+                self.values = values_read(self.block)
                 traced.add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
             self._used[neutral] = next(_uses)
@@ -232,20 +232,20 @@ class GraphCache:
             self.pinned = {}
             self.clear()
             self.pinned = {(item.in_spec, item.guard): item for item in graphs}
-            self._pinned_tree = [weakref.ref(block) for block in _below(self._block)]
+            self._pinned_tree = [weakref.ref(block) for block in _below(self.block)]
 
     def changed(self, reads: Reads | None = None) -> list[str]:
         """What the code reads and has another value than at the trace: `self.name`, or the name of a global.
 
         reads : `reads_of` the class, where it is known
         """
-        return [] if self.code is None else changed_values(self.values, values_read(self._block, reads))
+        return [] if self.code is None else changed_values(self.values, values_read(self.block, reads))
 
     def _drop_stale(self) -> None:
         """Before a compile: drop the graphs of this Block and of those below whose values changed since the trace."""
         if self.code is None:
             return
-        for block in dict.fromkeys((self._block, *_below(self._block))):
+        for block in dict.fromkeys((self.block, *_below(self.block))):
             changed = block._graphs.changed() if hasattr(block, "_graphs") else []
             if changed:
                 logger.warning(
@@ -259,7 +259,7 @@ class GraphCache:
 
         traces : start with the graphs that are known
         """
-        made = GraphCache(self._block)
+        made = GraphCache(self.block)
         made._reported, made._warned = True, self._warned
         if traces:
             with self._lock:
@@ -301,7 +301,7 @@ class GraphCache:
             recording=bool(_modes.recording) if any(guard.recording is not None for guard in guards) else None,
         )
         raise HybridLabError(
-            f"{self._block.name}: the loaded graph takes {known}, not {describe(spec)}{asked.describe()}. Call the "
+            f"{self.block.name}: the loaded graph takes {known}, not {describe(spec)}{asked.describe()}. Call the "
             "model in this way before it is saved, or load it with graphs='code', which traces the code anew"
         )
 
@@ -323,9 +323,9 @@ class GraphCache:
             if candidate.guard.holds(types, training, bool(_modes.recording)):
                 self._used[candidate] = next(_uses)
                 return candidate
-        watch = Watch(self._block)
+        watch = Watch(self.block)
         try:
-            found = trace_block(self._block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
+            found = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
             hide_own_frames(error)
@@ -342,7 +342,7 @@ class GraphCache:
             said = f"the {what} is read{where}; the graph holds for this {what} only"
             if what == "recording":
                 said = f"the code asks whether calls are recorded{where}; the graph holds for this answer only"
-            logger.warning(f"{self._block.name}: {code}: {said}")
+            logger.warning(f"{self.block.name}: {code}: {said}")
         return found
 
     # -- calls -----------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class GraphCache:
         if set(map(type, args)) == _ARRAYS:
             leaves, spec = args, ("tuple", (LEAF,) * len(args))
         else:
-            leaves, spec = flatten(args, f"the input of {self._block.name}")
+            leaves, spec = flatten(args, f"the input of {self.block.name}")
         return self._find(spec, leaves)(leaves)
 
     def call_one(self, leaf: NDArray) -> Any:
@@ -417,18 +417,18 @@ class GraphCache:
         """Warn once of hooks of a Block whose calls are part of this one's graphs."""
         if block._graphs.variants and ("hooks", block.name) not in self._warned and has_hooks(block):
             self._warned.add(("hooks", block.name))
-            warn_of_hooks(block, self._block)
+            warn_of_hooks(block, self.block)
 
     def tell_of_hooks(self) -> None:
         """The Block got a hook: warn where the graph of a Block above it is what runs."""
-        pending: list[Any] = [self._block]
+        pending: list[Any] = [self.block]
         for block in pending:
             found = [parent for reference in block._parents if (parent := reference()) is not None]
             above = [parent for parent in found if getattr(parent, "_active", False) and parent._graphs.variants]
             above = [parent for parent in above if any(child is block for child in parent._children.values())]
             pending += [parent for parent in above if all(parent is not each for each in pending)]
-            if not above and block is not self._block:
-                block._graphs._tell_of_hooks(self._block)
+            if not above and block is not self.block:
+                block._graphs._tell_of_hooks(self.block)
 
     def _compile(self, short: tuple[Any, ...], leaves: Sequence[NDArray]) -> Program:
         place = capture()
@@ -440,11 +440,11 @@ class GraphCache:
             start = time.perf_counter()
             self._drop_stale()
             neutral = self.neutral(key.spec, leaves)
-            for block in _below(self._block):
+            for block in _below(self.block):
                 self._tell_of_hooks(block)
             if any(parameter._array is None for parameter in neutral.parameters):
-                self._block._complete_from(neutral, leaves)
-            block = self._block
+                self.block._complete_from(neutral, leaves)
+            block = self.block
             if self._shared is None:
                 self._shared = self._new_shared()
             program = program_for(
@@ -476,10 +476,10 @@ class GraphCache:
         self.programs.move_to_end(key)
         if len(self.programs) > MAX_PROGRAMS:
             self._retire(next(iter(self.programs)))
-        self._block.__dict__["_last_outputs"] = program.output_types
-        self.history.note(self._block.name, Compilation(key, reason, seconds, program, place, kind))
+        self.block.__dict__["_last_outputs"] = program.output_types
+        self.history.note(self.block.name, Compilation(key, reason, seconds, program, place, kind))
         if not self._reported:
             self._reported = True
             logger.info(program.headline(seconds))
         else:
-            logger.debug(f"{self._block.name}: recompiled in {seconds:.2f} s: {self.compilations[-1]}")
+            logger.debug(f"{self.block.name}: recompiled in {seconds:.2f} s: {self.compilations[-1]}")

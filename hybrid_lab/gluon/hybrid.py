@@ -38,7 +38,7 @@ from hybrid_lab.symbol.symbol import Symbol, compose
 
 compile_for: Provided[..., Any] = Provided("compile_for")
 
-_local = tracing._local
+_local = tracing.local
 _ARRAYS = {NDArray}
 
 _FLAGS = ("engine", "device", "static_alloc", "static_shape", "strict", "tf32")
@@ -203,7 +203,7 @@ class HybridBlock(Block):
 
     def _note_traced_outputs(self, trace: tracing.Trace, result: Any) -> None:
         leaves = flatten(spread(result))[0]
-        types = [trace.types.get(leaf._values[0]) for leaf in leaves if isinstance(leaf, Symbol)]
+        types = [trace.types.get(leaf.outputs[0]) for leaf in leaves if isinstance(leaf, Symbol)]
         if types and all(item is not None for item in types):
             self.__dict__["_last_outputs"] = tuple(types)
 
@@ -476,7 +476,7 @@ def _untaken(function: Any, names: tuple[str, ...]) -> str | None:
 
 def _inlined_types(trace: tracing.Trace | None, leaves: Sequence[Symbol]) -> tuple[tuple[Any, ...] | None, bool]:
     """What is known of the inputs of a loaded graph inside a trace: their types, or None, and the mode."""
-    found = [trace.types.get(leaf._values[0]) if trace is not None else None for leaf in leaves]
+    found = [trace.types.get(leaf.outputs[0]) if trace is not None else None for leaf in leaves]
     types = None if None in found else tuple((tuple(item[0]), np.dtype(item[1]).name) for item in found if item)
     return types, bool(trace.training) if trace is not None else modes.training
 
@@ -496,6 +496,6 @@ def _inline(neutral: NeutralGraph, inputs: Sequence[Symbol]) -> list[Symbol]:
         made = compose(
             node.op, [values[item] if isinstance(item, Value) else item for item in node.inputs], node.name or None
         )
-        for output, value in zip(node.outputs, made._values, strict=False):
+        for output, value in zip(node.outputs, made.outputs, strict=False):
             values[output] = Symbol((value,))
     return [values[value] for value in neutral.graph.outputs]

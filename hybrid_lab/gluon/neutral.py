@@ -125,8 +125,8 @@ def trace_block(
         if passed.changed:
             raise _refused_change(block, spec, args)
         outputs, out_spec = flatten_outputs(result, block)
-    values = [symbol._values[0] for symbol in outputs]
-    variables = [symbol._values[0] for symbol in trace.parameters.values()]
+    values = [symbol.outputs[0] for symbol in outputs]
+    variables = [symbol.outputs[0] for symbol in trace.parameters.values()]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
     refuse_leaks(graph)
     guard = _guard(trace.observed, types, training, recording)
@@ -187,8 +187,8 @@ def place_of(block: HybridBlock) -> Location | None:
 
 def spread(item: Any) -> Any:
     """Symbols with several outputs as lists of single ones."""
-    if isinstance(item, Symbol) and len(item._values) > 1:
-        return [Symbol((value,)) for value in item._values]
+    if isinstance(item, Symbol) and len(item.outputs) > 1:
+        return [Symbol((value,)) for value in item.outputs]
     if type(item) in (tuple, list):
         return type(item)(spread(part) for part in item)
     if is_named(item):
@@ -216,9 +216,9 @@ def extract_nested(
     """The graph of a nested block, cut out of the trace it was called in; None where it reads tensors that are not
     its inputs.
     """
-    values = [value for symbol in inputs for value in symbol._values]
+    values = [value for symbol in inputs for value in symbol.outputs]
     outputs, out_spec = flatten_outputs(result, block)
-    graph = extract(values, [leaf._values[0] for leaf in outputs], data_names(len(values)), block.name)
+    graph = extract(values, [leaf.outputs[0] for leaf in outputs], data_names(len(values)), block.name)
     variables = graph.inputs[len(values) :]
     owners = [trace.owners.get(value) for value in variables]
     if any(owner is None for owner in owners):

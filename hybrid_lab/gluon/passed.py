@@ -29,7 +29,7 @@ class Passed:
         self._trace, self._args = trace, args
         self.leaves: list[Symbol] = []
         self.twice = self.changed = False
-        self._values: set[Any] = set()
+        self.outputs: set[Any] = set()
         #: By the id of the callee's tensor: that tensor, and the caller's.
         self._callers: dict[int, tuple[Symbol, Symbol]] = {}
         #: By the id of a container: the container, and what it held when the code began.
@@ -70,10 +70,10 @@ class Passed:
 
     def _entering(self, tensor: Symbol) -> Symbol:
         made = tensor
-        if tensor._values[0] in self._values:
+        if tensor.outputs[0] in self.outputs:
             # Each argument is a Value of its own, so that the graph of this call alone can be told from the rest.
             made = compose(get("identity").bind(), [tensor], None, hint="identity")
-        self._values.add(made._values[0])
+        self.outputs.add(made.outputs[0])
         made = in_style(self._trace, made)
         self.leaves.append(made)
         self._callers[id(made)] = made, tensor
@@ -88,7 +88,7 @@ def in_style(trace: tracing.Trace, tensor: Symbol) -> Symbol:
     """A tensor as the running code's style has it; the same object where it is that already."""
     if trace.arrays == isinstance(tensor, TracedArray):
         return tensor
-    return wrap(trace, tensor._values)
+    return wrap(trace, tensor.outputs)
 
 
 def _parts(container: Any) -> list[Any]:

@@ -68,7 +68,7 @@ class SymbolBlock(HybridBlock):
         prefix = prefix[: prefix.rfind("_") + 1]
         for name, parameter in self._params.items():
             self._reg_params[name[len(prefix) :]] = parameter
-        out_spec = ("list", (LEAF,) * len(whole._values)) if several or len(whole._values) > 1 else LEAF
+        out_spec = ("list", (LEAF,) * len(whole.outputs)) if several or len(whole.outputs) > 1 else LEAF
         in_spec = ("tuple", (LEAF,) * len(data))
         self._graphs.pin([NeutralGraph(graph, in_spec, out_spec, parameters, source="file")])
 
@@ -147,7 +147,7 @@ class SymbolBlock(HybridBlock):
 
 
 def _variable(symbol: Symbol) -> Any:
-    values: tuple[Any, ...] = getattr(symbol, "_values", ())
+    values: tuple[Any, ...] = symbol.outputs if isinstance(symbol, Symbol) else ()
     if len(values) != 1 or not values[0].is_input:
         raise HybridLabError(f"an input of a SymbolBlock is a variable, made by sym.var('data'), not {symbol!r}")
     return values[0]

@@ -119,8 +119,8 @@ class Explanation:
     launches: dict[str, int] = field(default_factory=launches.snapshot)
 
     def __post_init__(self) -> None:
-        self._recipes: dict[tuple[str, int], Callable[[], Passes]] = {}
-        self._on_triton: list[tuple[dict[str, Graph | None], bool]] = []
+        self.recipes: dict[tuple[str, int], Callable[[], Passes]] = {}
+        self.on_triton: list[tuple[dict[str, Graph | None], bool]] = []
 
     @functools.cached_property
     def kernels(self) -> Kernels:
@@ -132,13 +132,13 @@ class Explanation:
         from hybrid_lab.engines.triton.writing import tiles
 
         found = []
-        for graphs, tf32 in self._on_triton:
+        for graphs, tf32 in self.on_triton:
             found += kernels_of_graphs(graphs, tiles.precision(tf32, target_here() or ""), tuned=True)[0]
         return Kernels(found, self._no_kernels())
 
     def _no_kernels(self) -> str:
         where = sorted({program.where for row in self.blocks for program in row.programs})
-        if self._on_triton:
+        if self.on_triton:
             return "no kernels: nothing is computed, or none of the operators has one; see fallbacks"
         ran = f"{self.name} runs on {', '.join(where)}" if where else f"{self.name} was not called hybridized so far"
         return f"no kernels here: {ran}. {self.name}.compile_for('gfx942', inputs=x).kernels has those for a GPU"
@@ -168,7 +168,7 @@ class Explanation:
         rows = next((row.programs for row in self.blocks if row.path == path), [])
         if not -len(rows) <= number < len(rows):
             raise HybridLabError(f"{path or self.name} has {count(len(rows), 'program')}; call it hybridized first")
-        return self._recipes[path, number % len(rows)]()
+        return self.recipes[path, number % len(rows)]()
 
     def plan(self, path: str = "", number: int = -1) -> str:
         """The memory plan of a program of the Block at `path`; "" where it has none."""
@@ -333,8 +333,8 @@ def explain(net: Block, *inputs: Any) -> Explanation:
             on_triton += [(program.special, bool(access.flags(block).get("tf32"))) for program in found[-1:]]
         rows.append(row)
     explanation = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
-    explanation._recipes = recipes
-    explanation._on_triton = [
+    explanation.recipes = recipes
+    explanation.on_triton = [
         ({"parameters": special.prologue, "forward": special.forward, "backward": special.backward}, tf32)
         for special, tf32 in on_triton
     ]

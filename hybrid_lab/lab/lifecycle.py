@@ -28,7 +28,7 @@ def drop_stale(values: bool = True) -> list[str]:
     recoded: list[HybridBlock] = []
     changed: list[tuple[HybridBlock, list[str]]] = []
     for cache in list(cached_graph.traced):
-        block, kind = cache._block, type(cache._block)
+        block, kind = cache.block, type(cache.block)
         if cache.code is None or access.graphs(block) is not cache:  # one that something else than calls uses
             continue
         if kind not in now:

@@ -37,9 +37,10 @@ class Units:
         self.of |= dict.fromkeys(operators, PROLOGUE)
         self.engines |= dict.fromkeys(operators, engine)
         note = "computed once per change of the parameters, not per call"
-        self._add(PROLOGUE, PROLOGUE, count(len(operators), "operator"), "", [note])
+        self.add(PROLOGUE, PROLOGUE, count(len(operators), "operator"), "", [note])
 
-    def _add(self, name: str, kind: str, summary: str, text: str, notes: Sequence[str]) -> None:
+    def add(self, name: str, kind: str, summary: str, text: str, notes: Sequence[str]) -> None:
+        """Describe a unit under its name."""
         self.groups.append(
             {"id": f"g{len(self.groups)}", "name": name, "kind": kind, "summary": summary, "text": text}
             | {"notes": list(notes)}
@@ -69,7 +70,7 @@ def units_of(executable: Executable, engine: str) -> Units:
             inside.update(zip(inner.outputs, made.outputs, strict=True))
             opened.of[made], opened.engines[made] = name, node.op.name
         new.update(zip(node.outputs, (inside[value] for value in region.outputs), strict=False))
-        opened._add(name, *_described(node.op, region))
+        opened.add(name, *_described(node.op, region))
     opened.graph = Graph(
         [new[value] for value in graph.inputs],
         [new[value] for value in graph.outputs],

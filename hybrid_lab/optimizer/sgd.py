@@ -25,7 +25,7 @@ class _Momentum(Optimizer):
     def state_names(self) -> tuple[str, ...]:
         return ("momentum",) if self.momentum else ()
 
-    def _absorbed(self, lr: float, wd: float, count: int, dtype: np.dtype) -> dict[str, float]:
+    def absorbed(self, lr: float, wd: float, count: int, dtype: np.dtype) -> dict[str, float]:
         """lr * (r * g + wd * w) is (lr * r) * (g + wd / r * w), bit for bit where the factor r is a power of two, as
         1 / batch size often is: one pass less over the gradient.
         """
@@ -53,7 +53,7 @@ class SGD(_Momentum):
             return get("sgd_mom_update").bind(momentum=self.momentum, clip_gradient=self._limit())
         return get("sgd_update").bind(clip_gradient=self._limit())
 
-    scaled_numbers = _Momentum._absorbed
+    scaled_numbers = _Momentum.absorbed
 
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch

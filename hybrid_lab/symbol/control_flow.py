@@ -201,17 +201,17 @@ class _Sketch:
             draw=trace.next_draw() if trace else free_draw(),
         )
         whole = make_symbol(made)
-        if len(whole._values) == 1:
+        if len(whole.outputs) == 1:
             return [whole]
-        return [whole[index] for index in range(len(whole._values))]
+        return [whole[index] for index in range(len(whole.outputs))]
 
 
 def _value(item: Any) -> Value:
     if not isinstance(item, Symbol):
         raise tracing.refuse("HL164", tensor="an output of a body")
-    if len(item._values) != 1:
-        raise ShapeError(f"{item!r} has {len(item._values)} outputs; pick one with [i]")
-    return item._values[0]
+    if len(item.outputs) != 1:
+        raise ShapeError(f"{item!r} has {len(item.outputs)} outputs; pick one with [i]")
+    return item.outputs[0]
 
 
 def _variable(value: Value, taken: set[str]) -> Value:

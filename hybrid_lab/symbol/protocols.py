@@ -64,10 +64,6 @@ class Refusals:
     __slots__ = ()
     __array_priority__ = 1000.0  # `np.float64(2) * x` is x's business
 
-    @property
-    def _label(self) -> str:
-        raise NotImplementedError
-
     def _refuse_protocol(self, code: str, **facts: Any) -> NoReturn:
         raise refuse(code, tensor=cast("Symbol", self), **facts)
 

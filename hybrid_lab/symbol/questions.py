@@ -17,36 +17,36 @@ class GraphQuestions:
     """Mixin of Symbol, which has the Values."""
 
     __slots__ = ()
-    _values: tuple[Value, ...]
+    outputs: tuple[Value, ...]
 
     def __init__(self, values: Sequence[Value]):
         raise NotImplementedError
 
     def _nodes(self) -> tuple[Node, ...]:
-        return reachable(self._values)
+        return reachable(self.outputs)
 
     def graph(self, inputs: Sequence[Value] | None = None) -> Graph:
         """The graph that computes this Symbol; inputs default to all variables in MXNet's order."""
-        found = list(inputs) if inputs is not None else _variables(self._values)
+        found = list(inputs) if inputs is not None else _variables(self.outputs)
         draws = [node.draw for node in self._nodes() if node.draw is not None]
-        return Graph(found, self._values, draws=max(draws, default=-1) + 1)
+        return Graph(found, self.outputs, draws=max(draws, default=-1) + 1)
 
     def list_inputs(self) -> list[str]:
         """Names of all variables, auxiliary states included."""
-        return [value.node.name for value in _variables(self._values)]
+        return [value.node.name for value in _variables(self.outputs)]
 
     def list_arguments(self) -> list[str]:
         states = set(_states(self._nodes()))
-        return [value.node.name for value in _variables(self._values) if value not in states]
+        return [value.node.name for value in _variables(self.outputs) if value not in states]
 
     def list_auxiliary_states(self) -> list[str]:
         states = set(_states(self._nodes()))
-        return [value.node.name for value in _variables(self._values) if value in states]
+        return [value.node.name for value in _variables(self.outputs) if value in states]
 
     def list_outputs(self) -> list[str]:
         """`fc1_output`; `split0_output0` where the operator has several."""
         result = []
-        for value in self._values:
+        for value in self.outputs:
             if isinstance(value.node.op, Input):
                 result.append(value.node.name)
             else:
@@ -56,16 +56,16 @@ class GraphQuestions:
 
     def get_internals(self) -> Any:
         """All visible outputs of all nodes, each after what it reads, inputs in their order, as MXNet lists them."""
-        nodes = _depth_first(self._values)
+        nodes = _depth_first(self.outputs)
         return type(self)([value for node in nodes for value in node.outputs[: max(node.op.num_visible, 1)]])
 
     def get_children(self) -> Any:
-        values = [item for value in self._values for item in value.node.values_in]
+        values = [item for value in self.outputs for item in value.node.values_in]
         return type(self)(values) if values else None
 
     @property
     def num_outputs(self) -> int:
-        return len(self._values)
+        return len(self.outputs)
 
     def infer_shape(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
         """(argument shapes, output shapes, aux shapes) from the shapes of some inputs; raises ShapeError if not all
@@ -82,16 +82,16 @@ class GraphQuestions:
     def infer_shape_partial(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
         """As infer_shape, with None for what is not known. A 0 among the given sizes means unknown, as in MXNet."""
         shapes = self._partial(args, known).shapes
-        by_name = {value.node.name: shapes.get(value) for value in _variables(self._values)}
+        by_name = {value.node.name: shapes.get(value) for value in _variables(self.outputs)}
         return (
             [by_name[name] for name in self.list_arguments()],
-            [shapes.get(value) for value in self._values],
+            [shapes.get(value) for value in self.outputs],
             [by_name[name] for name in self.list_auxiliary_states()],
         )
 
     def _partial(self, args: tuple[Any, ...], known: Mapping[str, Any]) -> PartialShapes:
         given = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
-        variables = {value.node.name: value for value in _variables(self._values)}
+        variables = {value.node.name: value for value in _variables(self.outputs)}
         unknown = [name for name in given if name not in variables]
         if unknown:
             raise HybridLabError(f"{self!r} has no input {unknown[0]!r}; it has {', '.join(variables)}")
@@ -116,10 +116,10 @@ class GraphQuestions:
                 raise DTypeError(f"{error} (at {node.name})") from None
             found = found if isinstance(found, (list, tuple)) else [found] * len(node.outputs)
             types.update(zip(node.outputs, map(np.dtype, found), strict=True))
-        by_name = {value.node.name: types[value].type for value in _variables(self._values)}
+        by_name = {value.node.name: types[value].type for value in _variables(self.outputs)}
         return (
             [by_name[name] for name in self.list_arguments()],
-            [types[value].type for value in self._values],
+            [types[value].type for value in self.outputs],
             [by_name[name] for name in self.list_auxiliary_states()],
         )
 
@@ -127,7 +127,7 @@ class GraphQuestions:
         """Run the graph eagerly on arrays given by input name; returns a list of NDArrays."""
         from hybrid_lab.ndarray.interpret import interpret
 
-        variables = _variables(self._values)
+        variables = _variables(self.outputs)
         missing = [value.node.name for value in variables if value.node.name not in inputs]
         if missing:
             raise HybridLabError(f"eval needs arrays for {', '.join(missing)}")

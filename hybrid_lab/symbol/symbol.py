@@ -30,60 +30,57 @@ class Symbol(GraphQuestions, Refusals):
     HybridizeError.
     """
 
-    __slots__ = ("__weakref__", "_values")
+    __slots__ = ("__weakref__", "outputs")
     _is_symbol = True
 
     def __init__(self, values: Sequence[Value]):
-        self._values = tuple(values)
+        self.outputs = tuple(values)
+        """The Values of the graph that the Symbol stands for."""
 
     # -- names and structure -------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str | None:
         """The node's name; None for a group of different nodes."""
-        nodes = {value.node for value in self._values}
-        return self._values[0].node.name if len(nodes) == 1 else None
-
-    @property
-    def _label(self) -> str:
-        return self.name or "a group"
+        nodes = {value.node for value in self.outputs}
+        return self.outputs[0].node.name if len(nodes) == 1 else None
 
     def __repr__(self) -> str:
         if self.name is not None:
             return f"<Symbol {self.name}>"
-        return f"<Symbol group [{', '.join(dict.fromkeys(value.node.name for value in self._values))}]>"
+        return f"<Symbol group [{', '.join(dict.fromkeys(value.node.name for value in self.outputs))}]>"
 
     def __hash__(self) -> int:
         return id(self) // 16
 
     def __copy__(self) -> Symbol:
-        return Symbol(self._values)
+        return Symbol(self.outputs)
 
     def __deepcopy__(self, memo: Any) -> Symbol:
-        return Symbol(self._values)
+        return Symbol(self.outputs)
 
     def attr(self, key: str) -> str | None:
         """One attribute of the node as MXNet's string, or None."""
         return self.list_attr().get(key)
 
     def list_attr(self) -> dict[str, str]:
-        node = self._values[0].node
+        node = self.outputs[0].node
         written = {} if isinstance(node.op, Input) else {key: str(value) for key, value in node.op.written.items()}
         return {**written, **(node.attrs or {})}
 
     def __len__(self) -> int:
-        if len(self._values) == 1:
+        if len(self.outputs) == 1:
             self._refuse_protocol("HL124")
-        return len(self._values)
+        return len(self.outputs)
 
     def __iter__(self) -> Iterator[Symbol]:
-        if len(self._values) == 1:
+        if len(self.outputs) == 1:
             self._refuse_iteration()
-        return (Symbol((value,)) for value in self._values)
+        return (Symbol((value,)) for value in self.outputs)
 
     def __getitem__(self, key: Any) -> Symbol:
         """An index into a symbol of several outputs picks outputs; on a single output it slices, as on an array."""
-        if len(self._values) == 1:
+        if len(self.outputs) == 1:
             if isinstance(key, str):
                 return self._output_named(key)
             result = self
@@ -93,14 +90,14 @@ class Symbol(GraphQuestions, Refusals):
         if isinstance(key, str):
             return self._output_named(key)
         if isinstance(key, slice):
-            return Symbol(self._values[key])
+            return Symbol(self.outputs[key])
         try:
-            return Symbol((self._values[key],))
+            return Symbol((self.outputs[key],))
         except IndexError:
-            raise IndexError(f"{self!r} has {len(self._values)} outputs; index {key} is out of range") from None
+            raise IndexError(f"{self!r} has {len(self.outputs)} outputs; index {key} is out of range") from None
 
     def _output_named(self, key: str) -> Symbol:
-        for name, value in zip(self.list_outputs(), self._values, strict=True):
+        for name, value in zip(self.list_outputs(), self.outputs, strict=True):
             if key in (name, value.node.name):
                 return Symbol((value,))
         raise KeyError(f"{self!r} has no output {key!r}; it has {', '.join(self.list_outputs())}")
@@ -272,21 +269,21 @@ class TracedArray(Symbol):
         return self.transpose()
 
     def __len__(self) -> int:
-        if len(self._values) > 1:
-            return len(self._values)
+        if len(self.outputs) > 1:
+            return len(self.outputs)
         self._observe("shape")
         return self._shapes[0][0]
 
     def __iter__(self) -> Iterator[Symbol]:
-        if len(self._values) > 1:
+        if len(self.outputs) > 1:
             return (
-                TracedArray((v,), (s,), (d,)) for v, s, d in zip(self._values, self._shapes, self._dtypes, strict=True)
+                TracedArray((v,), (s,), (d,)) for v, s, d in zip(self.outputs, self._shapes, self._dtypes, strict=True)
             )
         return (self[index] for index in range(len(self)))
 
     def __getitem__(self, key: Any) -> Symbol:
-        if len(self._values) > 1 and isinstance(key, (int, np.integer)):
-            return TracedArray((self._values[key],), (self._shapes[key],), (self._dtypes[key],))
+        if len(self.outputs) > 1 and isinstance(key, (int, np.integer)):
+            return TracedArray((self.outputs[key],), (self._shapes[key],), (self._dtypes[key],))
         return super().__getitem__(key)
 
 
@@ -332,7 +329,7 @@ def var(
 
 def Group(symbols: Sequence[Symbol]) -> Symbol:  # noqa: N802 - MXNet's name
     """Several Symbols as one with all their outputs."""
-    return Symbol([value for symbol in symbols for value in symbol._values])
+    return Symbol([value for symbol in symbols for value in symbol.outputs])
 
 
 def compose(op: Operator, inputs: Sequence[Any], name: str | None, hint: str | None = None) -> Symbol:
@@ -394,11 +391,11 @@ def _operand(op: Operator, input_name: str, item: Any, node_name: str) -> Any:
         role = "aux" if input_name in op.aux_names else "param"
         return input_node(f"{node_name}_{input_name}", role)
     if isinstance(item, Symbol):
-        if len(item._values) != 1:
+        if len(item.outputs) != 1:
             raise AttributeSpecError(
-                f"{op.name}: the input {input_name} is a Symbol with {len(item._values)} outputs; pick one with [i]"
+                f"{op.name}: the input {input_name} is a Symbol with {len(item.outputs)} outputs; pick one with [i]"
             )
-        return item._values[0]
+        return item.outputs[0]
     if isinstance(item, (bool, int, float, np.integer, np.floating, np.bool_)):
         return item.item() if isinstance(item, np.generic) else item
     if hasattr(item, "_data") or isinstance(item, np.ndarray):

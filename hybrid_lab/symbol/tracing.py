@@ -53,7 +53,7 @@ class Trace:
         found = self.parameters.get(parameter)
         if found is None:
             found = self.parameters[parameter] = parameter.var()
-            self.owners[found._values[0]] = parameter
+            self.owners[found.outputs[0]] = parameter
         return found
 
     def child_name(self, children: Mapping[str, Any], child: Any) -> str | None:
@@ -122,23 +122,24 @@ class _Local(threading.local):
         self.trace: Trace | None = None
 
 
-_local = _Local()
+local = _Local()
+"""Per thread: `local.trace` is the trace in progress, or None."""
 
 
 def current() -> Trace | None:
     """The trace in progress on this thread."""
-    return _local.trace
+    return local.trace
 
 
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
     """Make `trace` the current one; ends with `trace.finish()` where the code ran through."""
-    before, _local.trace = _local.trace, trace
+    before, local.trace = local.trace, trace
     observe, modes.observe = modes.observe, trace.observe
     try:
         yield trace
     finally:
-        _local.trace, modes.observe = before, observe
+        local.trace, modes.observe = before, observe
     trace.finish()
 
 
@@ -150,10 +151,10 @@ def refuse(code: str, tensor: Symbol | str | None = None, value: Any = None, **f
     source is at hand, else by the name of its node
     value : the object to look for in the source where it is not `tensor`
     """
-    trace = _local.trace
+    trace = local.trace
     frame = user_frame()
     location = None if frame is None else Location(frame.f_code, frame.f_lasti)
-    name = tensor if tensor is None or isinstance(tensor, str) else tensor._label
+    name = tensor if tensor is None or isinstance(tensor, str) else tensor.name or "a group"
     if frame is not None:
         wanted = tensor if value is None else value
         found = written(code, frame, lambda other: _same(other, wanted), _holds_symbols)
@@ -168,7 +169,7 @@ def refuse(code: str, tensor: Symbol | str | None = None, value: Any = None, **f
 def _same(value: Any, wanted: Any) -> bool:
     """Whether a value is the wanted array, or a Symbol of the same outputs."""
     if _is_symbol(value) and _is_symbol(wanted):
-        return bool(value._values == wanted._values)
+        return bool(value.outputs == wanted.outputs)
     return value is wanted
 
 

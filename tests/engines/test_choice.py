@@ -389,7 +389,7 @@ def test_loops_with_other_bodies_are_another_kind_of_call():
     def key(body, backward):
         x, h = symbol.var("x"), symbol.var("h")
         outputs, _ = symbol.contrib.foreach(body, x, h)
-        graph = Graph([x._values[0], h._values[0]], outputs._values)
+        graph = Graph([x.outputs[0], h.outputs[0]], outputs.outputs)
         parts = specialize(graph, [(4, 3), (3,)], ["float32"] * 2, True, [0])
         return memory.key_of([parts.backward if backward else parts.forward])
 

@@ -16,9 +16,9 @@ from hybrid_lab.symbol.symbol import var
 
 
 def graph_of(outputs, *inputs) -> Graph:
-    leaves = [leaf for item in outputs for leaf in item._values]
+    leaves = [leaf for item in outputs for leaf in item.outputs]
     draws = [node.draw for value in leaves for node in (value.node,) if node.draw is not None]
-    return Graph([item._values[0] for item in inputs], leaves, draws=max(draws, default=-1) + 1)
+    return Graph([item.outputs[0] for item in inputs], leaves, draws=max(draws, default=-1) + 1)
 
 
 def scan():

@@ -126,7 +126,7 @@ def test_states_are_auxiliary_in_a_symbol_and_numbers_survive_its_file():
     assert update.list_auxiliary_states() == ["step_mom"]
     text = update.tojson()
     assert '"lr": "0.125"' in text
-    node = sym.load_json(text)._values[0].node
+    node = sym.load_json(text).outputs[0].node
     assert node.inputs[3:] == (0.125, 0.0, 1.0) and node.op.momentum == 0.5
 
 

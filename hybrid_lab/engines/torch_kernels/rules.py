@@ -83,13 +83,13 @@ def needs(condition: bool, reason: str) -> None:
 _WHOLE_TYPES = frozenset({"uint8", "int8", "int32", "int64", "bool", "float32", "float64"})
 
 
-class _Anything:
+class Anything:
     """Stands for torch where a rule is only asked whether it would serve a node."""
 
-    def __getattr__(self, name: str) -> _Anything:
+    def __getattr__(self, name: str) -> Anything:
         return self
 
-    def __call__(self, *inputs: Any, **keywords: Any) -> _Anything:
+    def __call__(self, *inputs: Any, **keywords: Any) -> Anything:
         return self
 
 
@@ -119,7 +119,7 @@ def refusal(node: Node) -> str | None:
     if not floating <= {"float32", "float64"}:
         return f"a torch call that gives {', '.join(sorted(floating))}"
     try:
-        TABLE[op.name](_Anything(), node)
+        TABLE[op.name](Anything(), node)
     except Unmappable as error:
         return str(error)
     return None

@@ -94,9 +94,10 @@ class FusedKernel:
 
         Raises EngineError for an unknown target.
         """
-        return self._with(name_of(target_of(target)), None)
+        return self.compiled_as(name_of(target_of(target)), None)
 
-    def _with(self, target: str, binary: Binary | None, problem: str = "") -> FusedKernel:
+    def compiled_as(self, target: str, binary: Binary | None, problem: str = "") -> FusedKernel:
+        """The same kernel with a target. binary : None compiles it when it is asked for; problem : why it has none"""
         names = [name for name in self.__dataclass_fields__ if name not in ("target", "problem")]
         made = FusedKernel(**{name: getattr(self, name) for name in names}, target=target, problem=problem)
         if binary is not None or problem:
@@ -278,7 +279,7 @@ def compiled_for(kernels: Sequence[FusedKernel], target: str) -> list[FusedKerne
     failed: dict[int, str] = {}
     made = compiling.compile_all([kernel.generated for kernel in kernels], target, failed)
     return [
-        kernel._with(target, binary, failed.get(index, ""))
+        kernel.compiled_as(target, binary, failed.get(index, ""))
         for index, (kernel, binary) in enumerate(zip(kernels, made, strict=True))
     ]
 

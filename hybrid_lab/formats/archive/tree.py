@@ -130,7 +130,7 @@ def _describe_block(block: Block, number: int, path: str) -> BlockRecord:
     kind = "symbol" if isinstance(block, SymbolBlock) else "hybrid" if isinstance(block, HybridBlock) else "plain"
     name = getattr(block, "_archived_class", None) or type(block).__name__
     record = BlockRecord(number, path, name, block.prefix, kind)
-    config = block._config() if hasattr(block, "_config") else None
+    config = registry.config(block)
     if config is not None and registry.classes().get(record.class_name) is type(block) and _is_data(config):
         record.layer, record.config = record.class_name, config
     if kind == "plain" and record.layer is None:

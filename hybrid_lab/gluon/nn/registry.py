@@ -46,19 +46,21 @@ def layer(cls: BlockClass) -> BlockClass:
             del given["self"]
             self.__dict__["_arguments"] = {name: value for name, value in given.items() if name not in _NOT_CONFIG}
 
-    def _config(self: Any) -> dict[str, Any] | None:
-        """The constructor's arguments as JSON-able data; None where one is not data (a function), or for a subclass."""
-        if type(self) is not cls:
-            return None
-        try:
-            return {name: _as_data(value) for name, value in self.__dict__["_arguments"].items()}
-        except NotData:
-            return None
-
     target.__init__ = __init__
-    target._config = _config
     _classes[cls.__name__] = cls
     return cls
+
+
+def config(block: Any) -> dict[str, Any] | None:
+    """The arguments of a layer's constructor as JSON-able data; None where one is not data (a function), and for a
+    Block whose class is no registered layer.
+    """
+    if _classes.get(type(block).__name__) is not type(block):
+        return None
+    try:
+        return {name: _as_data(value) for name, value in block.__dict__["_arguments"].items()}
+    except NotData:
+        return None
 
 
 def classes() -> Mapping[str, type]:
@@ -67,7 +69,7 @@ def classes() -> Mapping[str, type]:
 
 
 def build(name: str, config: Mapping[str, Any], prefix: str | None = None) -> Any:
-    """The layer `name` with the arguments that `_config()` gave.
+    """The layer `name` with the arguments that `config()` gave.
 
     Raises HybridLabError for an unknown name or argument.
     """

@@ -93,7 +93,7 @@ def test_hybrid_equals_eager(name, train):
 def test_a_layer_is_rebuilt_from_data(name):
     layer, x = made(name)
     y = layer(x)
-    config = json.loads(json.dumps(layer._config()))
+    config = json.loads(json.dumps(nn.registry.config(layer)))
     twin = nn.registry.build(type(layer).__name__, config, prefix=layer.prefix)
     assert type(twin) is type(layer)
     assert list(twin.collect_params()) == list(layer.collect_params())
@@ -109,8 +109,8 @@ def test_a_function_or_a_subclass_is_not_data():
     class Mine(nn.Dense):
         pass
 
-    assert nn.HybridLambda(lambda F, x: x)._config() is None
-    assert Mine(3)._config() is None
+    assert nn.registry.config(nn.HybridLambda(lambda F, x: x)) is None
+    assert nn.registry.config(Mine(3)) is None
     with pytest.raises(HybridLabError, match="no registered layer 'Mine'"):
         nn.registry.build("Mine", {})
     with pytest.raises(HybridLabError, match="Dense takes no argument secret"):

@@ -211,7 +211,7 @@ class CapturedTraining(Training):
             self.reason = self.reason or "Triton's interpreter has no captured launches"
         if self.reason:
             self.forward.report.notes.append(f"launches are not captured: {self.reason}")
-        self._busy = False  # a forward's memory waits for its backward
+        self.busy = False  # a forward's memory waits for its backward
         self._calls = self._captures = self._moves = 0
         self._forget()
 
@@ -230,21 +230,21 @@ class CapturedTraining(Training):
 
     def release(self) -> None:
         with self._lock:
-            if not self._busy:
+            if not self.busy:
                 self._forget()
         self._inner.release()
 
     def _begin(self, inputs: Sequence[Any], rng: tuple[int, int]) -> tuple[list[Any], Kept]:
-        if self.reason or self._busy:
+        if self.reason or self.busy:
             return self._inner.begin(inputs, rng)
         with self._lock:
-            if self._busy:
+            if self.busy:
                 return self._inner.begin(inputs, rng)
             if self._forward is not None and self._steady.serves(inputs):
                 self._steady.fill(inputs)
                 self._forward()
                 outputs = _replayed(self._results)
-                self._busy = True
+                self.busy = True
                 return outputs, Kept(self._kept.saved, self, _free)
             self._calls += 1
             results, kept = self._inner.begin(inputs, rng)
@@ -295,7 +295,7 @@ class CapturedTraining(Training):
         try:
             return self._replay_backward(operands, rng, out)
         finally:
-            self._busy = False
+            self.busy = False
 
     def _replay_backward(self, operands: Sequence[Any], rng: tuple[int, int], out: Sequence[Any] | None) -> list[Any]:
         # Gradients that lie elsewhere in every step are not written in place: each place would be a capture.
@@ -360,4 +360,4 @@ def _failure(error: RuntimeError) -> str:
 
 
 def _free(training: CapturedTraining) -> None:
-    training._busy = False
+    training.busy = False

@@ -119,7 +119,7 @@ def _has_call(anchor: Node) -> bool:
     if anchor.op.name not in rules.TABLE or len(anchor.outputs) != 1:
         return False
     try:
-        rules.rule_of(anchor.op)(rules._Anything(), anchor)
+        rules.rule_of(anchor.op)(rules.Anything(), anchor)
     except Unmappable:
         return False
     return True
