@@ -1,6 +1,6 @@
-"""Functions that a room calls and a room above it provides, so that imports only go downward.
+"""Functions that a module calls and a module above it provides, so that imports only go downward.
 
-The calling room declares the function with its types, `block_html: Provided[[Block], str] = Provided("block_html")`.
+The caller declares the function with its types, `block_html: Provided[[Block], str] = Provided("block_html")`.
 The package's `__init__` has the one table of who provides what.
 """
 

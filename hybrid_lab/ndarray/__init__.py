@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
-from hybrid_lab.ndarray import composed, control_flow, creation, functions, ndarray, random
+from hybrid_lab.ndarray import composed, control_flow, creation, functions, indexing, ndarray, random
 from hybrid_lab.ndarray.composed import histogram, reset_arrays, split_v2
 from hybrid_lab.ndarray.context import Context, cpu, current_context, gpu, num_gpus
 from hybrid_lab.ndarray.creation import (

@@ -7,16 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AutogradError, ShapeError
 from hybrid_lab.engines.memory import empty, is_tensor, to_device, to_host
+from hybrid_lab.ndarray import calls
+from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import Entry, Leaf, Link, Mode, Node, Output, link, note, state
-
-if TYPE_CHECKING:
-    from hybrid_lab.ndarray.ndarray import NDArray
 
 FEW = 4096
 """Elements of a head up to which the ones from which a backward starts are kept."""
@@ -405,8 +404,6 @@ def grad(
     train_mode: bool,
 ) -> list[NDArray]:
     """Gradients of the heads with respect to the variables, as new arrays; `grad` attributes stay as they are."""
-    from hybrid_lab.ndarray.ndarray import NDArray
-
     targets = []
     for variable in variables:
         if variable.tape_link is None:
@@ -481,8 +478,6 @@ def replay(
     compute : inputs -> outputs, through recorded calls
     inputs : NDArrays with their places on the tape; others are passed on
     """
-    from hybrid_lab.ndarray.ndarray import NDArray
-
     starts: list[Any] = list(inputs)
     stop: list[Node] = []
     for index, item in enumerate(inputs):
@@ -506,3 +501,6 @@ def replay(
     asked = [target for target in targets if target is not None]
     found, _ = run_backward(heads, head_grads, asked, True, True, stop)
     return [None if target is None else found.get(target) for target in targets]
+
+
+calls.backward = backward

@@ -7,17 +7,16 @@ lists and arrays of ints gather, boolean arrays mask. A key of ints alone gives 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-import hybrid_lab.ndarray.invoke as calls
 from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, HybridLabError, ShapeError
-from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray import calls, tape
+from hybrid_lab.ndarray.gradients import stand_in
+from hybrid_lab.ndarray.invoke import N
+from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.dtypes import FLOATING, is_floating
-
-if TYPE_CHECKING:
-    from hybrid_lab.ndarray.ndarray import NDArray
 
 
 class ArrayIndexError(HybridLabError, IndexError):
@@ -68,8 +67,6 @@ _ALL = slice(None)
 
 
 def _raw_value(value: Any) -> Any:
-    from hybrid_lab.ndarray.ndarray import NDArray
-
     if isinstance(value, NDArray):
         return value._data
     if getattr(value, "_is_symbol", False):
@@ -107,8 +104,6 @@ def _normalized(array: NDArray, key: Any) -> tuple[Any, bool]:
 
 def _index_array(item: Any) -> np.ndarray:
     """Indices as an integer or boolean NumPy array of their own; MXNet's default dtype makes float indices usual."""
-    from hybrid_lab.ndarray.ndarray import NDArray
-
     if isinstance(item, NDArray):
         item = item._data
     elif isinstance(item, (list, tuple, range)):
@@ -125,8 +120,6 @@ def _index_error(array: NDArray, error: IndexError) -> ArrayIndexError:
 
 
 def _take(array: NDArray, key: Any, advanced: bool) -> NDArray:
-    from hybrid_lab.ndarray.ndarray import NDArray
-
     if advanced:
         try:
             values = array._data[key]
@@ -171,8 +164,6 @@ class IndexEntry(tape.Entry):
         return (_scatter(self._shape, self._key, self._advanced, douts[0]),)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        from hybrid_lab.ndarray.ndarray import NDArray
-
         values = douts[0]
         made = NDArray.from_host(_scatter(self._shape, self._key, self._advanced, values._data), values.context)
         tape.note(ScatterEntry(self._key, self._advanced), (values,), (made,))
@@ -204,7 +195,7 @@ class AssignEntry(tape.Entry):
     def __init__(self, key: Any, advanced: bool, value: NDArray):
         self.name = "an assignment"
         self._key, self._advanced = key, advanced
-        self._like = calls.stand_in(value.shape, value.host_view.dtype)
+        self._like = stand_in(value.shape, value.host_view.dtype)
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         part = np.asarray(douts[0][self._key])
@@ -219,10 +210,11 @@ class AssignEntry(tape.Entry):
         return (part.astype(self._like.dtype, copy=False),)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        from hybrid_lab.ndarray.ndarray import NDArray
-
         part = getitem(douts[0], self._key)
         like = NDArray.wrap(self._like)
         if part.shape != like.shape:
-            part = calls.N._sum_like(part, like) if part.ndim >= like.ndim else part.reshape(like.shape)
+            part = N._sum_like(part, like) if part.ndim >= like.ndim else part.reshape(like.shape)
         return (part.astype(like.dtype, copy=False),)
+
+
+calls.getitem, calls.setitem = getitem, setitem

@@ -9,7 +9,7 @@ from weakref import ref
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, DTypeError, HybridLabError, ShapeError
-from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray import calls, tape
 from hybrid_lab.ndarray.backward import replay
 from hybrid_lab.ndarray.context import current_context
 from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_program, stand_in
@@ -22,6 +22,9 @@ from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.precision import Precision
 from hybrid_lab.ops.run import infer, no_second_gradient, run_kernel
 from hybrid_lab.ops.surface import MISSING
+from hybrid_lab.provided import Provided
+
+invoke_on_device: Provided[..., Any] = Provided("invoke_on_device")
 
 symbol_dispatch: Callable[[Operator, Sequence[Any], str | None], Any] | None = None
 """Called as symbol_dispatch(op, inputs, name) where an input is a traced value (`_is_symbol`), or where a 2.x-style
@@ -212,8 +215,6 @@ def _on_device(op: Operator, inputs: Sequence[Any], out: Any, name: str | None, 
     """The call where an input lives on a GPU, or a new array is to."""
     if any(getattr(item, "_is_symbol", False) for item in inputs):
         return _to_symbol(op, inputs, name)
-    from hybrid_lab.ndarray.on_device import invoke_on_device
-
     return invoke_on_device(op, inputs, out, rng)
 
 
@@ -376,7 +377,9 @@ class EagerEntry(tape.Entry):
         for slot, value in enumerate(self._values):
             kind = type(value)
             if kind is tape.Saved:
-                values.append(value.array(tape.Output(node, slot - first) if slot >= first else None))
+                value.check()
+                place = tape.Output(node, slot - first) if slot >= first else value.link
+                values.append(NDArray.view_of(value.buffer, value.view, place))
             elif kind is tuple:
                 values.append(NDArray.wrap(stand_in(*value)))
             else:
@@ -455,3 +458,6 @@ def note_operator(op: Operator, inputs: Sequence[Any], outputs: Sequence[NDArray
         entry = EagerEntry(op, inputs, links)
         entry.save_inputs(inputs, [output.host_view for output in outputs])
         entry.note(inputs, outputs, links)
+
+
+calls.invoke, calls.invoke_pair, calls.note_operator = invoke, invoke_pair, note_operator

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import hybrid_lab.ops  # noqa: F401  (registers all records)
+from hybrid_lab.ndarray import calls
 from hybrid_lab.ops.operator import Operator, registered_names
 from hybrid_lab.ops.operator import find as find_record
 from hybrid_lab.ops.surface import make_function
@@ -32,6 +33,4 @@ def _is_method(name: str, record: type[Operator]) -> bool:
 
 
 def _dispatch(op: Operator, inputs: list[Any], out: Any, name: str | None) -> Any:
-    from hybrid_lab.ndarray.invoke import invoke
-
-    return invoke(op, inputs, out, name)
+    return calls.invoke(op, inputs, out, name)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-import hybrid_lab.ndarray.invoke as calls
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
-from hybrid_lab.ndarray import backward, indexing, methods, tape
+from hybrid_lab.ndarray import calls, methods, tape
 from hybrid_lab.ndarray.buffer import Buffer, DeviceBuffer, changes, copies, tensor_of, wait_for
 from hybrid_lab.ndarray.context import CPU, Context, device_of, resolve
 from hybrid_lab.ndarray.overloads import Overloads
@@ -388,10 +387,10 @@ class NDArray(Overloads):
     # -- elements ----------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> NDArray:
-        return indexing.getitem(self, key)
+        return calls.getitem(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        indexing.setitem(self, key, value)
+        calls.setitem(self, key, value)
 
     def __contains__(self, value: Any) -> bool:
         return bool(np.any(self._data == (value._data if isinstance(value, NDArray) else value)))
@@ -449,7 +448,7 @@ class NDArray(Overloads):
 
     def backward(self, out_grad: NDArray | None = None, retain_graph: bool = False, train_mode: bool = True) -> None:
         """Fill the gradients of everything this array was computed from. See `autograd.backward`."""
-        backward.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
+        calls.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
 
     # -- operators as methods ----------------------------------------------------------------------------------
 

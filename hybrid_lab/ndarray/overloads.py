@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import hybrid_lab.ndarray.invoke as calls
 import hybrid_lab.ops  # noqa: F401  (registers all records)
+from hybrid_lab.ndarray import calls
 from hybrid_lab.ops.operator import get
 
 

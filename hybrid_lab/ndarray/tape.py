@@ -207,6 +207,7 @@ def written_since(user: str, role: str, shape: tuple[int, ...], dtype: Any) -> A
 class Saved:
     """A value that a gradient needs: kept by reference, and checked to be unchanged when it is read.
 
+    link : its place on the tape when it was saved
     array : NDArray; role and user, for the message: "the input rhs", "broadcast_mul"
     """
 
@@ -235,13 +236,6 @@ class Saved:
 
         self.check()
         return tensor_of(self.buffer, self.view, device)
-
-    def array(self, link: Link = None) -> NDArray:
-        """The value as an NDArray with its place on the tape: `link`, else the one it had when it was saved."""
-        from hybrid_lab.ndarray.ndarray import NDArray
-
-        self.check()
-        return NDArray.view_of(self.buffer, self.view, link or self.link)
 
 
 class Mode:
