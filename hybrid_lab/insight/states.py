@@ -49,7 +49,7 @@ def hybrid_blocks(net: Block) -> list[tuple[str, HybridBlock]]:
 
 def class_name(block: Block) -> str:
     """The name of a Block's class; of a Block from an archive that of the class it was saved from."""
-    return getattr(block, "_archived_class", None) or type(block).__name__
+    return getattr(block, "archived_class", None) or type(block).__name__
 
 
 def block_state(block: Block) -> BlockState:

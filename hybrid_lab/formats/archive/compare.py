@@ -104,13 +104,13 @@ def _match_blocks(
                 )
             continue
         found.blocks.append((path, record, block))
-        name = getattr(block, "_archived_class", None) or type(block).__name__
+        name = getattr(block, "archived_class", None) or type(block).__name__
         if name != record.class_name:
             found.differences.append(
                 f"class: {_shown(path)} is a {record.class_name} in the file, a {name} in the model"
             )
         elif record.forward is not None:
-            digest = getattr(block, "_archived_forward", None) or forward_digest(type(block))
+            digest = getattr(block, "archived_forward", None) or forward_digest(type(block))
             if digest not in (None, record.forward):
                 found.notes.append(f"{_shown(path)} ({name}): its forward() is other code than when the file was saved")
     for path, block in live.items():

@@ -44,23 +44,23 @@ class ArchivedBlock(SymbolBlock):
     Children are attributes and stand in `_children`, as in the model that was saved.
     """
 
-    _archived_class: str
+    archived_class: str
 
     def __init__(self, prefix: str, class_name: str) -> None:
         HybridBlock.__init__(self, prefix=prefix)
-        object.__setattr__(self, "_archived_class", class_name)
+        object.__setattr__(self, "archived_class", class_name)
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Add a child. Once the graphs are in place they hold the children's computations, so none can be replaced."""
         if access.graphs(self).pinned:
             raise HybridLabError(
-                f"{self.name} runs the saved graph of {self._archived_class}, which a new child would not change; "
+                f"{self.name} runs the saved graph of {self.archived_class}, which a new child would not change; "
                 "build a new Block from its children instead"
             )
         super().register_child(block, name)
 
     def __repr__(self) -> str:
-        return _shown(self, self._archived_class)
+        return _shown(self, self.archived_class)
 
 
 class BlockStub(Block):
@@ -70,25 +70,25 @@ class BlockStub(Block):
     graph.
     """
 
-    _archived_class: str
+    archived_class: str
     _reason: str
 
     def __init__(self, prefix: str, class_name: str, reason: str, forward: str | None = None) -> None:
         super().__init__(prefix=prefix)
-        object.__setattr__(self, "_archived_class", class_name)
-        object.__setattr__(self, "_archived_forward", forward)
+        object.__setattr__(self, "archived_class", class_name)
+        object.__setattr__(self, "archived_forward", forward)
         object.__setattr__(self, "_reason", reason)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Raises MissingCodeError."""
         children = layout.shorten([f".{name}" for name in access.children(self)]) or "none"
         raise MissingCodeError(
-            f"{self.name}: the class {self._archived_class} is missing. {self._reason} "
+            f"{self.name}: the class {self.archived_class} is missing. {self._reason} "
             f"Define it and use net.load(path), or call its children: {children}"
         )
 
     def __repr__(self) -> str:
-        return _shown(self, f"{self._archived_class} [code missing]")
+        return _shown(self, f"{self.archived_class} [code missing]")
 
 
 def _shown(block: Block, title: str) -> str:
@@ -101,7 +101,7 @@ class _StubParent(HybridBlock):
 
     def __init__(self, prefix: str, class_name: str, reason: str) -> None:
         super().__init__(prefix=prefix)
-        object.__setattr__(self, "_archived_class", class_name)
+        object.__setattr__(self, "archived_class", class_name)
         object.__setattr__(self, "_reason", reason)
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:

@@ -128,13 +128,13 @@ def _describe_block(block: Block, number: int, path: str) -> BlockRecord:
     from hybrid_lab.gluon.nn import registry
 
     kind = "symbol" if isinstance(block, SymbolBlock) else "hybrid" if isinstance(block, HybridBlock) else "plain"
-    name = getattr(block, "_archived_class", None) or type(block).__name__
+    name = getattr(block, "archived_class", None) or type(block).__name__
     record = BlockRecord(number, path, name, block.prefix, kind)
     config = registry.config(block)
     if config is not None and registry.classes().get(record.class_name) is type(block) and _is_data(config):
         record.layer, record.config = record.class_name, config
     if kind == "plain" and record.layer is None:
-        record.forward = getattr(block, "_archived_forward", None) or forward_digest(type(block))
+        record.forward = getattr(block, "archived_forward", None) or forward_digest(type(block))
     if isinstance(block, HybridBlock):
         record.active = bool(access.is_active(block))
         record.flags = {str(key): value for key, value in access.flags(block).items() if _is_data(value)}
