@@ -170,14 +170,24 @@ def _absolute(source: Source, node: ast.ImportFrom) -> str | None:
 
 
 def upward(modules: list[Source]) -> list[str]:
-    """Imports of a room that stands higher in ORDER."""
+    """Imports of a room that stands higher in ORDER, those for type checkers and `import_module("...")` among them."""
     found = []
     for source in modules:
-        for node, target, _ in imports(source, typing=True):
+        named = [(node, target) for node, target, _ in imports(source, typing=True)]
+        for node, target in [*named, *_imports_by_text(source)]:
             room = room_of(target)
             if room in LEVEL and source.room in LEVEL and LEVEL[room] > LEVEL[source.room]:
                 found.append(f"{source.where(node)}: {source.room} imports {target}")
     return list(dict.fromkeys(found))
+
+
+def _imports_by_text(source: Source) -> Iterator[tuple[ast.AST, str]]:
+    """Calls of `import_module("hybrid_lab.room")`."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            for argument in node.args:
+                if isinstance(argument, ast.Constant) and str(argument.value).startswith(f"{PACKAGE}."):
+                    yield node, str(argument.value).removeprefix(f"{PACKAGE}.")
 
 
 def cycles(modules: list[Source], every: bool = True) -> list[str]:

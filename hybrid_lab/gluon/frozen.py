@@ -1,17 +1,15 @@
 """Warn of what a trace freezes without any sign at run time: random numbers, clocks, mode dispatch, and what the code
 changes outside the graph.
 
-A trace cannot see `np.random.rand()`; the source can. The lint room has the rules and registers itself here. What
-changed can be seen after a trace, wherever it was done.
+A trace cannot see `np.random.rand()`; the source can. The lint room has the rules. What changed can be seen after a
+trace, wherever it was done.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.finding import Finding, Severity
@@ -19,6 +17,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.code import globals_of, of_user
 from hybrid_lab.gluon.read_values import OWN
 from hybrid_lab.log import logger
+from hybrid_lab.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.diagnostics.location import Location
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 #: Rules about what hybrid code would silently do otherwise than eager code.
 FROZEN = frozenset({"HL172", "HL173", "HL176", "HL178"})
 
-findings_of: Callable[[type], Iterable[Finding]] | None = None
-"""class -> findings in its source; set by the lint room."""
+findings_of: Provided[[type], list[Finding]] = Provided("findings_of")
 
 _MANY = 250
 """Of longer containers only the length is compared: small numbers are the same object everywhere."""
@@ -95,9 +93,6 @@ class Watch:
 
 
 def _found_in_source(kind: type) -> list[Finding]:
-    if findings_of is None:
-        importlib.import_module("hybrid_lab.lint.at_trace")
-    assert findings_of is not None
     _checked[kind] = [finding for finding in findings_of(kind) if finding.code in FROZEN]
     return _checked[kind]
 

@@ -1,12 +1,9 @@
-"""Lint for the trace: registers the source rules with gluon, which asks for a class's findings after its first
-trace.
-"""
+"""Lint for the trace: the findings in a class's source, which gluon asks for after the first trace."""
 
 from __future__ import annotations
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.finding import Finding
-from hybrid_lab.gluon import frozen
 from hybrid_lab.lint.runner import check
 
 
@@ -16,6 +13,3 @@ def findings_of(kind: type) -> list[Finding]:
         return check(kind)
     except (HybridLabError, OSError, TypeError):
         return []
-
-
-frozen.findings_of = findings_of
