@@ -9,18 +9,18 @@ from ..diagnostics import rules
 
 _TOPICS = {
     "HL00": "Source",
-    "HL10": "Reading what a graph does not know",
-    "HL11": "Bringing numbers to Python",
+    "HL10": "Reading what is not known while a graph is traced",
+    "HL11": "Reading values in Python",
     "HL12": "Control flow",
     "HL13": "Indexing",
     "HL14": "Writing into tensors",
     "HL15": "Broadcasting and operators (MXNet)",
-    "HL16": "Constants, parameters and where operators come from",
-    "HL17": "What happens once, while the graph is made",
-    "HL18": "How a block is put together",
-    "HL19": "Inputs, outputs and the rest",
+    "HL16": "Constants, parameters and operator namespaces",
+    "HL17": "Code that runs only once, while the graph is traced",
+    "HL18": "Structure of a Block",
+    "HL19": "Inputs, outputs and other rules",
 }
-_NOTICE = "<!-- Made by `python -m hybrid_lab.lint.docs` from hybrid_lab/diagnostics/rules; edit the record. -->"
+_NOTICE = "<!-- Written by `python -m hybrid_lab.lint.docs` from hybrid_lab/diagnostics/rules; edit the records there. -->"
 
 
 def page(record: rules.Rule) -> str:
@@ -43,7 +43,7 @@ def page(record: rules.Rule) -> str:
 
 def index() -> str:
     """The list of all rules, in Markdown."""
-    lines = [_NOTICE, "", "# Rules", "", "What keeps code from becoming part of a graph, or makes it differ there.", ""]
+    lines = [_NOTICE, "", "# Rules", "", "What the linter reports: code that cannot become part of a graph, or behaves differently in one.", ""]
     topic = None
     for record in rules.all():
         if record.code[:4] != topic:

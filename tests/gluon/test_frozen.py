@@ -74,7 +74,7 @@ def warned(kind, capsys):
 
 def test_changed_attributes_and_globals_are_named_with_their_lines(capsys):
     attribute, name = sorted(warned(Counting, capsys), key=lambda line: "HL178" in line)
-    assert "HL173 `self.count` is assigned while the graph is made, once" in attribute
+    assert "HL173 `self.count` is assigned only once, while the graph is made" in attribute
     assert "HL178 `global COUNT` is assigned once" in name
     source, first = inspect.getsourcelines(Counting)
     line = first + next(number for number, text in enumerate(source) if "self.count += 1" in text)
@@ -84,7 +84,7 @@ def test_changed_attributes_and_globals_are_named_with_their_lines(capsys):
 def test_changes_that_the_source_does_not_show_are_seen_after_the_trace(capsys):
     lines = warned(Sly, capsys)
     assert [line.split("`")[1] for line in lines] == ["self.count", "self.history", "SEEN"]
-    assert "`self.history` is changed while the graph is made, once: it keeps the value of that one call." in lines[1]
+    assert "`self.history` is changed only once, while the graph is made: it keeps the value of that one call." in lines[1]
     assert "`SEEN` is changed once, while the graph is made, and never again." in lines[2]
 
 

@@ -29,14 +29,14 @@ def _depends(value: Value) -> bool:
 
 @rule("HL161", "array-constant", Severity.ERROR)
 class ArrayConstant(Rule):
-    """Making an array from Python numbers with `nd.array(...)` inside hybrid_forward.
+    """Creating an array from Python numbers with `nd.array(...)` inside hybrid_forward.
 
-    Why: an NDArray is not part of a graph and cannot be mixed with its Symbols.
+    Why: an NDArray is not part of a graph and cannot be combined with the graph's Symbols.
     Bad:
         return F.broadcast_mul(x, mx.nd.array([1.0, 2.0, 3.0]))
     Instead:
         return F.broadcast_mul(x, scale)     # self.scale = self.params.get_constant("scale", [1.0, 2.0, 3.0])
-    Note: `F.array(...)` embeds the numbers here; MXNet's Symbol has no such function.
+    Note: in Hybrid Lab `F.array(...)` stores the numbers in the graph; MXNet's Symbol has no such function.
     """
 
     message = "`{call}` makes an NDArray, which cannot enter a graph."
@@ -62,12 +62,13 @@ class ArrayConstant(Rule):
 class FixedNamespace(Rule):
     """Calling `nd.*`, `sym.*` or `mx.np.*` instead of `F.*`.
 
-    Why: F is nd while running eagerly and sym while a graph is made; a fixed one fails in the other mode.
+    Why: F is `nd` in an eager call and `sym` while a graph is traced. Code that names one of them fails in the other
+        mode.
     Bad:
         return mx.nd.relu(x)
     Instead:
         return F.relu(x)
-    Fix: safe: the namespace is replaced by F (`mx.np`: for elementwise functions).
+    Fix: replaces the namespace with F. Safe; for `mx.np`, safe only for elementwise functions.
     """
 
     message = "`{call}` works in one mode only; F is the namespace of the mode that runs."
@@ -100,9 +101,10 @@ class FixedNamespace(Rule):
 
 @rule("HL164", "captured-array", Severity.ERROR, error=TypeError)
 class CapturedArray(Rule):
-    """Using an NDArray from outside: a global, an attribute of `self`, `self.weight.data()`.
+    """Using an NDArray from outside hybrid_forward: a global, an attribute of `self`, `self.weight.data()`.
 
-    Why: an NDArray is not part of a graph and cannot be mixed with its Symbols, nor could the graph see it change.
+    Why: an NDArray is not part of a graph and cannot be combined with the graph's Symbols. Later changes of the array
+        would not reach the graph either.
     Bad:
         return F.dot(x, self.weight.data())
     Instead:
@@ -156,9 +158,10 @@ class CapturedArray(Rule):
 
 @rule("HL165", "missing-parameter", Severity.ERROR, error=TypeError)
 class MissingParameter(Rule):
-    """A parameter made in `__init__` that hybrid_forward does not take.
+    """A parameter that `__init__` creates and hybrid_forward does not take as an argument.
 
-    Why: every parameter of a HybridBlock is passed to hybrid_forward by its attribute's name.
+    Why: every parameter of a HybridBlock is passed to hybrid_forward as the keyword argument that has its attribute's
+        name.
     Bad:
         class Net(gluon.HybridBlock):
             def __init__(self):
@@ -175,7 +178,7 @@ class MissingParameter(Rule):
 
             def hybrid_forward(self, F, x, weight):
                 return F.dot(x, weight)
-    Fix: safe: the argument is added.
+    Fix: adds the argument. Safe.
     """
 
     message = "hybrid_forward takes no argument `{parameter}` for the parameter `self.{parameter}`."
@@ -212,9 +215,10 @@ class MissingParameter(Rule):
 
 @rule("HL195", "constant-shape", Severity.WARNING)
 class ConstantShape(Rule):
-    """Reshaping or broadcasting an input to a shape written in full.
+    """Reshaping or broadcasting an input to a shape that is a constant in every dimension.
 
-    Why: the batch size becomes part of the graph; MXNet reads foreign memory when another one comes.
+    Why: the batch size becomes a constant of the graph. MXNet reads memory outside the array if it is called with
+        another batch size.
     Bad:
         return x.reshape((32, 784))
     Instead:
@@ -252,9 +256,9 @@ class ConstantShape(Rule):
 
 @rule("HL196", "output-without-input", Severity.WARNING)
 class OutputWithoutInput(Rule):
-    """Returning a tensor that no input takes part in.
+    """Returning a tensor that depends on no input.
 
-    Why: a graph without inputs has nothing to take batch size and device from.
+    Why: an output without inputs has neither a batch size nor a device.
     Bad:
         return F.zeros((1, 10))
     Instead:

@@ -57,9 +57,9 @@ def _is_elif(node: ast.If, checking: Checking) -> bool:
 
 @rule("HL121", "tensor-condition", Severity.ERROR, error=TypeError)
 class TensorCondition(Rule):
-    """Deciding by a tensor: `if`, `not`, `and`, `or`, `assert`, `a if x else b`.
+    """Using a tensor as a condition: `if`, `not`, `and`, `or`, `assert`, `a if x else b`.
 
-    Why: a graph is traced once, before the numbers are known.
+    Why: a graph is traced once, before the values of tensors are known.
     Bad:
         if x.max() > 0.5:
             return x
@@ -100,9 +100,10 @@ class TensorCondition(Rule):
 
 @rule("HL122", "tensor-while", Severity.ERROR, error=TypeError)
 class TensorWhile(Rule):
-    """Looping while a tensor's number says so.
+    """Using a tensor as the condition of a `while` loop.
 
-    Why: a graph is traced once, before the numbers are known; the number of turns cannot be.
+    Why: a graph is traced once, before the values of tensors are known, so the number of iterations is not known
+        either.
     Bad:
         while F.sum(x) > 1:
             x = x / 2
@@ -125,7 +126,8 @@ class TensorWhile(Rule):
 class TensorIteration(Rule):
     """Iterating over a tensor: `for`, comprehensions, `zip`, `enumerate`, `list`, `*x`.
 
-    Why: the length is not known while the graph is made; MXNet silently walks over the outputs, once.
+    Why: the length is not known while the graph is traced. MXNet silently iterates over the outputs of the Symbol
+        instead: a single step.
     Bad:
         state = 0
         for row in x:
@@ -163,7 +165,7 @@ class TensorIteration(Rule):
 class TensorRange(Rule):
     """A loop over `range()` whose bound comes from a tensor.
 
-    Why: the number of turns would have to be known before the graph runs.
+    Why: the number of iterations would have to be known before the graph runs.
     Bad:
         total = 0
         for i in range(len(x)):

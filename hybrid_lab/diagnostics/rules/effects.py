@@ -23,16 +23,16 @@ _HARMLESS = {"?.display", "?.get_ipython"}
 
 @rule("HL172", "python-random", Severity.WARNING)
 class PythonRandom(Rule):
-    """Python's or NumPy's random numbers, or the clock, inside hybrid_forward.
+    """Using Python's or NumPy's random numbers, or the clock, inside hybrid_forward.
 
-    Why: the number is drawn once, while the graph is made, and is the same in every later call.
+    Why: the number is drawn once, while the graph is traced, and stays the same in every later call.
     Bad:
         return x * random.random()
     Instead:
         return x * F.random.uniform(shape=(1,))
     """
 
-    message = "`{call}` is drawn once, when the graph is made, and the same ever after."
+    message = "`{call}` is drawn once, when the graph is made, and stays the same in every later call."
     rewrite = "F.random.uniform(...), F.random.normal(...)      or      an input of the network"
     defaults = {"call": "random.random()"}
 
@@ -44,9 +44,10 @@ class PythonRandom(Rule):
 
 @rule("HL174", "mode-read", Severity.WARNING)
 class ModeRead(Rule):
-    """Asking `autograd.is_training()` or `is_recording()` inside hybrid_forward.
+    """Calling `autograd.is_training()` or `is_recording()` inside hybrid_forward.
 
-    Why: the answer belongs to one call. MXNet freezes it into the graph; here one graph is made for each answer.
+    Why: the answer may change from call to call. MXNet keeps the first answer in the graph; Hybrid Lab traces one graph
+        for each answer.
     Bad:
         if autograd.is_training():
             x = x * 2
@@ -55,7 +56,7 @@ class ModeRead(Rule):
         return F.Dropout(x, p=0.5)           # operators know the mode themselves
     """
 
-    message = "`{call}` is asked while the graph is made; one graph for each answer is needed."
+    message = "`{call}` is called while the graph is made; each answer needs a graph of its own."
     rewrite = "an operator that knows the mode (F.Dropout, F.BatchNorm)      or      ask outside the network"
     defaults = {"call": "autograd.is_training()"}
 
@@ -66,9 +67,9 @@ class ModeRead(Rule):
 
 @rule("HL175", "autograd-scope", Severity.ERROR)
 class AutogradScope(Rule):
-    """`autograd.record()`, `pause()`, `train_mode()`, `predict_mode()` inside hybrid_forward.
+    """Using `autograd.record()`, `pause()`, `train_mode()` or `predict_mode()` inside hybrid_forward.
 
-    Why: a graph has one mode, that of the call; a scope inside it is not part of the graph.
+    Why: a graph runs in one mode, the mode of the call. A scope inside the graph is not recorded.
     Bad:
         with autograd.pause():
             y = x * 2
@@ -78,7 +79,7 @@ class AutogradScope(Rule):
     """
 
     message = "`{call}` inside hybrid_forward does not become part of the graph."
-    rewrite = "F.BlockGrad(x)      or      the scope round the call of the network"
+    rewrite = "F.BlockGrad(x)      or      the scope around the call of the network"
     defaults = {"call": "autograd.pause()"}
 
     def at(self, node: ast.With, checking: Checking) -> Iterator[Mark]:
@@ -90,9 +91,9 @@ class AutogradScope(Rule):
 
 @rule("HL176", "mode-dispatch", Severity.WARNING)
 class ModeDispatch(Rule):
-    """Asking whether a tensor is an NDArray or a Symbol, or whether `F` is `nd`.
+    """Testing whether a tensor is an NDArray or a Symbol, or whether `F` is `nd`.
 
-    Why: the two modes then run different code and may give different numbers.
+    Why: eager and hybrid calls then run different code and may give different results.
     Bad:
         if isinstance(x, mx.nd.NDArray):
             x = x * 2
@@ -113,9 +114,10 @@ class ModeDispatch(Rule):
 
 @rule("HL177", "try-operators", Severity.WARNING)
 class TryOperators(Rule):
-    """`try` / `except` round operators on tensors.
+    """`try` / `except` around operators on tensors.
 
-    Why: while a graph is made there are no numbers to fail on, and what cannot be traced takes the except arm.
+    Why: errors that depend on values do not occur while a graph is traced, and code that cannot be traced takes the
+        `except` branch. The choice holds for all later calls.
     Bad:
         try:
             y = F.dot(x, x)
@@ -126,7 +128,7 @@ class TryOperators(Rule):
         return F.dot(x, x)
     """
 
-    message = "`except` round operators decides while the graph is made, once, for all later calls."
+    message = "whether `except` runs is decided once, while the graph is made, for all later calls."
     rewrite = "remove the try; check shapes before the network is called"
 
     def at(self, node: ast.Try, checking: Checking) -> Iterator[Mark]:
@@ -146,7 +148,7 @@ class TryOperators(Rule):
 class Generator(Rule):
     """`yield`, `await` or `async` in hybrid_forward.
 
-    Why: tracing calls the method once and needs its outputs at once; a generator gives none.
+    Why: a trace calls the method once and needs its outputs immediately; a generator returns none.
     Bad:
         for i in range(3):
             yield x * i
@@ -154,7 +156,7 @@ class Generator(Rule):
         return [x * i for i in range(3)]
     """
 
-    message = "`{construct}` in hybrid_forward: a trace needs the outputs at once."
+    message = "`{construct}` in hybrid_forward: a trace needs the outputs immediately."
     rewrite = "return a list of the outputs      or      F.contrib.foreach"
     defaults = {"construct": "yield"}
 
@@ -172,16 +174,16 @@ class Generator(Rule):
 
 @rule("HL199", "unknown-function", Severity.NOTE)
 class UnknownFunction(Rule):
-    """A function whose source is not at hand receives tensors.
+    """Passing tensors to a function whose source cannot be found.
 
-    Why: what it does with them could not be checked.
+    Why: the linter cannot check what the function does with them.
     Bad:
         return some_library.normalize(x)
     Instead:
         return F.L2Normalization(x)
     """
 
-    message = "`{call}` receives {tensor}; its source is not at hand, so it was not checked."
+    message = "`{call}` receives {tensor}; its source could not be found, so it was not checked."
     rewrite = "a function in the same file, or an operator of F"
     defaults = {"call": "function"}
 

@@ -51,14 +51,14 @@ def only_statement(node: ast.stmt, checking: Checking) -> bool:
 
 @rule("HL111", "host-read", Severity.ERROR, error=NotImplementedError)
 class HostRead(Rule):
-    """Reading numbers out of a tensor: `asnumpy()`, `asscalar()`, `item()`, `tolist()`.
+    """Reading the values of a tensor in Python: `asnumpy()`, `asscalar()`, `item()`, `tolist()`.
 
-    Why: a graph is traced once, before there are any numbers.
+    Why: a graph is traced once, before tensors have values.
     Bad:
         return F.broadcast_div(x, F.full((1,), x.max().asscalar()))
     Instead:
         return F.broadcast_div(x, x.max())   # stays in the graph
-    Note: what needs the numbers (metrics, drawing) belongs after the network, or in a plain Block.
+    Note: code that needs the values (metrics, plots) belongs after the network, or in a plain Block.
     """
 
     message = "`{call}()` of {tensor} reads numbers that do not exist while a graph is made."
@@ -74,7 +74,7 @@ class HostRead(Rule):
 class HostSync(Rule):
     """Waiting for a tensor or moving it: `wait_to_read()`, `copyto()`, `as_in_context()`.
 
-    Why: a graph has no running computation to wait for, and runs on one device.
+    Why: a graph runs on one device, and while it is traced there is no computation to wait for.
     Bad:
         y = x * 2
         y.wait_to_read()
@@ -82,7 +82,7 @@ class HostSync(Rule):
     Instead:
         y = x * 2
         return y
-    Fix: safe for a line that only waits: it is deleted.
+    Fix: deletes a line that only waits. Safe.
     """
 
     message = "`{call}()` of {tensor} has no meaning inside a graph."
@@ -104,9 +104,9 @@ class HostSync(Rule):
 
 @rule("HL113", "copy-call", Severity.ERROR, error=NotImplementedError)
 class CopyCall(Rule):
-    """Copying, detaching and gradients by NDArray members: `copy()`, `detach()`, `attach_grad()`, `backward()`, `grad`.
+    """Using NDArray's members for copies and gradients: `copy()`, `detach()`, `attach_grad()`, `backward()`, `grad`.
 
-    Why: a Symbol has no memory and no gradient of its own; gradients are recorded round the call of the network.
+    Why: a Symbol has no memory and no gradient. Gradients are recorded around the call of the network.
     Bad:
         return F.dot(x.detach(), x)
     Instead:
@@ -121,7 +121,7 @@ class CopyCall(Rule):
         "detach": "F.BlockGrad({x})",
         "attach_grad": "outside the network: attach_grad() on its input, then with autograd.record(): out = net(input)",
         "backward": "outside the network: with autograd.record(): loss = ..., then loss.backward()",
-        "grad": "outside the network, after loss.backward(): the gradient stands in .grad of the input",
+        "grad": "outside the network, after loss.backward(): the input's .grad holds the gradient",
         "zero_grad": "outside the network, before autograd.record()",
         "drop_grad": "outside the network, on its input",
     }
@@ -147,7 +147,8 @@ class CopyCall(Rule):
 class TensorLength(Rule):
     """Taking `len()` of a tensor.
 
-    Why: the length is not known while the graph is made; MXNet silently answers 1, the number of outputs.
+    Why: the length is not known while the graph is traced. MXNet silently returns 1, the number of the Symbol's
+        outputs.
     Bad:
         return F.sum(x) / len(x)
     Instead:
@@ -168,7 +169,8 @@ class TensorLength(Rule):
 class PythonNumber(Rule):
     """Turning a tensor into a Python number: `int`, `float`, `bool`, `round`, `max`, `min`, `sum`, `math.*`.
 
-    Why: these need the number, and a graph is traced before there is one. `max(x, y)` compares with `if`.
+    Why: these functions need values, and a graph is traced before tensors have values. Python's `max(x, y)`, for
+        example, tests `y > x` with `if`.
     Bad:
         return x / float(F.sum(x))
     Instead:
@@ -226,16 +228,16 @@ class PythonNumber(Rule):
 class NumpyOnTensor(Rule):
     """Calling a NumPy function on a tensor.
 
-    Why: NumPy needs numbers; given a Symbol it fails, or builds an array of Symbols without saying so.
+    Why: NumPy needs values. With a Symbol it raises an error, or silently builds an array that contains Symbols.
     Bad:
         return np.exp(x)
     Instead:
         return F.exp(x)
-    Fix: safe where F has an operator of the same name and meaning (`np.exp` and other elementwise functions).
+    Fix: safe if F has an operator with the same name and meaning (`np.exp` and other elementwise functions).
     """
 
     message = "`{call}` was given {tensor}: NumPy needs numbers, which do not exist while a graph is made."
-    rewrite = "the operator of F for it, such as F.exp({x})      or      a plain Block"
+    rewrite = "the same operator of F, such as F.exp({x})      or      a plain Block"
     defaults = {"call": "np.array"}
 
     def at(self, node: ast.Call, checking: Checking) -> Iterator[Mark]:
@@ -265,7 +267,7 @@ class NumpyOnTensor(Rule):
 class PrintTensor(Rule):
     """Printing or logging a tensor, or putting it into a string.
 
-    Why: it happens once, while the graph is made, and shows a Symbol instead of numbers; later calls print nothing.
+    Why: the code runs once, while the graph is traced, and shows a Symbol instead of values. Later calls print nothing.
     Bad:
         print(x)
         return x * 2

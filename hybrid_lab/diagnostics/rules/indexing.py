@@ -23,12 +23,14 @@ def tensor_in_index(index: ast.expr, checking: Checking) -> ast.expr | None:
 class IntegerIndex(Rule):
     """Indexing a tensor with 0.
 
-    Why: here `x[0]` is the first row in both modes. MXNet's Symbol silently answers x itself, its output number 0.
+    Why: in Hybrid Lab `x[0]` is the first row in both modes. MXNet's Symbol silently returns x itself, as its output
+        number 0.
     Bad:
         return x[0]
     Instead:
         return F.take(x, F.zeros((1,)), axis=0).reshape((-3, -2))
-    Note: an index into an operator with several outputs (`F.split(x, num_outputs=2)[0]`) picks the output everywhere.
+    Note: on an operator with several outputs (`F.split(x, num_outputs=2)[0]`) the index selects an output, in Hybrid
+        Lab as in MXNet.
     """
 
     message = "`{x}[0]` on MXNet's Symbol silently gives {tensor} itself, not its first row."
@@ -44,7 +46,7 @@ class IntegerIndex(Rule):
 class SliceIndex(Rule):
     """Slicing a tensor with brackets: `x[i]`, `x[a:b]`, `x[:, 0]`, `x[:, None]`.
 
-    Why: here it is real slicing in both modes; MXNet's Symbol fails, or picks an output.
+    Why: in Hybrid Lab the brackets slice in both modes. MXNet's Symbol raises an error, or selects an output.
     Bad:
         return x[:, 0:2]
     Instead:
@@ -67,7 +69,8 @@ class SliceIndex(Rule):
 class TensorIndex(Rule):
     """Indexing a tensor with a tensor: a mask or a list of positions.
 
-    Why: which elements it means depends on numbers that do not exist yet; the operators for it say which kind is meant.
+    Why: which elements are selected depends on values that do not exist yet. The operators `F.where`, `F.take` and
+        `F.gather_nd` say whether a mask or positions are meant.
     Bad:
         return x[x > 0]
     Instead:

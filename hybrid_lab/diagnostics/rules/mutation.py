@@ -66,7 +66,7 @@ def _has_other_name(name: str, checking: Checking) -> bool:
 class ItemAssignment(Rule):
     """Assigning to elements of a tensor, or deleting them: `x[...] = v`, `del x[...]`.
 
-    Why: a graph has values, not memory to write into.
+    Why: a graph consists of values; it has no memory to write to.
     Bad:
         x[0] = 0
         return x
@@ -96,14 +96,14 @@ class ItemAssignment(Rule):
 class AugmentedAssignment(Rule):
     """Changing a tensor in place: `x += y`, and methods that end in `_`.
 
-    Why: eager code would change the caller's array, a graph cannot: the two modes would differ.
+    Why: eager code changes the caller's array, and a graph cannot do that, so the two modes would differ.
     Bad:
         x += 1
         return x
     Instead:
         x = x + 1
         return x
-    Fix: safe where the tensor was made inside the method and has no other name.
+    Fix: safe if the tensor was created inside the method and has no other name.
     """
 
     message = "`{operator}` changes {tensor} in place in eager mode; a graph cannot."
@@ -133,7 +133,8 @@ class AugmentedAssignment(Rule):
 class StoreOnSelf(Rule):
     """Assigning to an attribute of `self` inside hybrid_forward.
 
-    Why: it happens once, while the graph is made: a tensor stored so is a Symbol, a number stays as it was.
+    Why: the assignment runs once, while the graph is traced. A stored tensor is then a Symbol, and a stored number
+        never changes again.
     Bad:
         self.attention = F.softmax(x)
         return self.attention
@@ -142,7 +143,7 @@ class StoreOnSelf(Rule):
         return attention                     # return it, or make it a parameter
     """
 
-    message = "`{target}` is {changed} while the graph is made, once: it {outcome}."
+    message = "`{target}` is {changed} only once, while the graph is made: it {outcome}."
     rewrite = "return it as an output      or      keep it as a parameter with grad_req='null'"
     defaults = {"target": "self.x", "changed": "assigned", "outcome": "would keep a Symbol, not numbers"}
 
@@ -182,7 +183,8 @@ class StoreOnSelf(Rule):
 class HiddenInput(Rule):
     """Reading or writing the environment, a global variable or a mutable default inside hybrid_forward.
 
-    Why: what is read is frozen into the graph, and what is written is written once, while the graph is made.
+    Why: a value that is read becomes a constant of the graph, and a value is written only once, while the graph is
+        traced.
     Bad:
         if os.environ.get("DOUBLE"):
             x = x * 2

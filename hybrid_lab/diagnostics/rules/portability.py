@@ -41,7 +41,7 @@ def arguments_of(node: ast.FunctionDef) -> Iterator[tuple[ast.arg, ast.expr | No
 class BroadcastingArithmetic(Rule):
     """Arithmetic between two tensors that may have different shapes.
 
-    Why: `+ - * / % **` broadcast in both modes here; on MXNet's Symbol they need equal shapes.
+    Why: in Hybrid Lab `+ - * / % **` broadcast in both modes. On MXNet's Symbol they need equal shapes.
     Bad:
         return x + F.ones((1, 1))
     Instead:
@@ -63,7 +63,7 @@ class BroadcastingArithmetic(Rule):
 class BroadcastingComparison(Rule):
     """A comparison between two tensors that may have different shapes.
 
-    Why: comparisons broadcast in both modes here; on MXNet's Symbol they need equal shapes.
+    Why: in Hybrid Lab comparisons broadcast in both modes. On MXNet's Symbol they need equal shapes.
     Bad:
         return x > F.ones((1, 1))
     Instead:
@@ -87,7 +87,7 @@ class BroadcastingComparison(Rule):
 class MissingOperator(Rule):
     """`@`, `//`, `&`, `|`, `^`, `~` on a tensor.
 
-    Why: they work in both modes here; MXNet's Symbol does not have them.
+    Why: in Hybrid Lab these operators work in both modes. MXNet's Symbol does not have them.
     Bad:
         return x @ weight
     Instead:
@@ -120,7 +120,7 @@ class MissingOperator(Rule):
 class StructuredOutput(Rule):
     """Returning a dict, None or a number from hybrid_forward.
 
-    Why: it is kept as the output's structure here; MXNet's graphs return tensors, or lists of tensors.
+    Why: Hybrid Lab returns the same structure from the graph. MXNet's graphs return only tensors, or lists of tensors.
     Bad:
         return {"score": x}
     Instead:
@@ -152,7 +152,8 @@ class StructuredOutput(Rule):
 class StructuredInput(Rule):
     """Inputs of hybrid_forward that are passed by keyword, or are numbers, strings or dicts.
 
-    Why: they are part of the graph's key here; MXNet's graphs take tensors and lists of tensors, by position.
+    Why: Hybrid Lab traces a graph for each such value. MXNet's graphs take only tensors and lists of tensors, by
+        position.
     Bad:
         class Net(gluon.HybridBlock):
             def hybrid_forward(self, F, x, scale=2.0):
@@ -190,7 +191,7 @@ class StructuredInput(Rule):
 class VaryingInputs(Rule):
     """Inputs whose number may change from call to call: `*args`, or an argument that may be None.
 
-    Why: a graph is made for each structure of inputs here; MXNet's graph belongs to the first call's.
+    Why: Hybrid Lab traces a graph for each structure of inputs. MXNet has only the graph of the first call's inputs.
     Bad:
         class Net(gluon.HybridBlock):
             def hybrid_forward(self, F, x, mask=None):
@@ -201,7 +202,7 @@ class VaryingInputs(Rule):
                 return x * mask
     """
 
-    message = "the input `{argument}` may be there or not; MXNet's graph belongs to the first call's inputs."
+    message = "the input `{argument}` may be missing in some calls; MXNet's graph fits only the first call's inputs."
     rewrite = "always the same inputs"
     defaults = {"argument": "mask"}
 
@@ -218,7 +219,7 @@ class VaryingInputs(Rule):
 class UnusedInput(Rule):
     """An input of hybrid_forward that nothing reads.
 
-    Why: it is not part of the graph; MXNet warns, and exported graphs ask for one input less.
+    Why: the input is not part of the graph. MXNet warns, and an exported graph has one input less.
     Bad:
         class Net(gluon.HybridBlock):
             def hybrid_forward(self, F, x, mask):

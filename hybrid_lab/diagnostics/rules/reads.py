@@ -40,14 +40,14 @@ def attribute_read(node: ast.AST, names: tuple[str, ...], checking: Checking) ->
 class ShapeRead(Rule):
     """Reading `.shape` of a tensor inside hybrid_forward.
 
-    Why: a graph is made before the shapes are known; the number would be frozen into it.
+    Why: a graph is traced before shapes are known; the number would become a constant of the graph.
     Bad:
         return x.reshape((x.shape[0], -1))
     Instead:
         return x.reshape((0, -1))            # 0 keeps the dimension
-    Fix: safe where only the batch dimension is read inside `reshape`. Elsewhere `F.shape_array`, `F.slice_like`,
+    Fix: safe if only the batch dimension is read, inside `reshape`. Elsewhere `F.shape_array`, `F.slice_like`,
         `F.reshape_like`, `F.broadcast_like` or `F.zeros_like` keep the shape inside the graph.
-    Note: in a 2.x-style `forward` the trace can read it; the graph is then made again for every new shape.
+    Note: in a 2.x-style `forward` the trace can read the shape; a new graph is then traced for every new shape.
     """
 
     message = "`.shape` of {tensor} cannot be read while a graph is made."
@@ -90,12 +90,12 @@ class ShapeRead(Rule):
 class SizeRead(Rule):
     """Reading `.size` or `.ndim` of a tensor inside hybrid_forward.
 
-    Why: a graph is made before the shapes are known; the number would be frozen into it.
+    Why: a graph is traced before shapes are known; the number would become a constant of the graph.
     Bad:
         return F.sum(x) / x.size
     Instead:
         return F.mean(x)
-    Note: `F.size_array(x)` is the size as a tensor; a number of dimensions belongs in the constructor.
+    Note: `F.size_array(x)` is the size as a tensor. Pass a number of dimensions to the constructor.
     """
 
     message = "`.{attribute}` of {tensor} cannot be read while a graph is made."
@@ -112,7 +112,7 @@ class SizeRead(Rule):
 class DtypeRead(Rule):
     """Reading `.dtype` of a tensor inside hybrid_forward.
 
-    Why: a graph is made before the element types are known.
+    Why: a graph is traced before dtypes are known.
     Bad:
         return F.zeros((1, 3), dtype=x.dtype) * x
     Instead:
@@ -132,7 +132,7 @@ class DtypeRead(Rule):
 class ContextRead(Rule):
     """Reading `.context` or `.ctx` of a tensor inside hybrid_forward.
 
-    Why: a graph belongs to no device; it runs where its inputs are.
+    Why: a graph belongs to no device; it runs on the device of its inputs.
     Bad:
         return x + F.ones((1, 3), ctx=x.context)
     Instead:
@@ -152,7 +152,7 @@ class ContextRead(Rule):
 class LayoutRead(Rule):
     """Reading `.T` or `.stype` of a tensor inside hybrid_forward.
 
-    Why: a Symbol has neither; transposing is an operator, and the storage type is not known before the graph runs.
+    Why: a Symbol has neither. Transposing is an operator, and the storage type is not known before the graph runs.
     Bad:
         return F.dot(x.T, x)
     Instead:
@@ -182,7 +182,7 @@ class LayoutRead(Rule):
 class UnpackTensor(Rule):
     """Unpacking one tensor into several names.
 
-    Why: unpacking walks over the first dimension, whose length is not known while the graph is made.
+    Why: unpacking iterates over the first dimension, whose length is not known while the graph is traced.
     Bad:
         a, b = x
         return a + b

@@ -45,7 +45,7 @@ def _count(value: Value) -> int | None:
 class SyntaxFault(Rule):
     """The source is not valid Python.
 
-    Why: what cannot be parsed cannot be checked.
+    Why: the linter can only check code that Python can parse.
     Bad:
         return x +
     Instead:
@@ -61,7 +61,7 @@ class SyntaxFault(Rule):
 class PlainChild(Rule):
     """A child of a HybridBlock that is not a HybridBlock.
 
-    Why: a graph is made of its children's graphs; a plain Block has none.
+    Why: a Block's graph contains the graphs of its children, and a plain Block has none.
     Bad:
         class Net(gluon.HybridBlock):
             def __init__(self):
@@ -78,7 +78,7 @@ class PlainChild(Rule):
 
             def hybrid_forward(self, F, x):
                 return self.body(x)
-    Fix: safe where a hybrid counterpart exists (Sequential, Lambda, the contrib containers).
+    Fix: safe if there is a hybrid counterpart (Sequential, Lambda, the contrib containers).
     """
 
     message = "the child `{child}` is a plain {type}, which cannot become part of a graph."
@@ -122,7 +122,7 @@ class PlainChild(Rule):
 class HiddenChildren(Rule):
     """Blocks kept in a list, tuple or dict on `self`.
 
-    Why: children inside a container are not registered: their parameters are neither initialized, saved nor trained.
+    Why: children inside a container are not registered, so their parameters are neither initialized, saved nor trained.
     Bad:
         class Net(gluon.HybridBlock):
             def __init__(self):
@@ -164,9 +164,10 @@ class HiddenChildren(Rule):
 
 @rule("HL183", "child-in-forward", Severity.ERROR)
 class ChildInForward(Rule):
-    """Making a Block inside hybrid_forward.
+    """Creating a Block inside hybrid_forward.
 
-    Why: it is a new, uninitialized layer in every eager call, and one frozen layer in a graph.
+    Why: every eager call would create a new, uninitialized layer, and the graph would keep the layer of the trace for
+        good.
     Bad:
         return nn.Dense(10)(x)
     Instead:
@@ -186,7 +187,7 @@ class ChildInForward(Rule):
 class ForwardOverridden(Rule):
     """A HybridBlock that defines `forward` beside `hybrid_forward`.
 
-    Why: `forward` is what makes the graph from hybrid_forward; overridden, hybridize() does nothing.
+    Why: HybridBlock's `forward` traces hybrid_forward. If a class overrides `forward`, hybridize() has no effect.
     Bad:
         class Net(gluon.HybridBlock):
             def forward(self, x):
@@ -213,14 +214,14 @@ class ForwardOverridden(Rule):
 
 @rule("HL190", "stale-ignore", Severity.WARNING)
 class StaleIgnore(Rule):
-    """A suppression comment that silences nothing.
+    """An ignore comment that silences nothing.
 
-    Why: it hides the next real finding on its line.
+    Why: the comment would hide the next real finding on its line.
     Bad:
         return x * 2  # hl: ignore[HL101] the batch is fixed
     Instead:
         return x * 2
-    Fix: safe: the comment is deleted.
+    Fix: deletes the comment. Safe.
     """
 
     message = "`# hl: ignore[{codes}]` silences nothing on this line."
@@ -230,9 +231,9 @@ class StaleIgnore(Rule):
 
 @rule("HL191", "varying-outputs", Severity.WARNING)
 class VaryingOutputs(Rule):
-    """Returning one number of outputs here and another there, decided anew in every call.
+    """Returning different numbers of outputs, depending on something that may change from call to call.
 
-    Why: a graph has a fixed structure of outputs, that of the call that made it.
+    Why: a graph has a fixed structure of outputs: that of the call that traced it.
     Bad:
         if autograd.is_training():
             return x, x * 2
@@ -241,7 +242,7 @@ class VaryingOutputs(Rule):
         return x, x * 2
     """
 
-    message = "the number of outputs varies between calls ({counts}): a graph keeps that of its first call."
+    message = "the number of outputs varies between calls ({counts}); a graph keeps the number of its first call."
     rewrite = "the same outputs on every path"
     defaults = {"counts": "1 or 2"}
 
