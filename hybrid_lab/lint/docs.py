@@ -20,7 +20,7 @@ _TOPICS = {
     "HL18": "Structure of a Block",
     "HL19": "Inputs, outputs and other rules",
 }
-_NOTICE = "<!-- Written by `python -m hybrid_lab.lint.docs` from hybrid_lab/diagnostics/rules; edit the records there. -->"
+_NOTICE = "<!-- Written by `python -m hybrid_lab.lint.docs` from hybrid_lab/diagnostics/rules; edit the record. -->"
 
 
 def page(record: rules.Rule) -> str:
@@ -43,7 +43,8 @@ def page(record: rules.Rule) -> str:
 
 def index() -> str:
     """The list of all rules, in Markdown."""
-    lines = [_NOTICE, "", "# Rules", "", "What the linter reports: code that cannot become part of a graph, or behaves differently in one.", ""]
+    purpose = "What the linter reports: code that cannot become part of a graph, or behaves differently in one."
+    lines = [_NOTICE, "", "# Rules", "", purpose, ""]
     topic = None
     for record in rules.all():
         if record.code[:4] != topic:
