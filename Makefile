@@ -156,7 +156,7 @@ test-versions:
 test-graphs: install
 	HYBRID_LAB_GRAPHS=$(GRAPHS) $(PY) -m pytest tests/engines/test_random_graphs.py -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
 
-# All random programs; `make test` runs the first 400 of them.
+# All random programs; `make test` runs the first 500 of them.
 test-programs: install
 	HYBRID_LAB_PROGRAMS=$(PROGRAMS) $(PY) -m pytest tests/random_programs -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.random_programs import run as running
-from tests.random_programs.compare import Verdict, compare
+from tests.random_programs.compare import Verdict, compare, has_dead_code
 from tests.random_programs.session import write_program
 from tests.random_programs.shrink import shrink
 
@@ -71,7 +71,9 @@ def failing(text: str, engine: str) -> str:
 def smallest(text: str, engine: str, seconds: float = 60.0) -> str:
     """The smallest program that fails in the same way."""
     wanted = failing(text, engine)
-    return shrink(text, lambda smaller: failing(smaller, engine) == wanted, seconds) if wanted else text
+    if not wanted:
+        return text
+    return shrink(text, lambda smaller: not has_dead_code(smaller) and failing(smaller, engine) == wanted, seconds)
 
 
 def script(text: str, engine: str) -> str:

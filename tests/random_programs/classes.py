@@ -269,11 +269,13 @@ class _Class:
         unread = body.unread() or body.tensors[-1:]
         count = chance.randrange(1, 4)
         chosen, rest = unread[-count:], unread[:-count]
-        if rest and chance.often(0.96):  # else they are dead code
+        if rest:  # all is returned: dead code is a documented difference
             total, functions = body.new_name(), body.functions
             means = " + ".join(f"{functions}.cast({name}, dtype='float32').mean()" for name in rest)
-            if body.add(f"{total} = {means}"):
+            if chance.often(0.96) and body.add(f"{total} = {means}"):
                 chosen.append(total)
+            else:
+                chosen += rest
         if chance.often(0.15):
             chosen.append(chance.one_of(body.tensors))
         if len(chosen) == 1:

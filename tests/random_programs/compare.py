@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab import lint
+from hybrid_lab import HybridizeError, lint
 from tests.random_programs.rounding import other_rounding
 from tests.random_programs.run import Run, Seen, run_text
 
@@ -39,21 +38,12 @@ def has_dead_code(text: str) -> bool:
     return False
 
 
-#: What docs/differences.md says of hybridized calls: a name, words of the error, and what a program must have.
-_ON_PURPOSE: list[tuple[str, str, Callable[[str], bool]]] = [
-    ("dead code", "do not follow from the inputs", has_dead_code),
-    ("dead code", "has no values yet", has_dead_code),
-    ("written before backward", "it has been written to since", lambda text: "[:] =" in text),
-    ("changed arguments", "changes a list or dict that it was called with", lambda text: "xs[0] =" in text),
-    ("archives hold graphs", "the loaded graph takes", lambda text: "run.reopened" in text),
-]
+#: What a hybridized call may raise where an eager one raises another error: the shapes of the whole graph are looked at
+#: before the first parameter gets its own.
+_SEVERAL_ERRORS = {("ShapeError", "DeferredInitializationError")}
 
-#: What a hybridized call refuses with where an eager one refuses, too: the code runs on Symbols, which have no length
-#: to unpack; and the shapes of the whole graph are looked at before the first parameter gets its own.
-_SEVERAL_ERRORS = {("HybridizeTypeError", "ValueError"), ("ShapeError", "DeferredInitializationError")}
-
-#: Rules about what a trace meets, which lint cannot tell from the source alone.
-_AT_TRACE = {"HL101", "HL174", "HL175"}
+#: Rules about what a trace meets, and what the method that they name must hold; lint tells other rules from the source.
+_AT_TRACE = {"HL101": r"\.(shape|ndim)\b", "HL174": "is_training", "HL175": "is_recording", "HL142": r"\w\[0\] = "}
 
 
 @dataclass
@@ -142,58 +132,87 @@ def compare(text: str, engine: str) -> Verdict:
         if isinstance(seen.value, np.ndarray):
             largest[_step_of(seen)] = max(largest[_step_of(seen)], min(_largest(seen.value, 0.0), 1.0))
     for index, wanted in enumerate(eager.seen):
-        if index >= len(hybrid.seen) or hybrid.seen[index].label != wanted.label:
-            instead = [seen.label for seen in hybrid.seen[index : index + 1]]
-            verdict.differences.append(f"{wanted.label}: not there, but {instead}")
-            break
-        found = hybrid.seen[index]
-        gap = apart(found.value, wanted.value)
+        found = hybrid.seen[index] if index < len(hybrid.seen) else Seen("nothing", "fact", None)
+        gap = apart(found.value, wanted.value) if found.label == wanted.label else float("inf")
         if gap <= _tolerance(wanted, largest[_step_of(wanted)]):
             continue
-        if wanted.label.endswith(": error") and (found.value, wanted.value) in _SEVERAL_ERRORS:
+        if wanted.label.endswith(": error") and (str(found.value), wanted.value) in _SEVERAL_ERRORS:
             verdict.explained["another of several errors"] += 1
             continue
-        uninitialized = isinstance(found.value, str) and found.value == "not initialized"
-        if uninitialized and eager.errors and not any(seen.kind == "forward" for seen in eager.seen[:index]):
-            verdict.refused = "initialized by calls that raised"  # none came back
+        arrays = isinstance(wanted.value, np.ndarray) and isinstance(found.value, np.ndarray)
+        if found.label == wanted.label and arrays:
+            if rounded.moves(index, wanted, gap):
+                verdict.explained["moved by other roundings"] += 1
+            else:
+                verdict.differences.append(f"{wanted.label}: differs by {gap:.1e} of {_largest(wanted.value, 0.0):.1e}")
+            continue
+        verdict.refused = _documented(text, eager, hybrid, index)
+        if verdict.refused:  # the two runs are in different states from here on
             break
-        if uninitialized and has_dead_code(text):
-            verdict.refused = "dead code"
-            break
-        if not isinstance(wanted.value, np.ndarray) or not isinstance(found.value, np.ndarray):
+        if found.label == wanted.label:
             verdict.differences.append(f"{wanted.label}: {found.value!r} instead of {wanted.value!r}")
-            if found.label.endswith(": error"):
-                break
-        elif rounded.moves(index, wanted, gap):
-            verdict.explained["moved by other roundings"] += 1
         else:
-            verdict.differences.append(f"{wanted.label}: differs by {gap:.1e} of {_largest(wanted.value, 0.0):.1e}")
-    _judge_errors(verdict, text, eager, hybrid)
+            verdict.differences.append(f"{wanted.label}: not there, but {found.label!r}")
+        if found.label != wanted.label or found.label.endswith(": error"):
+            break
+    if verdict.differences:
+        verdict.errors = _errors(eager, hybrid)
     return verdict
 
 
-def _judge_errors(verdict: Verdict, text: str, eager: Run, hybrid: Run) -> None:
-    """Look at the errors of both runs, where there are differences: a documented refusal is none."""
-    if not verdict.differences:
-        return
-    if "running_" in verdict.differences[0] and has_dead_code(text):
-        verdict.refused, verdict.differences = "dead code", []
-        return
-    for reason, words, holds in _ON_PURPOSE:
-        if any(words in str(error) for error in hybrid.errors) and holds(text):
-            verdict.refused, verdict.differences = reason, []
-            return
-    if hybrid.refused is not None:
-        told = _AT_TRACE | {finding.code for finding in lint.check(text)}
-        reached = next((i for i, seen in enumerate(hybrid.seen) if "Hybridize" in str(seen.value)), 0)
-        labels = [seen.label for seen in eager.seen]
-        first = next((i for i, label in enumerate(labels) if verdict.differences[0].startswith(f"{label}: ")), 0)
-        if hybrid.refused.code in told and first <= reached:
-            verdict.refused, verdict.differences = hybrid.refused.code, []
-            return
+def _documented(text: str, eager: Run, hybrid: Run, index: int) -> str | None:
+    """The documented reason, if it is one, why only one of two runs raised an error or initialized a parameter."""
+    found = hybrid.seen[min(index, len(hybrid.seen) - 1)]
+    if str(found.value) in ("not initialized", "DeferredInitializationError"):
+        if eager.errors and not any(seen.kind == "forward" for seen in eager.seen[:index]):  # no call came back
+            return "initialized by calls that raised"
+        return None
+    if str(found.value).startswith("Hybridize") and found.label.endswith(": error") and hybrid.refused is not None:
+        return hybrid.refused.code if _tells_its_place(hybrid.refused, text) else None
+    for run, other in ((eager, hybrid), (hybrid, eager)):
+        if run.seen[min(index, len(run.seen) - 1)].label.endswith(": error") and _gives_what_a_late_write_gives(
+            text, run, other, index
+        ):
+            return "written before backward"
+    return None
+
+
+def _tells_its_place(error: HybridizeError, text: str) -> bool:
+    """Whether a refusal names a method that holds what its rule is about."""
+    place = error.location
+    if place is None:
+        return False
+    for method in [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]:
+        lines = range(method.lineno, (method.end_lineno or method.lineno) + 1)
+        if place.line in lines:
+            if error.code in _AT_TRACE:
+                return re.search(_AT_TRACE[error.code], ast.unparse(method)) is not None
+            return any(finding.code == error.code and finding.line in lines for finding in lint.check(text))
+    return False
+
+
+def _gives_what_a_late_write_gives(text: str, raised: Run, other: Run, index: int) -> bool:
+    """Whether one run raised because an array was written to between a call and its backward, and the other one shows
+    in this step what an eager run shows that writes after the backward: its gradient does not read that array.
+    """
+    if not any("it has been written to since" in str(error) for error in raised.errors):
+        return False
+    late = run_text(text, late=True).seen
+    for found, wanted in zip(other.seen[index:], late[index:], strict=False):
+        if _step_of(found)[0] != _step_of(other.seen[index])[0]:
+            return True
+        if found.label != wanted.label or apart(found.value, wanted.value) > 10 * _tolerance(wanted, 1.0):
+            return False
+    return True
+
+
+def _errors(eager: Run, hybrid: Run) -> str:
+    """The errors that only one of two runs raised, in a line."""
+    text = ""
     for who, run, other in (("hybrid", hybrid, eager), ("eager", eager, hybrid)):
         known = {(type(error), str(error)[:40]) for error in other.errors}
         alone = {
             type(e).__name__: str(e).split("\n")[0][:200] for e in run.errors if (type(e), str(e)[:40]) not in known
         }
-        verdict.errors += "".join(f"; {who} alone {name}: {said}" for name, said in alone.items())
+        text += "".join(f"; {who} alone {name}: {said}" for name, said in alone.items())
+    return text

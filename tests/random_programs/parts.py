@@ -1,8 +1,9 @@
 """What sessions do with a net, part by part: a heading with a name and how often, then its lines.
 
-$call calls the net, $x is one of its floating inputs and $xs all of them, $heads is what is differentiated, $grads
-shows all gradients, $batch makes new inputs of another batch size, $attribute sets an attribute that the net reads,
-${one|other} is one of several texts. A part with a slot that a program cannot fill is left out.
+$call calls the net, $wrong with an input of a wrong shape; $x is one of its floating inputs and $xs all of them, $heads
+is what is differentiated, $grads shows all gradients, $batch makes new inputs of another batch size, $attribute sets an
+attribute that the net reads, ${one|other} is one of several texts. A part with a slot that a program cannot fill is
+left out.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ run.see('y', $call)
 # the input changes before backward 1
 with autograd.record():
     y = $call
-$x[:] = ${0|1}
+run.write($x, ${0|1})
 autograd.backward($heads)
 $grads
 
@@ -226,7 +227,7 @@ run.threads(lambda: $call)
 
 # an input of a wrong shape 1
 try:
-    net($x[:, :0])
+    $wrong
 except Exception as error:
     run.see('error', type(error).__name__)
 mx.random.seed(5)

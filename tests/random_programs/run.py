@@ -15,6 +15,7 @@ import numpy as np
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
+from hybrid_lab.diagnostics import AutogradError
 
 
 class Seen(NamedTuple):
@@ -33,10 +34,13 @@ class Start(mx.init.Uniform):
 
 
 class Run:
-    """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them"""
+    """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them
+    late : whether writes between a call and its backward are done at the end of their step
+    """
 
-    def __init__(self, engine: str | None = None):
-        self.engine = engine
+    def __init__(self, engine: str | None = None, late: bool = False):
+        self.engine, self.late = engine, late
+        self._writes: list[Any] = []
         self.seen: list[Seen] = []
         self.refused: Any = None
         self.errors: list[Exception] = []
@@ -79,6 +83,13 @@ class Run:
             odd = random.choice([0.0, np.inf, -np.inf, np.nan, 1e4, -0.0], shape)
             values = np.where(random.uniform(size=shape) < 0.2, odd, values)
         return nd.array(values, dtype=dtype)
+
+    def write(self, array: Any, value: float) -> None:
+        """Write to an array between a call and its backward."""
+        if self.late:
+            self._writes.append((array, value))
+        else:
+            array[:] = value
 
     def initialize(self, net: Any, **options: Any) -> None:
         net.initialize(Start(0.6), **options)
@@ -142,6 +153,9 @@ class Run:
             mx.random.seed(len(self.errors))
             for parameter, value in held:
                 parameter.set_data(value.astype(parameter.dtype))
+        for array, value in self._writes:
+            array[:] = value
+        self._writes = []
         state = mx.random.get_state()
         self.note("fact", "draws", repr(sorted(state.items(), key=str)))
         self.note("fact", "modes", (autograd.is_recording(), autograd.is_training()))
@@ -187,9 +201,11 @@ class Run:
         self.note("fact", "states as before or as after", all(fine))
 
     def interrupt_backward(self, call: Callable[[], Any], at: int) -> None:
-        """Ctrl-C in the `at`-th function that a backward enters, where it is hybridized; its gradients are lost."""
+        """Ctrl-C in the `at`-th function that a backward enters, where it is hybridized; its gradients are lost, and
+        so is the error of heads that have none.
+        """
         if self.engine is not None:
-            with _interrupted(at):
+            with contextlib.suppress(AutogradError), _interrupted(at):
                 call()
 
     @staticmethod
@@ -240,14 +256,14 @@ def _interrupted(at: int) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def run_text(text: str, engine: str | None = None, name: str = "program") -> Run:
+def run_text(text: str, engine: str | None = None, late: bool = False, name: str = "program") -> Run:
     """Run the function `program(run)` that a text defines."""
     import linecache
 
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"__name__": "random_program"}
-    run = Run(engine)
+    run = Run(engine, late)
     with np.errstate(all="ignore"):
         exec(compile(text, file, "exec"), space)
         space["program"](run)

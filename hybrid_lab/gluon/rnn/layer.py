@@ -92,7 +92,7 @@ class _Layer(HybridBlock):
     # -- calls -------------------------------------------------------------------------------------------------
 
     def __call__(self, inputs: Any, states: Any = None, sequence_length: Any = None) -> Any:
-        """See the class. Raises ShapeError for inputs that do not have three axes."""
+        """See the class. Raises ShapeError for inputs without three axes, or with other channels than before."""
         if isinstance(inputs, NDArray) and len(inputs.shape) != 3:
             words = ("time", "batch", "channels") if self._layout == "TNC" else ("batch", "time", "channels")
             batch = words.index("batch")
@@ -101,6 +101,8 @@ class _Layer(HybridBlock):
                 f"{self.name}: the input has shape {inputs.shape}; with layout={self._layout!r} it must be "
                 f"({', '.join(words)}){single}"
             )
+        if isinstance(inputs, NDArray):
+            self._check_channels(inputs.shape[2])
         if is_tensor(states):
             states = [states]
         given: tuple[Any, ...] = (inputs, states, sequence_length)
@@ -137,6 +139,15 @@ class _Layer(HybridBlock):
         )
         y = F.SwapAxis(outputs[0], dim1=0, dim2=1) if batch == 0 else outputs[0]
         return y if states is None else (y, [outputs[index] for index in range(1, 1 + self._num_states)])
+
+    def _check_channels(self, channels: int) -> None:
+        """The packed parameters may have the right number of elements in all though one weight has too few columns."""
+        for side in "lr"[: self._directions]:
+            shape = self._reg_params[f"{side}0_i2h_weight"].shape
+            if shape and shape[1] > 0 and shape[1] != channels:
+                raise ShapeError(
+                    f"{self.name}: {side}0_i2h_weight has shape {shape}; the input has {channels} channels"
+                )
 
     def _check_states(self, inputs: Any, states: list[Any], batch: int) -> None:
         if len(states) != self._num_states:

@@ -413,3 +413,23 @@ def test_a_model_trains_the_same_eager_and_hybrid(engine: str):
             history.append(float(loss.asscalar()))
         losses.append(history)
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("layer", [rnn.RNN, rnn.GRU, rnn.LSTM])
+@pytest.mark.parametrize("settings", [{"bidirectional": True}, {"num_layers": 2}, {}])
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_shared_parameters_of_another_input_size_are_refused_even_where_the_packed_size_fits(layer, settings, hybrid):
+    class Net(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.first = layer(3)
+            self.second = layer(3, params=self.first.params, **settings)
+
+        def forward(self, x):
+            return self.second(self.first(x))
+
+    net = Net()
+    net.initialize()
+    net.hybridize(hybrid, engine="numpy")
+    with pytest.raises(ShapeError):  # r0_i2h_weight with 5 columns would make up for l0_i2h_weight with 1
+        net(nd.ones((5, 2, 1)))
