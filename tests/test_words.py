@@ -92,12 +92,8 @@ def test_explain_counts_reads():
     assert text.endswith("copies so far: 0 to a device, 0 to the host, 1 read")
 
 
-def test_explain_tells_an_open_choice_in_a_plain_sentence():
+def test_explain_gives_the_reason_of_the_engine():
     from hybrid_lab.engines import Report
 
-    report = Report("torch", choice="torch, to be compared", candidates={"numpy": "not tried: too much work"})
-    assert _choice("torch", None, report) == (
-        "torch so far, later calls compare it with other engines (numpy not tried: too much work)"
-    )
-    report = Report("torch", choice="torch, measured", candidates={"numpy": "2 ms"})
-    assert _choice("torch", None, report) == "torch, measured (numpy 2 ms)"
+    report = Report("torch", choice="torch: recorded, 3.6 GFLOP of convolutions")
+    assert _choice("torch", None, report) == "torch: recorded, 3.6 GFLOP of convolutions"

@@ -1,7 +1,18 @@
 """Engines: they compile specialized graphs into executables on raw buffers."""
 
 from hybrid_lab.engines.engine import Engine, Executable
-from hybrid_lab.engines.registry import default, for_device, get, names
+from hybrid_lab.engines.registry import default, find, for_device, get, names
 from hybrid_lab.engines.report import Fallback, RegionReport, Report
 
-__all__ = ["Engine", "Executable", "Fallback", "RegionReport", "Report", "default", "for_device", "get", "names"]
+__all__ = [
+    "Engine",
+    "Executable",
+    "Fallback",
+    "RegionReport",
+    "Report",
+    "default",
+    "find",
+    "for_device",
+    "get",
+    "names",
+]

@@ -103,13 +103,6 @@ class Training(ABC):
     backward: Executable
     begin: Callable[[Sequence[np.ndarray], tuple[int, int]], tuple[list[np.ndarray], Kept]]
 
-    @property
-    def plain(self) -> Training:
-        """A training whose `kept.saved` are the saved values of the graphs, which any backward can read. This one, but
-        where an engine keeps something of its own instead.
-        """
-        return self
-
     def release(self) -> None:
         """Give back the memory that it keeps for the next call, where that call may never come."""
         self.forward.release()
@@ -212,12 +205,6 @@ class Engine(ABC):
     def compile_backward(self, graph: Graph, **options: bool) -> Executable:
         """As `compile`, for a graph that runs after another one; what takes long may go on in the background."""
         return self.compile(graph, **options)
-
-    def pays_at_once(self, graphs: Sequence[Graph]) -> bool:
-        """Whether a first call of large graphs is done sooner with this engine than in NumPy, whose programs are made
-        in an instant.
-        """
-        return False
 
     def trim(self) -> None:  # noqa: B027 - an engine without pools has nothing to give back
         """Give back memory that no program uses at the moment; called after programs have been dropped."""

@@ -10,7 +10,9 @@ import importlib
 import sys
 from typing import Any
 
+from hybrid_lab.engines.threads import passive_waiting
 from hybrid_lab.engines.waiting import run_in_thread
+from hybrid_lab.log import logger
 
 
 def import_library(name: str) -> Any:
@@ -18,5 +20,15 @@ def import_library(name: str) -> Any:
     and the next call waits for it.
     """
     if name not in sys.modules:
-        return run_in_thread(lambda: importlib.import_module(name), f"hybrid-lab-import-{name}").result()
+        load = _load_torch if name == "torch" else lambda: importlib.import_module(name)
+        return run_in_thread(load, f"hybrid-lab-import-{name}").result()
     return importlib.import_module(name)
+
+
+def _load_torch() -> Any:
+    """Import torch, whose threads then sleep while they wait. One that was imported before waits as its user wanted."""
+    logger.info("importing torch, which takes a few seconds, once per process")
+    with passive_waiting():
+        torch = importlib.import_module("torch")
+        torch.get_num_threads()  # LLVM's OpenMP reads the environment when it is first asked something
+    return torch

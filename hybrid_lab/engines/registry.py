@@ -86,10 +86,10 @@ def _interpreting() -> bool:
 
 
 def default() -> Engine:
-    """Triton where a usable GPU is found, else ONNX Runtime if installed, else NumPy.
+    """Triton where a usable GPU is found, else the engine that the policy chooses for each compiled call.
 
-    On a CPU the other engines that are installed may take over calls that they run faster (engines/choice). An engine
-    that is asked for by name, or that the environment variable HYBRID_LAB_CPU names, runs alone; "auto" is the default.
+    An engine that is asked for by name, or that the environment variable HYBRID_LAB_CPU names, runs alone; "auto" is
+    the default.
     Raises EngineUnavailable where the one in HYBRID_LAB_CPU, or the interpreter of HYBRID_LAB_TRITON, cannot run here.
     """
     usable = [engine for engine in map(_usable, _MODULES) if engine is not None]
@@ -111,19 +111,16 @@ def default() -> Engine:
     if "HYBRID_LAB_CPU" not in os.environ:
         _tell_of_an_unused_gpu()
     names = tuple(engine.name for engine in usable)
-    if names not in _choosing:
-        from hybrid_lab.engines.choice import ChoosingEngine
-        from hybrid_lab.engines.torch_kernels import TorchEngine
+    if names not in _policies:
+        from hybrid_lab.engines.policy import PolicyEngine
 
-        _choosing[names] = ChoosingEngine(
-            [TorchEngine(tuned=True) if engine.name == "torch" else engine for engine in usable]
-        )
-    return _choosing[names]
+        _policies[names] = PolicyEngine(usable)
+    return _policies[names]
 
 
-#: The engines among which calls on a CPU choose, where the first usable engine is one of them.
+#: The engines among which the policy chooses, where the first usable engine is one of them.
 _CHOICE = ("onnxruntime", "numpy", "torch")
-_choosing: dict[tuple[str, ...], Engine] = {}
+_policies: dict[tuple[str, ...], Engine] = {}
 
 
 def _usable(name: str) -> Engine | None:

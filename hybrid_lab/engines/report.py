@@ -57,8 +57,7 @@ class Report:
     memory : the graph.plan.Plan, which `plan` prints; written : the generated program, which `program` prints
     bodies : the graph.body.Body objects of loops and branches; each compiles a program per shapes while it runs
     seconds : compile time
-    choice : which of several engines runs and how that came about; candidates : what was found about each
-    left_out : engine -> how the numbers that it computed here differ from the reference's
+    choice : the engine that the policy chose, and why; "" where an engine was asked for by name
     host_copies : operator -> how many copies between device and host a call makes for it
     notes : what else there is to say, in words
     """
@@ -79,8 +78,6 @@ class Report:
     bodies: Sequence[Any] = field(default=(), repr=False, compare=False)
     written: Any = field(default="", repr=False, compare=False)
     choice: str = ""
-    candidates: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
     host_copies: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -139,9 +136,7 @@ class Report:
         )
         lines = [f"{head}, engine {self.engine}, compiled in {self.seconds:.3f} s", memory]
         if self.choice and choice:
-            found = "; ".join(f"{name} {note}" for name, note in self.candidates.items())
-            lines.append(f"  choice: {self.choice}{f' ({found})' if found else ''}")
-        lines += [f"  left out: {name} computes other numbers here: {how}" for name, how in self.left_out.items()]
+            lines.append(f"  choice: {self.choice}")
         if self.host_copies:
             made = ", ".join(f"{number} for {name}" for name, number in self.host_copies.items())
             lines.append(f"  copies between device and host in each call: {made}")

@@ -123,7 +123,6 @@ class Program:
             graphs = engine.training_graphs(special.forward, special.backward, special.sources, count)
             special = replace(special, forward=graphs[0], backward=graphs[1], sources=graphs[2])
         self.special = special
-        self.engine, self._where = engine.name, engine.where()
         self.together: Training | None = None
         self.large_gradients = False
         self.backward: Executable | None = None
@@ -136,6 +135,7 @@ class Program:
             self.large_gradients = sum(value.nbytes for value in self.backward.graph.outputs) >= LARGE
             if self.large_gradients or any(kind == "saved" for kind, _ in special.sources):
                 self.together = made
+        self.engine = self.forward.report.engine
         self.prologue: Prologue | None = None
         if special.prologue is not None:
             first = len(self.neutral.graph.inputs) - len(self._arrays)
@@ -498,7 +498,7 @@ class Program:
         counts = self.forward.report.operators
         if counts.get("numpy") and not counts.get(self.engine) and not self.forward.where:
             return "NumPy on the CPU"
-        return self.forward.where or self._where
+        return self.forward.where or engines.find(self.engine).where()
 
     def role(self, index: int) -> str:
         """An input or parameter, for messages."""

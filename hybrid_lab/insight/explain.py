@@ -403,8 +403,6 @@ def _choice(engine: str, asked: str | None, report: Any) -> str:
     if asked:
         return f"{engine}, as hybridize(engine={asked!r}) asked"
     if report.choice:
-        others = "; ".join(f"{name} {note}" for name, note in report.candidates.items())
-        name, waits, _ = report.choice.partition(", to be compared")
-        choice = f"{name} so far, later calls compare it with other engines" if waits else report.choice
-        return choice + (f" ({others})" if others else "")
+        choice: str = report.choice
+        return choice
     return f"{engine}, the default here"

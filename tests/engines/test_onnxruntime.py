@@ -220,15 +220,12 @@ def test_gelu_is_written_as_the_pattern_that_onnxruntime_runs_in_one_pass(tmp_pa
     import onnxruntime
 
     from hybrid_lab.engines.onnxruntime.model import build_model
-    from hybrid_lab.engines.onnxruntime.session import shared_pool
     from hybrid_lab.graph.partition import region_of
 
     graph = graph_of(lambda F, x: F.LeakyReLU(x, act_type="gelu"), (4, 8))
     model = build_model(region_of(graph.operators, graph.users(), set(graph.roots)))
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath, options.log_severity_level = str(tmp_path / "optimized.onnx"), 4
-    if shared_pool(onnxruntime).startswith("one pool"):
-        options.use_per_session_threads = False
     onnxruntime.InferenceSession(model.serialize(), options, providers=["CPUExecutionProvider"])
     run = onnx.load(tmp_path / "optimized.onnx").graph.node
     assert [node.op_type for node in run if node.op_type != "Identity"] == ["Gelu"]

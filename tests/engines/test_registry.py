@@ -46,10 +46,9 @@ def unpinned(monkeypatch):
     monkeypatch.delenv("HYBRID_LAB_CPU", raising=False)
 
 
-def test_the_default_on_a_cpu_chooses_among_all_engines_there(monkeypatch):
+def test_the_policy_chooses_among_all_engines_there(monkeypatch):
     monkeypatch.setitem(registry._loaded, "triton", Missing())
-    assert engines.default().name == "onnxruntime"
-    assert [engine.name for engine in engines.default().engines] == ["onnxruntime", "numpy", "torch"]
+    assert list(engines.default().engines) == ["onnxruntime", "numpy", "torch"]
     assert engines.get() is engines.default() is not engines.get("onnxruntime")
 
 
@@ -66,10 +65,10 @@ def test_the_environment_pins_an_engine(monkeypatch):
         engines.default()
 
 
-def test_without_onnxruntime_the_default_is_numpy(monkeypatch):
+def test_without_onnxruntime_the_policy_has_the_others(monkeypatch):
     monkeypatch.setitem(registry._loaded, "triton", Missing())
     monkeypatch.setitem(registry._loaded, "onnxruntime", Missing())
-    assert engines.get().name == "numpy"
+    assert list(engines.get().engines) == ["numpy", "torch"]
 
 
 def test_nothing_heavy_is_imported_before_it_is_used():

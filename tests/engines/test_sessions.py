@@ -159,18 +159,6 @@ def test_strict_does_not_put_off_what_it_refuses(held, monkeypatch):
         trained(network(4)[0], strict=True)
 
 
-def test_whether_the_sessions_of_a_training_pay_at_once():
-    """Eight large images against one small one, through the same layers."""
-
-    def graphs(*shape):
-        shapes, settings = [shape, (64, 64, 3, 3)], {"kernel": (3, 3), "pad": (1, 1), "num_filter": 64}
-        graph = graph_of(lambda F, x, w: F.Convolution(x, w, no_bias=True, **settings), *shapes)
-        parts = specialize(graph, shapes, ["float32"] * 2, True, [0, 1])
-        return parts.forward, parts.backward
-
-    assert ALWAYS.pays_at_once(graphs(8, 64, 112, 112)) and not ALWAYS.pays_at_once(graphs(1, 64, 14, 14))
-
-
 # -- packed weights ------------------------------------------------------------------------------------------------
 
 

@@ -15,12 +15,12 @@ import platformdirs
 import pytest
 
 from hybrid_lab.cli import environment
-from hybrid_lab.engines import store
-from hybrid_lab.engines.choice import memory
+from hybrid_lab.engines import store, tuned
 from hybrid_lab.engines.store import DAY, Store, root_folder
 from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.building import binaries
 from hybrid_lab.engines.triton.reusing import recipes
+from tests.graph.building import graph_of
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and modes of files")
 
@@ -126,10 +126,17 @@ def keep_recipe():
     recipes.RECIPES.clear()
 
 
+GRAPH = graph_of(lambda F, x: F.exp(x), (2, 3))
+
+
+def keep_engine():
+    tuned.remember([GRAPH], tuned.Tuned("numpy", {"numpy": 0.5}))
+    tuned._known.clear()
+
+
 #: kind -> (write, read, what decides whether its entries may still be used)
 KINDS = {
-    "choices": (lambda: memory.remember("key", "numpy", {"numpy": 0.5}), lambda: memory.recall("key"),
-                (memory, "__version__")),
+    "engines": (keep_engine, lambda: tuned.recall([GRAPH]), (tuned, "FORMAT")),
     "tuned": (keep_tuned, lambda: choices.recall("key"), (choices, "FORMAT")),
     "recipes": (keep_recipe, lambda: recipes.RECIPES.find("key"), (recipes, "code_digest")),
     "binaries": (keep_binary, lambda: binaries.BINARIES.find("0" * 64), (binaries, "FORMAT")),
@@ -139,17 +146,18 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_entry_comes_back_and_none_of_another_version(kind, monkeypatch, root):
     write, read, (module, name) = KINDS[kind]
-    memory._surroundings.cache_clear()
+    tuned._surroundings.cache_clear()
     assert read() is None
     write()
     assert list((root / kind).iterdir()) and read() is not None
     choices.forget()
     recipes.RECIPES.clear()
+    tuned._known.clear()
     monkeypatch.setattr(module, name, lambda: "another")
-    memory._surroundings.cache_clear()
+    tuned._surroundings.cache_clear()
     assert read() is None
     monkeypatch.undo()
-    memory._surroundings.cache_clear()
+    tuned._surroundings.cache_clear()
 
 
 def test_a_binary_comes_back_byte_for_byte():

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from hybrid_lab.cli import environment
-from hybrid_lab.engines import store
-from hybrid_lab.engines.choice import memory
+from hybrid_lab.engines import store, tuned
 from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.building import binaries, texts
 from hybrid_lab.engines.triton.reusing import recipes
 from hybrid_lab.temporary import lock, temporary_path
+from tests.graph.building import graph_of
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows' cache folder is the user's own")
 STRANGER = 54321
@@ -28,8 +28,16 @@ class Text:
         return ["recipe"]
 
 
-def keep_choice():
-    memory.remember("0" * 32, "numpy", {"numpy": 0.5})
+GRAPH = graph_of(lambda F, x: F.exp(x), (2, 3))
+
+
+def keep_engine():
+    tuned.remember([GRAPH], tuned.Tuned("numpy", {"numpy": 0.5}))
+
+
+def find_engine():
+    tuned._known.clear()
+    return tuned.recall([GRAPH])
 
 
 def keep_tuned():
@@ -56,7 +64,7 @@ def find_binary():
 
 #: kind -> (write, read: None where it is not used)
 KINDS = {
-    "choices": (keep_choice, lambda: memory.recall("0" * 32)),
+    "engines": (keep_engine, find_engine),
     "tuned": (keep_tuned, find_tuned),
     "recipes": (lambda: recipes.Recipes().keep("key", Text()), lambda: recipes.Recipes().find("key")),
     "binaries": (keep_binary, find_binary),
@@ -146,10 +154,10 @@ def test_links_below_the_cache_folder_are_not_followed(kind, level, folder):
 def test_the_cache_folder_may_be_a_link_of_this_user(folder, caplog):
     (folder.parent / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(folder.parent / "elsewhere")
-    keep_choice()
-    assert KINDS["choices"][1]() and not warnings(caplog)
+    keep_engine()
+    assert KINDS["engines"][1]() and not warnings(caplog)
     (folder.parent / "elsewhere").chmod(0o777)
-    assert KINDS["choices"][1]() is None and len(warnings(caplog)) == 1
+    assert KINDS["engines"][1]() is None and len(warnings(caplog)) == 1
 
 
 @root
@@ -157,15 +165,15 @@ def test_the_cache_folder_is_no_link_of_another_user(folder, caplog):
     (folder.parent / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(folder.parent / "elsewhere")
     os.lchown(folder, STRANGER, -1)
-    keep_choice()
+    keep_engine()
     assert not list((folder.parent / "elsewhere").iterdir()) and len(warnings(caplog)) == 1
 
 
 @root
 def test_what_root_made_is_used_by_others(folder, caplog, monkeypatch):
-    keep_choice()
+    keep_engine()
     monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
-    assert KINDS["choices"][1]() and not warnings(caplog)
+    assert KINDS["engines"][1]() and not warnings(caplog)
 
 
 def test_texts_of_kernels_are_not_written_where_others_write(folder, caplog):
@@ -180,8 +188,8 @@ def test_texts_of_kernels_are_not_written_where_others_write(folder, caplog):
 
 
 def test_stale_files_go_and_those_of_live_writers_stay(folder):
-    (folder / "choices").mkdir(parents=True)
-    stale, held = (Path(temporary_path(str(folder / "choices" / "a.json"))) for _ in range(2))
+    (folder / "engines").mkdir(parents=True)
+    stale, held = (Path(temporary_path(str(folder / "engines" / "a.json"))) for _ in range(2))
     stale.touch()
     script = (
         "import sys, os, time\nfrom hybrid_lab.temporary import lock\n"
@@ -189,12 +197,12 @@ def test_stale_files_go_and_those_of_live_writers_stay(folder):
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout.readline() == "held\n"
-        keep_choice()
+        keep_engine()
         assert held.exists() and not stale.exists()
         writer.kill()
-    memory.CHOICES._unchecked.clear()  # as in another process
-    keep_choice()
-    assert [path.suffix for path in (folder / "choices").iterdir()] == [""]
+    tuned.ENGINES._unchecked.clear()  # as in another process
+    keep_engine()
+    assert [path.suffix for path in (folder / "engines").iterdir()] == [""]
 
 
 def test_a_lock_on_what_was_just_removed_is_none(tmp_path):

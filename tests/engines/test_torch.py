@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab import engines
-from hybrid_lab.diagnostics.errors import EngineError, Unmappable
+from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import specialize
@@ -22,9 +22,8 @@ from tests.graph.building import evaluate, graph_of, uniform
 from tests.ops.cases import each_sample
 
 pytest.importorskip("torch")
-from hybrid_lab.engines.torch_kernels import TorchEngine, tuning  # noqa: E402
+from hybrid_lab.engines.torch_kernels import TorchEngine, images  # noqa: E402
 from hybrid_lab.engines.torch_kernels.rules import OUT, SHARED, TABLE, refusal  # noqa: E402
-from hybrid_lab.engines.torch_kernels.variants import VARIANTS  # noqa: E402
 
 pytest.importorskip("onnxruntime")  # for the networks of its tests
 from tests.engines.test_onnxruntime import LENET, close, lenet  # noqa: E402
@@ -201,84 +200,54 @@ def test_several_threads_may_call_the_same_executable():
     assert wrong == []
 
 
-# -- several ways to run one operator ----------------------------------------------------------------------------
+# -- gradients of convolutions that are products --------------------------------------------------------------------
 
 
-@each_sample(lambda case: case.record.name in VARIANTS)
-def test_every_variant_gives_the_numbers_of_the_kernel(case):
+@each_sample(lambda case: case.record.name in ("_conv_data_grad", "_conv_weight_grad"))
+def test_gradients_of_convolutions_as_products(case):
+    """Wherever a product can stand for oneDNN's kernel it gives the same numbers, and not only where it is faster."""
     import torch
 
     graph, arrays = graph_of_case(case)
     parts = specialize(graph, [a.shape for a in arrays], [a.dtype for a in arrays], True)
-    (node,) = (node for node in parts.forward.operators if node.op.name in VARIANTS)
-    wanted = run_kernel(case.op, case.inputs())[0]
-    tried = 0
-    for rule in VARIANTS[node.op.name] if refusal(node) is None else ():
-        try:
-            kernel = rule(torch, node)
-        except Unmappable:
-            continue
+    (node,) = (node for node in parts.forward.operators if node.op.name == case.record.name)
+    geometry = node.op.geometry
+    kernels = [TABLE[node.op.name](torch, node)] if refusal(node) is None else []
+    if images._is_plain(geometry) and case.record.name == "_conv_weight_grad":
+        kernels.append(images._unfolded_product(torch, node))
+    elif images._is_plain(geometry) and set(geometry.kernel) == {1} and not any(geometry.pad):
+        kernels.append(images._spread_product(torch, node))
+    for kernel in kernels:
         found = kernel(*map(torch.from_numpy, arrays))
-        assert close(found.numpy(), wanted, 1e-5), rule.__name__
-        tried += 1
-    assert tried or refusal(node) or node.op.name == "Pooling"
-
-
-def test_the_first_call_of_a_tuned_program_finds_the_fastest_way(monkeypatch):
-    monkeypatch.setattr(tuning, "_found", {})
-    monkeypatch.setattr(tuning, "VARIANTS", {"Convolution": [wrong_rule, slow_rule, quick_rule]})
-
-    def told(kernel, operands, limit):
-        return kernel(*operands), getattr(kernel, "seconds", 1.0)
-
-    monkeypatch.setattr(tuning, "_timed", told)
-    shapes = (2, 4, 9, 8), (5, 4, 3, 3)
-    attributes = {"kernel": (3, 3), "num_filter": 5, "no_bias": True}
-    graph = graph_of(lambda F, x, w: F.relu(F.Convolution(x, w, **attributes)), *shapes)
-    arrays = uniform(*shapes)
-    executable = TorchEngine(tuned=True).compile(graph)
-    for _ in range(2):
-        assert close(executable(arrays)[0], evaluate(graph, arrays)[0])
-    assert list(tuning._found.values()) == [quick_rule]
-    (node,) = executable.graph.operators
-    assert node.op.program._bound["Convolution"].seconds == 0.5
+        assert close(found.numpy(), run_kernel(case.op, case.inputs())[0], 1e-5)
 
 
 @pytest.mark.parametrize(
-    ("limit", "seconds", "runs"),
-    [(float("inf"), [1.0] * 3, 3), (0.12, [0.3], 1), (0.12, [0.2, 0.3], 2), (0.12, [0.2, 0.15, 0.1], 3)],
+    ("shapes", "attributes", "names"),
+    [
+        (((8, 64, 1, 1), (64, 64, 3, 3)), {"kernel": (3, 3), "pad": (1, 1)}, {"_unfolded_product"}),
+        (((8, 64, 9, 9), (64, 64, 3, 3)), {"kernel": (3, 3), "pad": (1, 1)}, set()),
+        (((2, 16, 8, 7), (4, 16, 1, 1)), {"kernel": (1, 1), "stride": (2, 3)}, {"_spread_product"}),
+        (((2, 16, 8, 7), (4, 16, 1, 1)), {"kernel": (1, 1)}, set()),
+    ],
 )
-def test_what_is_far_slower_is_not_timed_again(monkeypatch, limit, seconds, runs):
-    now, done = [0.0], []
-    monkeypatch.setattr(tuning.time, "perf_counter", lambda: now[0])
-
-    def kernel():
-        now[0] += seconds[len(done)]
-        done.append(True)
-        return "made"
-
-    made, best = tuning._timed(kernel, [], limit)
-    assert (made, len(done)) == ("made", runs) and best == pytest.approx(min(seconds))
-
-
-def paced(rule, seconds, offset=0.0):
-    def kernel(*inputs):
-        return rule(*inputs) + offset
-
-    kernel.seconds = seconds
-    return kernel
-
-
-def wrong_rule(torch, node):
-    return paced(TABLE["Convolution"](torch, node), 0.1, offset=1.0)
-
-
-def slow_rule(torch, node):
-    return paced(TABLE["Convolution"](torch, node), 2.0)
-
-
-def quick_rule(torch, node):
-    return paced(TABLE["Convolution"](torch, node), 0.5)
+def test_where_gradients_of_convolutions_are_products(monkeypatch, shapes, attributes, names):
+    attributes = {"num_filter": shapes[1][0], "no_bias": True, **attributes}
+    graph = graph_of(lambda F, x, w: F.Convolution(x, w, **attributes), *shapes)
+    parts = specialize(graph, shapes, ["float32"] * 2, True, (0, 1))
+    used = set()
+    for name in ("_unfolded_product", "_spread_product"):
+        rule = getattr(images, name)
+        monkeypatch.setattr(images, name, lambda *given, n=name, r=rule: (used.add(n), r(*given))[1])
+    arrays = uniform(*shapes)
+    engine = TorchEngine()
+    training = engine.compile_training(parts.forward, parts.backward, parts.sources, 1)
+    results, kept = training.begin(arrays, (0, 0))
+    given = {"input": arrays, "output": results, "saved": kept.saved, "head": uniform(results[0].shape, seed=5)}
+    operands = [given[kind][index] for kind, index in parts.sources]
+    for found, wanted in zip(training.finish(kept, operands, (0, 0)), evaluate(parts.backward, operands), strict=True):
+        assert close(found, wanted, 1e-5)
+    assert used == names
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

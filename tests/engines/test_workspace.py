@@ -7,7 +7,6 @@ import pytest
 
 from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.engines.choice import ChoosingEngine, contest, executables
 from hybrid_lab.engines.engine import SeparateTraining, Training
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import Builder, Expr, make_node
@@ -116,14 +115,12 @@ def test_what_a_failed_backward_overwrote_is_refused():
 
 
 def test_what_others_may_read_is_as_the_graphs_say():
-    """Forward and backward alone, and the plain training, keep the record's gates and cells."""
+    """Forward and backward alone keep the record's gates and cells."""
     graph, shapes = lstm(num_layers=2)
     parts, arrays = parts_of(graph, shapes), uniform(*shapes)
     training = training_of(parts)
     wanted = evaluate(parts.forward, arrays)
     agree(training.forward(arrays), wanted)
-    results, kept = training.plain.begin(arrays, RNG)
-    agree([*results, *kept.saved], wanted)
     apart = SeparateTraining(training.forward, training.backward, 3)
     agree(step(apart, parts, arrays), step(training, parts, arrays))
     inner = training.begin(arrays, RNG)[1]
@@ -210,31 +207,3 @@ def test_a_layer_trains_alike_in_torch_and_numpy():
             assert not compiled.forward.report.fallbacks and len(compiled.forward.report.regions) == 1
             assert "torch_lstm" in compiled.forward.report.regions[0].operators
     agree(found["torch"], found["numpy"])
-
-
-@pytest.mark.parametrize("first", ["torch", "numpy"])
-@pytest.mark.parametrize("long", [0.0, float("inf")])
-def test_a_contest_compares_plain_numbers_and_times_the_own_way(first, long, monkeypatch):
-    monkeypatch.setattr(contest, "SMALL", 0.0)
-    monkeypatch.setattr(executables, "SETTLE", 0.0)
-    monkeypatch.setattr(contest, "LONG", long)
-    monkeypatch.setattr(contest, "MARGIN", 0.0)  # nobody takes over
-    ran: list[str] = []
-    real = WorkspaceTraining.finish
-    monkeypatch.setattr(
-        WorkspaceTraining, "finish", lambda self, *given, **named: (ran.append("own"), real(self, *given, **named))[1]
-    )
-    graph, shapes = lstm(num_layers=2)
-    parts = parts_of(graph, shapes)
-    names = [first, "numpy" if first == "torch" else "torch"]
-    choosing = ChoosingEngine([engines.get(name) for name in names])
-    training = choosing.compile_training(parts.forward, parts.backward, parts.sources, 3)
-    judge = training_of(parts, "numpy")
-    for number in range(8):
-        arrays = uniform(*shapes, seed=number)
-        agree(step(training, parts, arrays), step(judge, parts, arrays))
-        if training.contest.open:
-            assert training.contest.training is training.contest.training.plain
-    assert not training.contest.open and not training.contest.notes.get("torch", "").startswith("left out")
-    assert isinstance(training.contest.training, WorkspaceTraining) == (training.contest.leader == "torch")
-    assert training.contest.leader == first and ran and not training.contest.built.own_ways

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hybrid_lab.engines import policy
+from hybrid_lab.engines.policy import Decision
 from tests.random_programs import run as running
 from tests.random_programs.compare import Verdict, compare, has_dead_code
 from tests.random_programs.session import write_program
@@ -26,19 +28,24 @@ def engine_of(seed: int) -> str:
     return "triton" if seed % 50 == 49 else ENGINES[seed % 4]
 
 
+def _any_engine(graphs, installed, strict=False):
+    """Stands for the policy: any engine that can run, by how many operators there are."""
+    names = sorted(installed)
+    return Decision(names[sum(len(graph.operators) for graph in graphs) % len(names)], "any engine")
+
+
 @contextmanager
 def ready(engine: str) -> Iterator[None]:
-    """Settings for an engine: the automatic choice tries all engines at once, and Triton runs in its interpreter."""
+    """Settings for an engine: the automatic choice takes each in turn, and Triton runs in its interpreter."""
     from hybrid_lab import engines
-    from hybrid_lab.engines.choice import contest
 
     before = {name: os.environ.get(name) for name in ("HYBRID_LAB_CPU", "HYBRID_LAB_TRITON")}
-    limits = contest.SMALL, contest.PATIENCE, contest.PATIENT_CALLS
+    rules = policy.choose
     os.environ.pop("HYBRID_LAB_TRITON", None)
     os.environ["HYBRID_LAB_CPU"] = "auto"
     if engine == "triton":
         os.environ["HYBRID_LAB_TRITON"] = "interpret"
-    contest.SMALL, contest.PATIENCE, contest.PATIENT_CALLS = 0.0, 0.0, 0
+    policy.choose = _any_engine
     sessions = engines.get("onnxruntime") if engine in ("onnxruntime", "auto") else None
     worth = getattr(sessions, "worth", None)
     if sessions is not None:
@@ -48,7 +55,7 @@ def ready(engine: str) -> Iterator[None]:
     finally:
         if sessions is not None:
             sessions.worth = worth
-        contest.SMALL, contest.PATIENCE, contest.PATIENT_CALLS = limits
+        policy.choose = rules
         for name, value in before.items():
             os.environ.pop(name, None)
             if value is not None:

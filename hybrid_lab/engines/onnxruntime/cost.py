@@ -45,13 +45,6 @@ _PER_PRODUCT = {"linalg": 0.002, "conv": 0.06}
 MANY = 100
 #: Seconds to make a session, per operator of a graph with gradients.
 SESSION = 1.2e-3
-#: Seconds per multiply-add that convolutions and their gradients take longer in NumPy.
-_CONVOLUTION = 1e-11
-
-
-def convolved(node: Node) -> float:
-    """Seconds that an operator takes longer in NumPy where it is a convolution, about; 0 where it is none."""
-    return _CONVOLUTION * _products(node) if node.op.family == "conv" else 0.0
 
 
 def saving(node: Node) -> float:
@@ -62,7 +55,7 @@ def saving(node: Node) -> float:
     rate = _PER_ELEMENT.get(node.op.name, _PER_ELEMENT.get(node.op.family, 0.0))
     total = rate * elements
     if node.op.family in _PER_PRODUCT:
-        total += _PER_PRODUCT[node.op.family] * _products(node)
+        total += _PER_PRODUCT[node.op.family] * multiply_adds(node)
     return total / 1000 + OPERATOR
 
 
@@ -72,9 +65,19 @@ def worth(region: Region) -> str | None:
     return None if sum(map(saving, region.nodes)) > border else TOO_SMALL
 
 
-def _products(node: Node) -> float:
-    """Multiply-adds, about: (m, k) x (k, n) takes the root of the product of the three sizes, and so does a convolution
-    per position of its kernel, in either direction."""
+def multiply_adds(node: Node) -> float:
+    """Multiply-adds of a product, a convolution, a recurrence or one of their gradients, about.
+
+    (m, k) x (k, n) takes the root of the product of the three sizes, and so does a convolution per position of its
+    kernel, in either direction. A recurrence multiplies every parameter at every step of every sequence, and its
+    gradient does so twice.
+    """
+    if node.op.name in ("RNN", "_rnn_grad"):
+        data, parameters = node.values_in[:2]
+        times = 2.0 if node.op.name == "_rnn_grad" else 1.0
+        return times * math.prod(data.shape[:2]) * math.prod(parameters.shape)
+    if node.op.family == "rnn":
+        return 0.0
     tensors = [value for value in (*node.values_in, node.outputs[0]) if len(value.shape) > 1][:3]
     positions = math.prod(getattr(node.op, "kernel", ()))
     return math.prod(math.prod(value.shape) for value in tensors) ** 0.5 * positions**0.5

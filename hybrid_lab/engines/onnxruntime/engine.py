@@ -134,7 +134,7 @@ class PackedExecutable(PlannedExecutable):
 
 
 class OnnxRuntimeEngine(PlannedEngine):
-    """The default on a CPU.
+    """Runs predictions on a CPU by default, and recorded calls where torch does not.
 
     worth : decides whether a region becomes a session (None) or stays in NumPy (the reason)
     """
@@ -153,10 +153,6 @@ class OnnxRuntimeEngine(PlannedEngine):
     def trim(self) -> None:
         super().trim()
         trim()
-
-    def pays_at_once(self, graphs: Sequence[Graph]) -> bool:
-        operators = [node for graph in graphs for node in graph.operators]
-        return sum(map(cost.convolved, operators)) > cost.SESSION * len(operators)
 
     def compile_backward(self, graph: Graph, **options: bool) -> Executable:
         """The session of a backward of many operators takes longer to make than anything else: a forward may run

@@ -68,14 +68,13 @@ class TorchEngine(PlannedEngine):
     """torch's kernels, called one after the other without autograd; where torch is installed.
 
     worth : decides whether a region runs in torch (None) or stays in NumPy (the reason)
-    tuned : whether the first call measures the ways to run convolutions and poolings, instead of the table's
     """
 
     name: ClassVar[str] = "torch"
     title: ClassVar[str] = "torch"
 
-    def __init__(self, worth: Callable[[Region], str | None] = lambda region: None, tuned: bool = False):
-        self.worth, self.tuned = worth, tuned
+    def __init__(self, worth: Callable[[Region], str | None] = lambda region: None):
+        self.worth = worth
 
     def missing(self) -> str | None:
         if importlib.util.find_spec("torch") is None:
@@ -97,7 +96,7 @@ class TorchEngine(PlannedEngine):
         if strict:
             refused = {node: reason for node, reason in found.refused.items() if not node.op.random}
             refuse(refused, f"{len(refused)} of {len(graph.operators)} operators cannot run in torch")
-        operators = {region: TorchOperator(region, TorchProgram(region, self.tuned)) for region in found.regions}
+        operators = {region: TorchOperator(region, TorchProgram(region)) for region in found.regions}
         for region in found.regions:
             report.regions.append(reported(region, "torch"))
         contracted = contract(graph, found.regions, operators.__getitem__)

@@ -29,12 +29,60 @@ def _convolution_backward(torch: Any, node: RuleNode, wanted: int) -> Kernel:
 
 @rule("_conv_data_grad")
 def _conv_data_grad(torch: Any, node: RuleNode) -> Kernel:
+    shape = node.op.geometry
+    if _is_plain(shape) and set(shape.kernel) == {1} and max(shape.stride) > 1 and not any(shape.pad):
+        return _spread_product(torch, node)
     return _convolution_backward(torch, node, 0)
 
 
 @rule("_conv_weight_grad")
 def _conv_weight_grad(torch: Any, node: RuleNode) -> Kernel:
+    (batch, _, *positions), weight = shape_of(node, 0), node.outputs[0].shape
+    few = batch * math.prod(positions) <= FEW_WINDOWS and math.prod(weight[1:]) >= MANY_COLUMNS
+    if _is_plain(node.op.geometry) and few:
+        return _unfolded_product(torch, node)
     return _convolution_backward(torch, node, 1)
+
+
+#: Up to so many windows, of at least so many numbers each, the gradient of a weight is one product of unfolded windows.
+#: oneDNN is slower there: 8 images of 512 channels, 1 x 1: 23.8 ms and 0.9 (Zen 3), 68 and 0.7 (Zen 5). With 8 images
+#: of 256 channels, 2 x 2, both take as long; from there on oneDNN is faster.
+FEW_WINDOWS, MANY_COLUMNS = 32, 256
+
+
+def _is_plain(shape: Any) -> bool:
+    """Whether these are images in one group, without dilation."""
+    return len(shape.kernel) == 2 and shape.groups == 1 and set(shape.dilate) == {1}
+
+
+def _unfolded_product(torch: Any, node: RuleNode) -> Kernel:
+    """The gradient of a weight: one product with the windows of all images as rows."""
+    shape, (batch, filters), result = node.op.geometry, shape_of(node, 0)[:2], node.outputs[0].shape
+    columns, unfold = math.prod(result[1:]), torch.nn.functional.unfold
+
+    def kernel(dy: Any, x: Any, weight: Any) -> Any:
+        rows = unfold(x, shape.kernel, 1, shape.pad, shape.stride).transpose(1, 2).reshape(-1, columns)
+        left = dy.reshape(batch, filters, -1).transpose(0, 1).reshape(filters, -1)
+        return torch.mm(left, rows).reshape(result)
+
+    return kernel
+
+
+def _spread_product(torch: Any, node: RuleNode) -> Kernel:
+    """The gradient of the data of a 1 x 1 convolution with strides: a product over channels, at every stride-th place.
+
+    oneDNN takes 8.8 ms for 2 images of 256 channels, 56 x 56, from 128 of 28 x 28; this 1.6.
+    """
+    (down, right), result = node.op.geometry.stride, node.outputs[0].shape
+    batch, filters, height, width = shape_of(node, 0)
+
+    def kernel(dy: Any, x: Any, weight: Any) -> Any:
+        product = torch.matmul(weight.reshape(filters, -1).t(), dy.reshape(batch, filters, -1))
+        gradient = dy.new_zeros(result)
+        gradient[:, :, ::down, ::right] = product.reshape(batch, -1, height, width)
+        return gradient
+
+    return kernel
 
 
 def _window(node: RuleNode, data: tuple[int, ...]) -> tuple[Any, ...]:

@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines.memory import plain
-from hybrid_lab.engines.torch_kernels.rules import OUT, SHARED
-from hybrid_lab.engines.torch_kernels.tuning import chosen, tune
-from hybrid_lab.engines.torch_kernels.variants import VARIANTS
+from hybrid_lab.engines.torch_kernels.rules import OUT, SHARED, rule_of
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.printer import format_origin
@@ -38,45 +36,21 @@ def _quieten(torch: Any) -> None:
 class TorchProgram:
     """One region. Call it with arrays; it returns a list of arrays in fresh memory, in C order.
 
-    tuned : find the fastest kernel of each node in the first call
     source : the generated text
     """
 
-    def __init__(self, region: Region, tuned: bool = False):
+    def __init__(self, region: Region):
         import torch
 
         _quieten(torch)
         self._torch = torch
         self.region = region
         self._guard = torch.inference_mode
-        self._untuned = tuned and any(node.op.name in VARIANTS for node in region.nodes)
         self._run, self.source = self._write()
 
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         with self._guard():
-            tensors = list(map(self._tensor, inputs))
-            if self._untuned:
-                self._tune(tensors)
-            return [made.numpy() for made in self._run(*tensors)]
-
-    def _tune(self, tensors: list[Any]) -> None:
-        """Run node by node, each in all its ways, and write the program anew with the fastest."""
-        self._untuned = False
-        values: dict[Value, Any] = dict(zip(self.region.inputs, tensors, strict=True))
-        for node in self.region.nodes:
-            operands = [
-                (values[item] if item in values else self._constant(node, position))
-                if isinstance(item, Value)
-                else item
-                for position, item in enumerate(node.inputs)
-            ]
-            tune(self._torch, node, operands)
-            made = chosen(node)(self._torch, node)(*operands)
-            values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
-            for item in node.values_in:
-                if self._last_use[item] is node:
-                    values.pop(item, None)
-        self._run, self.source = self._write()
+            return [result.numpy() for result in self._run(*map(self._tensor, inputs))]
 
     def _tensor(self, array: np.ndarray) -> Any:
         """The array as a tensor, in the same memory where torch can share it."""
@@ -93,7 +67,6 @@ class TorchProgram:
         self._bound: dict[str, Any] = {"torch": self._torch}
         self._origins: dict[Value, Value | None] = {}
         self._standins: dict[Any, Any] = {}
-        self._last_use = {value: node for node in region.nodes for value in node.values_in}
         for index, value in enumerate(region.inputs):
             self._names[value] = f"x{index}"
         arguments = list(self._names.values())
@@ -130,7 +103,7 @@ class TorchProgram:
     def _call(
         self, index: int, node: Node, last_use: dict[Value, int], kept: set[Value], users: dict[Value, list[Node]]
     ) -> str:
-        kernel = chosen(node)(self._torch, node)
+        kernel = rule_of(node.op)(self._torch, node)
         name = re.sub(r"\W", "_", node.op.name).strip("_") or "op"
         if self._bound.get(name, kernel) is not kernel:
             name = f"{name}_{index}"

@@ -291,17 +291,13 @@ class _Inner(Kept):
 
 
 class WorkspaceTraining(Training):
-    """A recorded call by the rewritten graphs. `plain`, `forward` and `backward` are of the graphs as they were."""
+    """A recorded call by the rewritten graphs. `forward` and `backward` are of the graphs as they were."""
 
     def __init__(self, plain: Training, inner: Training, found: Rewritten):
         self._plain, self._inner, self._found = plain, inner, found
         self.forward, self.backward = plain.forward, plain.backward
         self.forward.report, self.backward.report = inner.forward.report, inner.backward.report
         self.begin = self._begin
-
-    @property
-    def plain(self) -> Training:
-        return self._plain
 
     def release(self) -> None:
         self._plain.release()

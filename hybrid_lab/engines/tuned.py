@@ -1,6 +1,6 @@
-"""What was measured before, on disk: one small entry of the store per kind of call.
+"""What `mx.tune` has measured on this machine: the fastest engine for a kind of call, kept on disk.
 
-An entry says which engine won for calls of one structure, shapes up to powers of two, machine and versions.
+A kind of call is a structure of operators, shapes up to powers of two, a processor, a number of threads, and versions.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import hashlib
 import math
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from hybrid_lab._version import __version__
 from hybrid_lab.engines.store import Store, versions_of
@@ -26,12 +26,45 @@ from hybrid_lab.graph.node import Constant, Input, Value
 FORMAT = 2
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """engine : the fastest; seconds : of a call, by engine"""
+
+    engine: str
+    seconds: Mapping[str, float]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in self.seconds.items())
+
+
+def recall(graphs: Iterable[Graph]) -> Tuned | None:
+    """What was found for such a call, in this process or an earlier one; None where nothing was."""
+    if not _known and ENGINES.is_empty():
+        return None  # nobody need make a key
+    key = key_of(graphs)
+    if key not in _known:
+        entry = ENGINES.get_json(key)
+        if entry is not None:
+            _known[key] = Tuned(**entry)
+    return _known.get(key)
+
+
+def remember(graphs: Iterable[Graph], found: Tuned) -> None:
+    """Keep it for this process and, where there is a cache folder, for later ones."""
+    key = key_of(graphs)
+    _known[key] = found
+    ENGINES.put_json(key, asdict(found))
+
+
+_known: dict[str, Tuned] = {}
+
+
 def key_of(graphs: Iterable[Graph]) -> str:
-    """A name for calls that the same engine should win: structure, rounded shapes, machine, threads and versions."""
+    """A name for calls that the same engine should win: structure, rounded shapes and threads."""
     digest = hashlib.sha256(f"{thread_count()}\n".encode())
     for graph in graphs:
         digest.update(_structure(graph).encode())
-    return digest.hexdigest()[:32]
+    return digest.hexdigest()
 
 
 def _structure(graph: Graph, typed: bool = True) -> str:
@@ -45,9 +78,9 @@ def _structure(graph: Graph, typed: bool = True) -> str:
             what = f"input {node.op.role}"
         else:
             what = f"{node.op.name} {sorted(node.op.changed.items())}"
-        given = [number[item] if isinstance(item, Value) else repr(item) for item in node.inputs]
+        inputs = [number[item] if isinstance(item, Value) else repr(item) for item in node.inputs]
         types = [(tuple(map(_rounded, value.shape)), value.dtype.name) for value in node.outputs] if typed else ""
-        lines.append(f"{what} {given} {types}")
+        lines.append(f"{what} {inputs} {types}")
         whole = node.op.forward if isinstance(node.op, Backward) else node.op
         # What the bodies run on follows from the types of the node.
         lines += [_structure(body, typed=False) for _, body in whole.subgraphs]
@@ -72,14 +105,4 @@ def _surroundings() -> str:
     return f"{FORMAT}; {model}; hybrid_lab {__version__}; python {sys.version_info[:2]}; {versions}"
 
 
-CHOICES = Store("choices", _surroundings, 16 << 20)
-
-
-def recall(key: str) -> dict[str, Any] | None:
-    """What was remembered: {"choice": engine, "seconds": {engine: seconds a call}}; None where there is nothing."""
-    return CHOICES.get_json(key)
-
-
-def remember(key: str, choice: str, seconds: dict[str, float]) -> None:
-    """Write a result down."""
-    CHOICES.put_json(key, {"choice": choice, "seconds": seconds})
+ENGINES = Store("engines", _surroundings, 16 << 20)

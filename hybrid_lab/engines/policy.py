@@ -1,0 +1,133 @@
+"""Policy: which engine of a CPU runs a compiled call, by rule, and the reason in words.
+
+The same call on the same installation gets the same engine in every process: the rules read the call's graphs, what is
+installed, and what `mx.tune` has stored. They do not measure, and do not look at load or at what is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hybrid_lab.engines import tuned
+from hybrid_lab.engines.engine import Engine, Executable, Training
+from hybrid_lab.engines.onnxruntime import cost
+from hybrid_lab.engines.torch_kernels.rules import refusal
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node
+
+#: Multiply-adds of convolutions, products and recurrences, or bytes that other operators write, from which torch runs
+#: a recorded call. LeNet with 64 images (0.4 billion): 15 ms a step in torch, 20 in ONNX Runtime; a perceptron with
+#: 256 rows (0.1 billion) is as fast in either, and never needs the import of torch.
+PRODUCTS, BYTES = 200e6, 64 << 20
+#: Calls in which ONNX Runtime must have saved the time that it takes to make its sessions.
+CALLS = 1000
+#: Families whose operators multiply and add, as one reads of them.
+_PRODUCT_FAMILIES = {"conv": "convolutions", "linalg": "products", "rnn": "recurrences"}
+_COMPOSED = "ONNX Runtime has no operators for gradients"
+_NO_SESSIONS = "ONNX Runtime is not installed"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """engine : its name; reason : for people"""
+
+    engine: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.engine}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a call computes. products : multiply-adds; bytes : what all other operators write; kinds : of products"""
+
+    products: float = 0.0
+    bytes: int = 0
+    kinds: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node]) -> Work:
+        products, written, kinds = 0.0, 0, dict[str, float]()
+        for node in nodes:
+            kind = _PRODUCT_FAMILIES.get(node.op.family)
+            if kind is not None:
+                count = cost.multiply_adds(node)
+                products += count
+                kinds[kind] = kinds.get(kind, 0.0) + count
+            elif not node.op.view:
+                written += sum(value.nbytes for value in node.outputs)
+        main = tuple(kind for kind in _PRODUCT_FAMILIES.values() if kinds.get(kind, 0.0) >= 0.05 * products > 0)
+        return cls(products, written, main)
+
+    @property
+    def is_large(self) -> bool:
+        return self.products >= PRODUCTS or self.bytes >= BYTES
+
+    def __str__(self) -> str:
+        if self.products < PRODUCTS:
+            size = f"{self.bytes / 2**20:.0f} MiB" if self.bytes >= 1 << 20 else "less than a MiB"
+            written = f"{size} written by other operators"
+            return f"{2e-6 * self.products:.2g} MFLOP and {written}" if self.products else written.replace(" other", "")
+        return f"{2e-9 * self.products:.2g} GFLOP of {' and '.join(self.kinds)}"
+
+
+def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = False) -> Decision:
+    """The engine for a prediction (one graph) or a recorded call (forward and backward).
+
+    installed : names of the engines that can run here; NumPy is always among them
+    strict : an operator that cannot run in the engine is an error
+    """
+    if strict:
+        engine = "onnxruntime" if "onnxruntime" in installed else "numpy"
+        return Decision(engine, "strict=True leaves every operator to one engine, and this is the default one")
+    found = tuned.recall(graphs)
+    if found is not None and found.engine in installed:
+        return Decision(found.engine, f"mx.tune measured {found}")
+    role = "recorded" if len(graphs) > 1 else "prediction"
+    if role == "prediction" and "onnxruntime" in installed:
+        return Decision("onnxruntime", "prediction")
+    nodes = [node for graph in graphs for node in graph.operators]
+    work = Work.of(node for node in nodes if refusal(node) is None)
+    if work.is_large and "torch" in installed:
+        return Decision("torch", f"{role}, {work}; {_COMPOSED if 'onnxruntime' in installed else _NO_SESSIONS}")
+    why = f"{role}, {work}: {'torch is not installed' if work.is_large else 'too little for the import of torch'}"
+    if "onnxruntime" not in installed:
+        return Decision("numpy", f"{why}; {_NO_SESSIONS}")
+    session, saved = cost.SESSION * len(nodes), 1e-6 * sum(map(cost.saving, nodes))
+    if session > CALLS * saved:
+        times = f"{session:.1g} s to make, and would save {1e3 * max(saved, 0.0):.1g} ms a call"
+        return Decision("numpy", f"{why}; sessions of {len(nodes)} operators take {times}")
+    return Decision("onnxruntime", why)
+
+
+class PolicyEngine(Engine):
+    """What `engine=None` means on a CPU: every compile asks the policy, and gives the executable of its engine.
+
+    engines : those that can run here
+    """
+
+    name = "auto"
+    title = "the engine that the policy chooses"
+
+    def __init__(self, engines: Iterable[Engine]):
+        self.engines: Mapping[str, Engine] = {engine.name: engine for engine in engines}
+
+    def compile(
+        self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
+    ) -> Executable:
+        decision = choose([graph], self.engines, strict)
+        executable = self.engines[decision.engine].compile(graph, static_alloc, static_shape, strict)
+        executable.report.choice = str(decision)
+        return executable
+
+    def compile_training(
+        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
+    ) -> Training:
+        decision = choose([forward, backward], self.engines, options.get("strict", False))
+        engine = self.engines[decision.engine]
+        training = engine.compile_training(forward, backward, sources, num_outputs, **options)
+        for executable in (training.forward, training.backward):
+            executable.report.choice = str(decision)
+        return training
