@@ -12,7 +12,7 @@ from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import Builder, Expr, make_node
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.ops.operator import get as operator
-from tests.graph.building import evaluate, uniform
+from tests.graph.building import evaluate, graph_of, uniform
 
 pytest.importorskip("torch")
 from hybrid_lab.engines.torch_kernels import workspace  # noqa: E402
@@ -125,6 +125,23 @@ def test_what_others_may_read_is_as_the_graphs_say():
     agree(step(apart, parts, arrays), step(training, parts, arrays))
     inner = training.begin(arrays, RNG)[1]
     assert inner.saved == [None] * 3
+
+
+def test_states_that_one_number_fills():
+    """A broadcast state is a view of one number, and oneDNN reads as many as there are."""
+    attributes = {"mode": "lstm", "state_size": 40, "num_layers": 2}
+    shapes = [(5, 16, 24), (operator("RNN").bind(**attributes).sizes.parameters(24),)]
+
+    def layers(F, x, parameters):
+        first = F.slice_axis(F.slice_axis(x, axis=2, begin=0, end=1), axis=0, begin=0, end=2)
+        state = F.broadcast_axis(first, axis=2, size=40)
+        return F.RNN(x, parameters, state, state, **attributes)
+
+    parts = parts_of(graph_of(layers, *shapes), shapes)
+    arrays = [np.float32(0.1) * array for array in uniform(*shapes)]
+    training = training_of(parts)
+    assert isinstance(training, WorkspaceTraining)
+    agree(step(training, parts, arrays), step(training_of(parts, "numpy"), parts, arrays))
 
 
 def test_layers_among_other_operators():

@@ -60,6 +60,7 @@ class WorkspaceLSTM(_Layers):
 
         def kernel(x: Any, vector: Any, state: Any, cell: Any) -> Any:
             weights = split_weights(op, vector, width)
+            state, cell = state.contiguous(), cell.contiguous()  # oneDNN reads them as if they were
             outputs, hs, cs, spaces = [], [], [], []
             below = x.contiguous()
             for layer in range(op.num_layers):
@@ -105,6 +106,7 @@ class WorkspaceGradient(_Layers):
             spaces = rest[-places:]
             weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
             dweights = split_weights(op, dvector, width)
+            state, cell, cells = state.contiguous(), cell.contiguous(), cells.contiguous()
             dabove, dfirst, dcells = from_above(torch, op, y, state, cell, given)
             for layer in range(op.num_layers - 1, -1, -1):
                 below = (x if layer == 0 else lower[layer - 1]).contiguous()
@@ -116,9 +118,9 @@ class WorkspaceGradient(_Layers):
                     own, w = output[..., part].contiguous(), weights[place]
                     found = layer_backward(
                         below, w["wx"], w["wh"], w["bx"], w["bh"], state[place], cell[place], own,
-                        own[0 if direction else -1], cells[place], dabove[..., part].contiguous(), dfirst[place],
-                        dcells[place], direction == 1, _LSTM, hidden, 1, True, True, False, [], False,
-                        spaces[place].view(torch.uint8),
+                        own[0 if direction else -1], cells[place], dabove[..., part].contiguous(),
+                        dfirst[place].contiguous(), dcells[place].contiguous(), direction == 1, _LSTM, hidden, 1, True,
+                        True, False, [], False, spaces[place].view(torch.uint8),
                     )  # fmt: skip
                     for name, made in zip(("wx", "wh", "bx", "bh"), found[1:5], strict=True):
                         dweights[place][name].copy_(made)
