@@ -118,7 +118,8 @@ class PolicyEngine(Engine):
         self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
     ) -> Executable:
         decision = choose([graph], self.engines, strict)
-        executable = self.engines[decision.engine].compile(graph, static_alloc, static_shape, strict)
+        options = {"static_alloc": static_alloc, "static_shape": static_shape, "strict": strict}
+        executable = self.engines[decision.engine].compile(graph, **options)
         executable.report.choice = str(decision)
         return executable
 

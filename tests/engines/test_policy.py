@@ -239,20 +239,6 @@ def test_a_containers_quota_limits_threads(tmp_path, files, wanted):
     assert threads._quota(64, str(tmp_path)) == wanted
 
 
-def test_small_sessions_have_no_threads_of_their_own(monkeypatch):
-    from hybrid_lab.engines.onnxruntime import session
-    from hybrid_lab.graph.partition import region_of
-
-    monkeypatch.setattr(session, "thread_count", lambda: 7)
-
-    def threads_of(function, shapes):
-        (graph,) = forward(function, shapes)
-        return session.threads_for(region_of(graph.operators, graph.users(), set(graph.roots)))
-
-    assert threads_of(*perceptron(4)) == 1 and threads_of(*perceptron(64)) == 7
-    assert threads_of(lambda F, x: F.exp(x) + x, [(600, 600)]) == 7
-
-
 # -- engines take turns --------------------------------------------------------------------------------------------
 
 

@@ -17,11 +17,9 @@ from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.engines.onnxruntime.bounds import Bounded, bounded
-from hybrid_lab.engines.onnxruntime.cost import multiply_adds
 from hybrid_lab.engines.onnxruntime.loading import LONGEST, LONGEST_PER_NODE, TooLong, load
 from hybrid_lab.engines.onnxruntime.model import Model
 from hybrid_lab.engines.threads import thread_count
-from hybrid_lab.graph.partition import Region
 from hybrid_lab.log import logger
 from hybrid_lab.ops.onnx_emit import OnnxNode
 
@@ -34,24 +32,17 @@ _trimmer: Any = None
 
 #: Microseconds for which a session's threads spin before they sleep: a short gap between two operators costs no
 #: wake-up, and on busy cores nobody is held up for long. Left to itself ONNX Runtime spins for milliseconds: beside one
-#: busy process a core LeNet's step took 80 ms with it, and takes 21.
+#: busy process a core LeNet's step took 80 ms so, and takes 21 to 33.
 SPIN = 20
 #: The version from which on ONNX Runtime knows of such a time; before, threads do not spin at all.
 SPIN_VERSION = (1, 28)
-#: A region of fewer multiply-adds, and of fewer elements in all results, runs on the caller's thread alone.
-FEW_PRODUCTS, FEW_ELEMENTS = 1e6, 1e5
 
 
-def threads_for(region: Region) -> int:
-    """How many threads a session of the region is to have."""
-    products = sum(multiply_adds(node) for node in region.nodes if node.op.family in ("conv", "linalg", "rnn"))
-    elements = sum(math.prod(value.shape) for node in region.nodes for value in node.outputs)
-    return 1 if products < FEW_PRODUCTS and elements < FEW_ELEMENTS else thread_count()
-
-
-def _set_threads(ort: Any, options: Any, count: int) -> None:
-    """`count` threads, which sleep while they have nothing to do."""
-    options.intra_op_num_threads, options.inter_op_num_threads = count, 1
+def _set_threads(ort: Any, options: Any) -> None:
+    """Threads that sleep while they have nothing to do. Each session has its own: Python has no setting for how those
+    of the one pool that sessions can share wait.
+    """
+    options.intra_op_num_threads, options.inter_op_num_threads = thread_count(), 1
     spins = tuple(map(int, ort.__version__.split(".")[:2])) >= SPIN_VERSION
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spins)))
     if spins:
@@ -96,9 +87,7 @@ def trim() -> None:
     _trimmer.run(None, {"x": np.zeros((), np.float32)}, options)
 
 
-def create_session(
-    model: bytes, weights: Mapping[str, np.ndarray] | None = None, nodes: int = 1, threads: int = 1
-) -> Any:
+def create_session(model: bytes, weights: Mapping[str, np.ndarray] | None = None, nodes: int = 1) -> Any:
     """An InferenceSession on the CPU. Raises EngineError with onnxruntime's reason, or TooLong.
 
     weights : the model's external initializers; onnxruntime reads this memory for as long as the session lives
@@ -107,7 +96,7 @@ def create_session(
     ort = import_library("onnxruntime")
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    _set_threads(ort, options, threads)
+    _set_threads(ort, options)
     if shared_memory(ort):
         options.add_session_config_entry("session.use_env_allocators", "1")
         options.enable_mem_pattern = False
@@ -138,14 +127,13 @@ class Session:
     small : the values of the model's small constants
     fed : those of them that are inputs of the session
     weights : the inputs of the model that are baked in, as name -> array
-    threads : how many it computes with
     """
 
     __slots__ = ("__weakref__", "fed", "inner", "small", "weights")
 
-    def __init__(self, model: Model, fed: frozenset[str], weights: Mapping[str, np.ndarray], threads: int):
+    def __init__(self, model: Model, fed: frozenset[str], weights: Mapping[str, np.ndarray]):
         self.small, self.fed, self.weights = model.small, fed, dict(weights)
-        self.inner = create_session(model.serialize(fed, weights), weights, len(model.nodes), threads)
+        self.inner = create_session(model.serialize(fed, weights), weights, len(model.nodes))
 
     def differing(self, model: Model) -> frozenset[str]:
         """The small constants of a model with the same skeleton that have other values here."""
@@ -154,10 +142,10 @@ class Session:
         )
 
 
-#: (skeleton, names of the weights, threads, token) -> the sessions that programs hold on to.
+#: (skeleton, names of the weights, token) -> the sessions that programs hold on to.
 _shared: dict[Any, list[weakref.ref[Session]]] = {}
-#: (skeleton, names of the weights, threads) -> why such models get no session in this process: one took too long.
-_given_up: dict[tuple[bytes, tuple[str, ...], int], str] = {}
+#: (skeleton, names of the weights) -> why such models get no session in this process: one took too long.
+_given_up: dict[tuple[bytes, tuple[str, ...]], str] = {}
 
 
 def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, token: Hashable = None) -> Session:
@@ -167,12 +155,11 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
     Raises EngineError.
     """
     weights = weights or {}
-    threads = threads_for(model.region)
-    form = model.skeleton, tuple(weights), threads
+    form = model.skeleton, tuple(weights)
     if form in _given_up:
         raise TooLong(_given_up[form])
     if weights and token is None:
-        return Session(model, frozenset(), weights, threads)
+        return Session(model, frozenset(), weights)
     key = (*form, token)
     with _lock:
         alive = [session for session in (made() for made in _shared.get(key, ())) if session is not None]
@@ -187,7 +174,7 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
             fed |= differing | session.fed
     # Outside of the lock: a long one may be made in the background.
     try:
-        made = Session(model, fed, weights, threads)
+        made = Session(model, fed, weights)
     except TooLong as error:
         _given_up[form] = str(error)
         names = ", ".join(dict.fromkeys(node.op.name for node in model.region.nodes))
@@ -196,7 +183,7 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
     except EngineError:
         if not fed:
             raise
-        made = Session(model, frozenset(), weights, threads)
+        made = Session(model, frozenset(), weights)
     with _lock:
         for stale in [item for item, sessions in _shared.items() if not any(made() for made in sessions)]:
             del _shared[stale]
