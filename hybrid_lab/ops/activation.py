@@ -15,8 +15,21 @@ from hybrid_lab.ops.dtypes import OWN
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import MAXIMUM, Pointwise, unary
+from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.special import error_function
+from hybrid_lab.ops.types import (
+    Array,
+    Arrays,
+    Gradient,
+    Gradients,
+    Operand,
+    PartialShape,
+    PartialShapes,
+    Shape,
+    Shapes,
+    Tensor,
+)
 
 _WIDE = [sample((3, 4), low=-3.0, high=3.0), sample((2, 3, 4), low=-8.0, high=8.0)]
 
@@ -25,7 +38,7 @@ _WIDE = [sample((3, 4), low=-3.0, high=3.0), sample((2, 3, 4), low=-8.0, high=8.
 _ZERO = {np.dtype(name): np.zeros((), name) for name in OWN}
 
 
-def _relu(x: Any, out: np.ndarray | None = None) -> Any:
+def _relu(x: Array, out: np.ndarray | None = None) -> Array:
     return np.maximum(x, _ZERO[x.dtype], out=out)
 
 
@@ -49,21 +62,21 @@ class ReluGrad(Pointwise, name="_relu_grad"):
     triton = "{0} * tl.where({1} > 0, 1.0, 0.0)"
     samples = [sample((3, 4), (3, 4))]
 
-    def infer_shape(self, dy: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, y: Shape) -> Shape:
         return dy
 
-    def numpy(self, dy: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, dy: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return np.multiply(dy, np.greater(y, _ZERO[y.dtype], out=scratch(y.shape, np.bool_)), out=out)
 
-    def grad(self, F: Any, dy: Any, y: Any, dx: Any, ddx: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, y: Tensor, dx: Tensor, ddx: Tensor) -> Gradients:
         return F._relu_grad(ddx, y), None
 
-    def onnx(self, g: Any, dy: Any, y: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, y: str) -> str:
         # A product, as everywhere else: an infinite head times a slope of 0 is NaN, which Where would lose.
         return g.Mul(dy, g.cast(g.Greater(y, g.const(0, g.dtype(y))), g.dtype(dy)))
 
 
-def _sigmoid(x: Any, out: np.ndarray | None = None) -> Any:
+def _sigmoid(x: Array, out: np.ndarray | None = None) -> Array:
     # 0.5 * (tanh(x / 2) + 1): no overflow at either end.
     result = np.multiply(x, x.dtype.type(0.5), out=np.empty_like(x) if out is None else out)
     np.tanh(result, out=result)
@@ -83,7 +96,7 @@ sigmoid = unary(
 )
 
 
-def _softsign(x: Any, out: np.ndarray | None = None) -> Any:
+def _softsign(x: Array, out: np.ndarray | None = None) -> Array:
     size = np.abs(x, out=None if out is None or np.may_share_memory(x, out) else out)
     size += size.dtype.type(1)
     return np.divide(x, size, out=out)
@@ -100,7 +113,7 @@ softsign = unary(
 )
 
 
-def _softplus(x: Any, out: np.ndarray | None = None) -> Any:
+def _softplus(x: Array, out: np.ndarray | None = None) -> Array:
     return np.logaddexp(x, x.dtype.type(0), out=out)
 
 
@@ -125,22 +138,22 @@ class HardSigmoid(Pointwise, name="hard_sigmoid"):
     beta: float = 0.5
     samples = [sample((3, 4), low=-4.0, high=4.0), sample((3, 4), alpha=0.5, beta=0.1)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         y = np.multiply(data, data.dtype.type(self.alpha), out=np.empty_like(data) if out is None else out)
         y += y.dtype.type(self.beta)
         return np.clip(y, 0, 1, out=y)
 
-    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         inside = F.broadcast_greater(y, 0.0) * F.broadcast_lesser(y, 1.0)
         return dy * inside * self.alpha
 
-    def lower(self, F: Any, x: Any) -> Any:
+    def lower(self, F: Functions, x: Tensor) -> Tensor:
         return F.clip(x * self.alpha + self.beta, a_min=0.0, a_max=1.0)
 
-    def onnx(self, g: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str) -> str:
         return g.HardSigmoid(x, alpha=self.alpha, beta=self.beta)
 
 
@@ -173,19 +186,19 @@ class Activation(Pointwise, name="Activation"):
     def floating(self) -> bool:  # type: ignore[override]
         return self.plain.floating
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return self.plain.numpy(data, out=out)
 
-    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return self.plain.grad(F, x, y, dy)
 
-    def lower(self, F: Any, x: Any) -> Any:
+    def lower(self, F: Functions, x: Tensor) -> Tensor:
         return getattr(F, self.act_type)(x)
 
-    def onnx(self, g: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str) -> tuple[str, ...]:
         return g.emit(self.plain, (x,))
 
 
@@ -246,14 +259,14 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             return self
         return self.variant(act_type="leaky", slope=(self.lower_bound + self.upper_bound) / 2)
 
-    def complete(self, data: Any, gamma: Any = None) -> tuple[Any, ...]:
+    def complete(self, data: PartialShape, gamma: PartialShape = None) -> PartialShapes:
         if self.act_type != "prelu":
             return (data,)
         if (gamma is None or None in gamma) and data is not None:
             gamma = (data[1] if len(data) > 1 else 1,)
         return data, gamma
 
-    def infer_shape(self, data: tuple[int, ...], gamma: tuple[int, ...] | None = None) -> Any:
+    def infer_shape(self, data: Shape, gamma: tuple[int, ...] | None = None) -> Shapes:
         if self.act_type == "rrelu":
             return [data, data]
         if gamma is not None and not data:
@@ -266,12 +279,12 @@ class LeakyReLU(Operator, name="LeakyReLU"):
 
     def numpy(
         self,
-        data: Any,
-        gamma: Any = None,
+        data: Array,
+        gamma: Array | None = None,
         out: Any = None,
-        scratch: Any = np.empty,
+        scratch: Scratch = np.empty,
         rng: tuple[int, int] | None = None,
-    ) -> Any:
+    ) -> Array | Arrays:
         if self.act_type == "rrelu":
             y, factors = out if out is not None else (None, None)
             draw: Any = RandomSlopes.bind(low=self.lower_bound, high=self.upper_bound)
@@ -303,12 +316,13 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         np.copyto(out, data, where=above)
         return out
 
-    def _slope(self, data: Any, gamma: Any) -> Any:
+    def _slope(self, data: Array, gamma: Array | None) -> Operand:
         if self.act_type == "prelu":
+            assert gamma is not None
             return gamma.reshape((-1,) + (1,) * max(data.ndim - 2, 0))
         return data.dtype.type(self.slope)
 
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient | Gradients:
         dy, y = rest[-1], rest[-2]
         if self.act_type == "rrelu":
             return dy * y  # the last output, the factors
@@ -325,7 +339,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             return dy * above + below * gamma, F.reshape_like(dgamma, rest[0])
         return F.where(above, dy, dy * self.slope)
 
-    def lower(self, F: Any, data: Any, gamma: Any = None) -> Any:
+    def lower(self, F: Functions, data: Tensor, gamma: Tensor | None = None) -> Tensor | tuple[Tensor, ...]:
         if self.act_type == "rrelu":
             slopes = F._random_slopes(data, low=self.lower_bound, high=self.upper_bound)
             factors = F.where(F.broadcast_greater(data, 0.0), F.ones_like(data), slopes)
@@ -340,7 +354,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         below = data * (F._channel_like(gamma, data) if self.act_type == "prelu" else self.slope)
         return F.where(F.broadcast_greater(data, 0.0), data, below)
 
-    def onnx(self, g: Any, data: Any, gamma: Any = None) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, gamma: str | None = None) -> str | tuple[str, ...]:
         dtype = g.dtype(data)
         if self.act_type == "rrelu":
             raise Unmappable("rrelu in training, whose slopes are random")
@@ -369,13 +383,13 @@ class RandomSlopes(Operator, name="_random_slopes"):
     shape_only = ("data",)
     samples = [sample((3, 4), low=0.0, high=1.0, attrs={"low": 0.125, "high": 0.25}, gradient=False)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         return F.random_uniform(low=self.low, high=self.high, shape=data.shape, dtype=data.dtype.name)
 
-    def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
         numbers = philox.uniform(*(rng or (0, 0)), prod(data.shape), data.dtype)
         if data.dtype == np.float16:
             numbers = numbers.astype(np.float32)

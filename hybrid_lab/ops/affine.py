@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.types import Array, Gradients, PartialShape, PartialShapes, Shape, Tensor
 
 
 class ChannelAffine(Operator, name="_channel_affine"):
@@ -30,33 +30,33 @@ class ChannelAffine(Operator, name="_channel_affine"):
         sample((2, 3, 4), (3,), (3,), dtype="float16"),
     ]
 
-    def complete(self, data: Any, *vectors: Any) -> tuple[Any, ...]:
+    def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
         size = None if data is None else data[axis_of(self.name, self.axis, len(data))]
         return (data, *((size,) if shape is None else shape for shape in vectors))
 
-    def infer_shape(self, data: tuple[int, ...], scale: tuple[int, ...], shift: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, scale: Shape, shift: Shape) -> Shape:
         wanted = (data[axis_of(self.name, self.axis, len(data))],)
         if scale != wanted or shift != wanted:
             raise ShapeError(f"{self.name}: data {data} needs scale and shift of shape {wanted}, not {scale}, {shift}")
         return data
 
-    def numpy(self, data: Any, scale: Any, shift: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, scale: Array, shift: Array, out: Array | None = None) -> Array:
         vector = tuple(-1 if index == self.axis % data.ndim else 1 for index in range(data.ndim))
         result = np.multiply(data, scale.reshape(vector), out=out)
         result += shift.reshape(vector)
         return result
 
-    def grad(self, F: Any, data: Any, scale: Any, shift: Any, y: Any, dy: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, data: Tensor, scale: Tensor, shift: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return (
             dy * F._channel_like(scale, data, axis=self.axis),
             F.sum(dy * data, axis=self.axis, exclude=True),
             F.sum(dy, axis=self.axis, exclude=True),
         )
 
-    def lower(self, F: Any, data: Any, scale: Any, shift: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         return data * F._channel_like(scale, data, axis=self.axis) + F._channel_like(shift, data, axis=self.axis)
 
-    def onnx(self, g: Any, data: Any, scale: Any, shift: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, scale: str, shift: str) -> str:
         shape, dtype = g.shape(data), g.dtype(data)
         axis = self.axis % len(shape)
         if axis == 1 and len(shape) > 2:

@@ -10,7 +10,9 @@ from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Binary, binary, is_scalar
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Gradients, Number, PartialShape, PartialShapes, Shape, Tensor
 
 _WHOLE: dict[str, Any] = {"dtype": "int32", "low": 1, "high": 6, "gradient": False}
 _POSITIVE = [
@@ -52,7 +54,7 @@ broadcast_mul = binary(
 )
 
 
-def _divide(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
+def _divide(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
     dtype = (a if hasattr(a, "dtype") else b).dtype
     if dtype.kind == "f":
         return np.divide(a, b, out=out)
@@ -89,7 +91,7 @@ broadcast_div = binary(
 )
 
 
-def _modulo(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
+def _modulo(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
     if is_scalar(b):
         b = np.asarray(b).astype(a.dtype)[()]
         if b != 0:
@@ -123,14 +125,14 @@ broadcast_mod = binary(
 )
 
 
-def _floating(name: str, g: Any, a: Any, b: Any) -> tuple[Any, Any]:
+def _floating(name: str, g: OnnxGraph, a: str, b: str) -> tuple[str, str]:
     """Both operands; an integer division by zero would end the process in onnxruntime, so that integers stay here."""
     if g.dtype(a).kind != "f":
         raise Unmappable(f"{name} of {g.dtype(a).name}")
     return a, b
 
 
-def _onnx_modulo(g: Any, a: Any, b: Any) -> Any:
+def _onnx_modulo(g: OnnxGraph, a: str, b: str) -> str:
     a, b = _floating("broadcast_mod", g, a, b)
     zero, one = g.const(0, g.dtype(b)), g.const(1, g.dtype(b))
     is_zero = g.Equal(b, zero)
@@ -139,7 +141,7 @@ def _onnx_modulo(g: Any, a: Any, b: Any) -> Any:
     return g.Where(is_zero, zero, rest)
 
 
-def _power(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
+def _power(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
     dtype = (a if hasattr(a, "dtype") else b).dtype
     if dtype.kind != "f":
         result = np.power(np.asarray(a, np.float64), b)
@@ -157,7 +159,7 @@ def _power(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
 _POWERS = {2.0: np.square, 0.5: np.sqrt, -1.0: np.reciprocal, 1.0: np.positive}
 
 
-def _power_base(F: Any, a: Any, b: Any, y: Any, dy: Any) -> Any:
+def _power_base(F: Functions, a: Number, b: Number, y: Tensor, dy: Tensor) -> Tensor:
     if is_scalar(b):
         if b == 2:
             return dy * (a * 2.0)
@@ -165,13 +167,13 @@ def _power_base(F: Any, a: Any, b: Any, y: Any, dy: Any) -> Any:
     return dy * (b * F.broadcast_power(a, b - 1.0))
 
 
-def _power_exponent(F: Any, a: Any, b: Any, y: Any, dy: Any) -> Any:
+def _power_exponent(F: Functions, a: Number, b: Number, y: Tensor, dy: Tensor) -> Tensor:
     if is_scalar(a):
         return dy * y * float(np.log(a))
     return dy * y * F.log(a)
 
 
-def _onnx_power(op: Any, g: Any, a: Any, b: Any) -> Any:
+def _onnx_power(op: str, g: OnnxGraph, a: str, b: str) -> str:
     return g.Pow(a, b)
 
 
@@ -214,7 +216,7 @@ broadcast_minimum = binary(
 )
 
 
-def _hypot(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
+def _hypot(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
     dtype = (a if hasattr(a, "dtype") else b).dtype
     if dtype.kind == "f":
         return np.hypot(a, b, out=out)
@@ -232,12 +234,12 @@ class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):
     triton = "hypotenuse({0}, {1})"
     samples = _POSITIVE[:3]
 
-    def grad(self, F: Any, a: Any, b: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, a: Tensor, b: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         da = None if is_scalar(a) else F._sum_like(dy * a / y, a)
         db = None if is_scalar(b) else F._sum_like(dy * b / y, b)
         return da, db
 
-    def onnx(self, g: Any, a: Any, b: Any) -> Any:
+    def onnx(self, g: OnnxGraph, a: str, b: str) -> str:
         dtype = g.dtype(a)
         a, b = g.Abs(a), g.Abs(b)
         smaller = g.Less(a, b)
@@ -269,18 +271,18 @@ class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
         sample((3,), (3,), (3,), dtype="int32", low=-5, high=5, gradient=False),
     ]
 
-    def complete(self, *args: Any) -> tuple[Any, ...]:
+    def complete(self, *args: PartialShape) -> PartialShapes:
         known = next((shape for shape in args if shape is not None and None not in shape), None)
         return tuple(known if shape is None else shape for shape in args)
 
-    def infer_shape(self, *args: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, *args: Shape) -> Shape:
         if not args:
             raise ShapeError("add_n: there is nothing to add")
         if any(shape != args[0] for shape in args):
             raise ShapeError(f"add_n: the shapes {' and '.join(map(str, args))} differ")
         return args[0]
 
-    def numpy(self, *args: Any, out: Any = None) -> Any:
+    def numpy(self, *args: Array, out: Array | None = None) -> Array:
         first, *rest = args
         if not rest:
             return into(first.copy(), out)
@@ -289,16 +291,16 @@ class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
             total += item
         return np.add(total, rest[-1], out=out) if len(rest) > 1 else total
 
-    def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, *values: Tensor) -> Gradients:
         return (values[-1],) * (len(values) - 2)
 
-    def lower(self, F: Any, *args: Any) -> Any:
+    def lower(self, F: Functions, *args: Tensor) -> Tensor:
         first, *rest = args
         for item in rest:
             first = first + item
         return F.identity(first) if not rest else first
 
-    def onnx(self, g: Any, *args: Any) -> Any:
+    def onnx(self, g: OnnxGraph, *args: str) -> str:
         if g.dtype(args[0]).kind != "f":
             total, *rest = args
             for item in rest:

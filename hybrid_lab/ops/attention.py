@@ -8,10 +8,12 @@ from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.namespace import F as raw
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Gradients, Shape, Tensor
 
 
-def head_parts(F: Any, data: Any, heads: int, parts: int, index: int) -> Any:
+def head_parts(F: Functions, data: Tensor, heads: int, parts: int, index: int) -> Tensor:
     """One of the projections in data: (steps, batch, heads * parts * d) -> (batch * heads, steps, d).
 
     Behind each other lie the projections of the first head, then those of the second ...
@@ -21,12 +23,12 @@ def head_parts(F: Any, data: Any, heads: int, parts: int, index: int) -> Any:
     return F.Reshape(F.transpose(part, axes=(1, 2, 0, 3, 4)), shape=(-3, 0, -3))
 
 
-def rejoined(F: Any, data: Any, heads: int) -> Any:
+def rejoined(F: Functions, data: Tensor, heads: int) -> Tensor:
     """(batch * heads, steps, d) -> (steps, batch, heads, d)."""
     return F.transpose(F.Reshape(data, shape=(-4, -1, heads, 0, 0)), axes=(2, 0, 1, 3))
 
 
-def interleaved(F: Any, parts: list[Any], heads: int, like: Any) -> Any:
+def interleaved(F: Functions, parts: list[Tensor], heads: int, like: Tensor) -> Tensor:
     """The inverse of `head_parts` for all parts together, in the shape of `like`."""
     spread = [F.expand_dims(rejoined(F, part, heads), axis=3) for part in parts]
     return F.reshape_like(F.Concat(*spread, dim=3) if len(spread) > 1 else spread[0], like)
@@ -54,7 +56,7 @@ class _Attention(Operator):
                     "needed"
                 )
 
-    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+    def numpy(self, *inputs: Array, out: Array | None = None) -> Array:
         return into(self.lower(raw, *inputs), out)
 
 
@@ -65,16 +67,16 @@ class SelfAttentionScores(_Attention, name="_contrib_interleaved_matmul_selfatt_
 
     samples = [sample((3, 2, 12), heads=2), sample((2, 1, 6), heads=1)]
 
-    def infer_shape(self, queries_keys_values: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, queries_keys_values: Shape) -> Shape:
         self.check_shapes(None, queries_keys_values=(queries_keys_values, 3))
         steps, batch, _ = queries_keys_values
         return batch * self.heads, steps, steps
 
-    def lower(self, F: Any, queries_keys_values: Any) -> Any:
+    def lower(self, F: Functions, queries_keys_values: Tensor) -> Tensor:
         queries, keys = (head_parts(F, queries_keys_values, self.heads, 3, index) for index in range(2))
         return F.batch_dot(F._contrib_div_sqrt_dim(queries), keys, transpose_b=True)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         queries, keys = (head_parts(F, data, self.heads, 3, index) for index in range(2))
         dqueries = F._contrib_div_sqrt_dim(F.batch_dot(dy, keys))
         dkeys = F.batch_dot(dy, F._contrib_div_sqrt_dim(queries), transpose_a=True)
@@ -88,15 +90,15 @@ class SelfAttentionValues(_Attention, name="_contrib_interleaved_matmul_selfatt_
 
     samples = [sample((3, 2, 12), (4, 3, 3), heads=2), sample((2, 1, 6), (1, 2, 2), heads=1)]
 
-    def infer_shape(self, queries_keys_values: tuple[int, ...], attention: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, queries_keys_values: Shape, attention: Shape) -> Shape:
         self.check_shapes(attention, queries_keys_values=(queries_keys_values, 3))
         return attention[1], queries_keys_values[1], queries_keys_values[2] // 3
 
-    def lower(self, F: Any, queries_keys_values: Any, attention: Any) -> Any:
+    def lower(self, F: Functions, queries_keys_values: Tensor, attention: Tensor) -> Tensor:
         values = head_parts(F, queries_keys_values, self.heads, 3, 2)
         return F.Reshape(rejoined(F, F.batch_dot(attention, values), self.heads), shape=(0, 0, -3))
 
-    def grad(self, F: Any, data: Any, attention: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, attention: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         values, dy = head_parts(F, data, self.heads, 3, 2), head_parts(F, dy, self.heads, 1, 0)
         dvalues = F.batch_dot(attention, dy, transpose_a=True)
         nothing = F.zeros_like(dvalues)
@@ -113,17 +115,17 @@ class CrossAttentionScores(_Attention, name="_contrib_interleaved_matmul_encdec_
 
     samples = [sample((3, 2, 4), (5, 2, 8), heads=2), sample((2, 1, 3), (2, 1, 6), heads=1)]
 
-    def infer_shape(self, queries: tuple[int, ...], keys_values: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, queries: Shape, keys_values: Shape) -> Shape:
         self.check_shapes(None, queries=(queries, 1), keys_values=(keys_values, 2))
         if queries[1] != keys_values[1] or queries[2] * 2 != keys_values[2]:
             raise ShapeError(f"{self.name}: queries {queries} and keys_values {keys_values} do not fit one another")
         return queries[1] * self.heads, queries[0], keys_values[0]
 
-    def lower(self, F: Any, queries: Any, keys_values: Any) -> Any:
+    def lower(self, F: Functions, queries: Tensor, keys_values: Tensor) -> Tensor:
         rows = F._contrib_div_sqrt_dim(head_parts(F, queries, self.heads, 1, 0))
         return F.batch_dot(rows, head_parts(F, keys_values, self.heads, 2, 0), transpose_b=True)
 
-    def grad(self, F: Any, queries: Any, keys_values: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, queries: Tensor, keys_values: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         rows = F._contrib_div_sqrt_dim(head_parts(F, queries, self.heads, 1, 0))
         drows = F._contrib_div_sqrt_dim(F.batch_dot(dy, head_parts(F, keys_values, self.heads, 2, 0)))
         dkeys = F.batch_dot(dy, rows, transpose_a=True)
@@ -140,15 +142,15 @@ class CrossAttentionValues(_Attention, name="_contrib_interleaved_matmul_encdec_
 
     samples = [sample((5, 2, 8), (4, 3, 5), heads=2), sample((2, 1, 6), (1, 2, 2), heads=1)]
 
-    def infer_shape(self, keys_values: tuple[int, ...], attention: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, keys_values: Shape, attention: Shape) -> Shape:
         self.check_shapes(attention, keys_values=(keys_values, 2))
         return attention[1], keys_values[1], keys_values[2] // 2
 
-    def lower(self, F: Any, keys_values: Any, attention: Any) -> Any:
+    def lower(self, F: Functions, keys_values: Tensor, attention: Tensor) -> Tensor:
         values = head_parts(F, keys_values, self.heads, 2, 1)
         return F.Reshape(rejoined(F, F.batch_dot(attention, values), self.heads), shape=(0, 0, -3))
 
-    def grad(self, F: Any, keys_values: Any, attention: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, keys_values: Tensor, attention: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         values, dy = head_parts(F, keys_values, self.heads, 2, 1), head_parts(F, dy, self.heads, 1, 0)
         dvalues = F.batch_dot(attention, dy, transpose_a=True)
         return (

@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ops.types import Array
+
 #: Products of up to this many multiply-adds (under a millisecond on one core) run on one thread. Larger work is cut
 #: into parts: a thread takes a twentieth of that time to wake up.
 SMALL = 1 << 25
@@ -126,7 +128,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def matmul(left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None) -> Any:
+def matmul(left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None) -> Array:
     """np.matmul of matrices or batches of them."""
     products = left.shape[-2] * left.shape[-1] * right.shape[-1]
     if products > SMALL and (parts := workers(products)) > 1:

@@ -13,7 +13,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Shape, Tensor
 
 Format = Literal["corner", "center"]
 
@@ -55,7 +57,7 @@ def _without_elements(*boxes: Any) -> None:
         raise Unmappable("an empty array")
 
 
-def _parts(F: Any, boxes: Any, box_format: str = "corner") -> tuple[Any, ...]:
+def _parts(F: Functions, boxes: Tensor, box_format: str = "corner") -> tuple[Tensor, ...]:
     """As `corners`, each with a last axis of 1."""
     first, second, third, fourth = (F.slice_axis(boxes, axis=-1, begin=index, end=index + 1) for index in range(4))
     if box_format == "corner":
@@ -83,16 +85,16 @@ class BoxIoU(Operator, name="_contrib_box_iou"):
         sample(_BOXES[:, :, 2:], _BOXES[1, :, 2:], format="center", gradient=False),
     ]
 
-    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         _four("box_iou", lhs=lhs, rhs=rhs)
         return (*lhs[:-1], *rhs[:-1])
 
-    def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
+    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         first = tuple(item[:, None] for item in corners(lhs.reshape(-1, 4), self.format))
         second = tuple(item[None] for item in corners(rhs.reshape(-1, 4), self.format))
         return into(overlaps(first, second).reshape(self.infer_shape(lhs.shape, rhs.shape)), out)
 
-    def lower(self, F: Any, lhs: Any, rhs: Any) -> Any:
+    def lower(self, F: Functions, lhs: Tensor, rhs: Tensor) -> Tensor:
         _without_elements(lhs, rhs)
         rows, columns = prod(lhs.shape[:-1]), prod(rhs.shape[:-1])
         first = _parts(F, F.Reshape(lhs, shape=(rows, 1, 4)), self.format)
@@ -108,7 +110,7 @@ class BoxIoU(Operator, name="_contrib_box_iou"):
         union = F.where(met, area(first) + area(second) - shared, 1.0)
         return F.Reshape(F.where(met, shared / union, 0.0), shape=self.infer_shape(lhs.shape, rhs.shape))
 
-    def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
+    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
         shape, zero = self.infer_shape(g.shape(lhs), g.shape(rhs)), g.const(0, g.dtype(lhs))
         half = None if self.format == "corner" else g.const(0.5, g.dtype(lhs))
         first = _emit_corners(g, g.Reshape(lhs, g.const([-1, 1, 4], "int64")), half)
@@ -125,7 +127,7 @@ class BoxIoU(Operator, name="_contrib_box_iou"):
         return g.Reshape(ratio, g.const(list(shape), "int64"))
 
 
-def _emit_corners(g: Any, boxes: Any, half: Any) -> tuple[Any, ...]:
+def _emit_corners(g: OnnxGraph, boxes: str, half: str | None) -> tuple[str, ...]:
     """xmin, ymin, xmax, ymax of boxes (..., 4), each without the last axis. half : 0.5 for centers, else None."""
     columns = g.Split(boxes, g.const([1, 1, 1, 1], "int64"), axis=-1, outputs=4)
     first, second, third, fourth = (g.Squeeze(item, g.const([-1], "int64")) for item in columns)
@@ -168,7 +170,7 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
         sample(_BOXES, topk=0),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape) -> list[Shape]:
         coordinates = range(self.coord_start, self.coord_start + 4)
         used = [*coordinates, self.score_index, *([self.id_index] if self.id_index >= 0 else [])]
         if len(data) < 2 or min(used) < 0 or max(used) >= data[-1] or len(set(used)) != len(used):
@@ -178,7 +180,7 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
             )
         return [data, (*data[:-1], 1)]
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Outs = None) -> tuple[Array | None, ...]:
         rows, count = data.reshape(prod(data.shape[:-2]), *data.shape[-2:]), data.shape[-2]
         if self.topk == 0:
             result, record = rows, np.arange(len(rows) * count).reshape(len(rows), count)
@@ -246,7 +248,7 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
         result[..., place] = np.where(box[..., :1] < 0, box, made)
         return result
 
-    def grad(self, F: Any, data: Any, y: Any, record: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, record: Tensor, dy: Tensor) -> Tensor:
         return F._rows_by_record(dy, record, back=True)
 
 
@@ -263,13 +265,13 @@ class RowsByRecord(Operator, name="_rows_by_record"):
         sample((2, 3, 2), np.array([[[2], [0], [-1]], [[5], [-1], [-1]]], "float32"), back=True, gradient=False),
     ]
 
-    def infer_shape(self, data: tuple[int, ...], record: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, record: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, record: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, record: Array, out: Array | None = None) -> Array:
         rows, places = data.reshape(-1, data.shape[-1]), record.reshape(-1).astype(np.int64)
         found = places >= 0
         result = np.zeros(rows.shape, data.dtype)
@@ -279,7 +281,7 @@ class RowsByRecord(Operator, name="_rows_by_record"):
             result[found] = rows[places[found]]
         return into(result.reshape(data.shape), out)
 
-    def grad(self, F: Any, data: Any, record: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, record: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._rows_by_record(dy, record, back=not self.back), None
 
 
@@ -302,15 +304,16 @@ class BipartiteMatching(Operator, name="_contrib_bipartite_matching"):
         sample((4, 4), threshold=-2.0, topk=2, gradient=False),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape) -> list[Shape]:
         if len(data) < 2:
             raise ShapeError(f"bipartite_matching: data has shape {data}; (..., rows, columns) is needed")
         return [data[:-1], (*data[:-2], data[-1])]
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Outs = None) -> Arrays:
         rows, columns = data.shape[-2:]
         batch = prod(data.shape[:-2])
-        scores = data.reshape(batch, rows, columns).astype(np.float64 if data.dtype == np.float64 else np.float32)
+        wide = np.float64 if data.dtype == np.float64 else np.float32
+        scores: Array = data.reshape(batch, rows, columns).astype(wide)
         scores = -scores if self.is_ascend else scores.copy()
         threshold = -self.threshold if self.is_ascend else self.threshold
         first, second = np.full((batch, rows), -1), np.full((batch, columns), -1)
@@ -352,14 +355,8 @@ class BoxEncode(Operator, name="_contrib_box_encode"):
     ]  # fmt: skip
 
     def infer_shape(
-        self,
-        samples: tuple[int, ...],
-        matches: tuple[int, ...],
-        anchors: tuple[int, ...],
-        refs: tuple[int, ...],
-        means: tuple[int, ...],
-        stds: tuple[int, ...],
-    ) -> Any:
+        self, samples: Shape, matches: Shape, anchors: Shape, refs: Shape, means: Shape, stds: Shape
+    ) -> list[Shape]:
         _four("box_encode", anchors=anchors, refs=refs)
         if len(anchors) != 3 or len(refs) != 3 or samples != anchors[:2] or matches != anchors[:2]:
             raise ShapeError(
@@ -370,7 +367,9 @@ class BoxEncode(Operator, name="_contrib_box_encode"):
             raise ShapeError(f"box_encode: means {means} and stds {stds} have four numbers each")
         return [anchors, anchors]
 
-    def numpy(self, samples: Any, matches: Any, anchors: Any, refs: Any, means: Any, stds: Any, out: Any = None) -> Any:
+    def numpy(
+        self, samples: Array, matches: Array, anchors: Array, refs: Array, means: Array, stds: Array, out: Outs = None
+    ) -> tuple[Array | None, ...]:
         places = np.clip(matches.astype(np.int64), 0, max(refs.shape[1] - 1, 0))
         box = np.take_along_axis(refs, places[..., None], axis=1)
         size, anchor_size = box[..., 2:] - box[..., :2], anchors[..., 2:] - anchors[..., :2]
@@ -388,7 +387,9 @@ class BoxEncode(Operator, name="_contrib_box_encode"):
                 np.copyto(target_memory, item)
         return tuple(out)
 
-    def lower(self, F: Any, samples: Any, matches: Any, anchors: Any, refs: Any, means: Any, stds: Any) -> Any:
+    def lower(
+        self, F: Functions, samples: Tensor, matches: Tensor, anchors: Tensor, refs: Tensor, means: Tensor, stds: Tensor
+    ) -> tuple[Tensor, ...]:
         _without_elements(anchors, refs)
         batch, count, _ = refs.shape
         first = F._arange(start=0, stop=batch * count, step=count, dtype=matches.dtype.name)
@@ -424,13 +425,13 @@ class BoxDecode(Operator, name="_contrib_box_decode"):
         sample((1, 5, 4), _BOXES[:1, :, 2:], clip=0.5, gradient=False),
     ]
 
-    def infer_shape(self, data: tuple[int, ...], anchors: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, anchors: Shape) -> Shape:
         _four("box_decode", data=data, anchors=anchors)
         if len(data) != 3 or anchors != (1, *data[1:]):
             raise ShapeError(f"box_decode: data {data} needs anchors of shape {(1, *data[1:])}, they have {anchors}")
         return data
 
-    def numpy(self, data: Any, anchors: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, anchors: Array, out: Array | None = None) -> Array:
         kind = data.dtype.type
         center, size = anchors[..., :2], anchors[..., 2:]
         if self.format == "corner":
@@ -443,7 +444,7 @@ class BoxDecode(Operator, name="_contrib_box_decode"):
         half = np.exp(growth) * size * kind(0.5)
         return np.concatenate([middle - half, middle + half], axis=-1, out=out)
 
-    def lower(self, F: Any, data: Any, anchors: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, anchors: Tensor) -> Tensor:
         low, high = (F.slice_axis(anchors, axis=-1, begin=begin, end=begin + 2) for begin in (0, 2))
         center, size = low, high
         if self.format == "corner":
@@ -457,11 +458,11 @@ class BoxDecode(Operator, name="_contrib_box_decode"):
         return F.Concat(middle - half, middle + half, dim=-1)
 
     @staticmethod
-    def _scaled(F: Any, data: Any, begin: int, factors: tuple[float, float]) -> Any:
+    def _scaled(F: Functions, data: Tensor, begin: int, factors: tuple[float, float]) -> Tensor:
         parts = (F.slice_axis(data, axis=-1, begin=begin + index, end=begin + index + 1) for index in (0, 1))
         return F.Concat(*(part * factor for part, factor in zip(parts, factors, strict=True)), dim=-1)
 
-    def onnx(self, g: Any, data: Any, anchors: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, anchors: str) -> str:
         dtype, pair = g.dtype(data), g.const([2, 2], "int64")
         half = g.const(0.5, dtype)
         center, size = g.Split(anchors, pair, axis=-1, outputs=2)
@@ -503,12 +504,12 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
         if not self.sizes or not self.ratios or len(self.steps) != 2 or len(self.offsets) != 2:
             raise AttributeSpecError("MultiBoxPrior: sizes and ratios have a number or more, steps and offsets two")
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if len(data) != 4:
             raise ShapeError(f"MultiBoxPrior: data has shape {data}; four dimensions are needed (n, c, h, w)")
         return (1, data[2] * data[3] * (len(self.sizes) + len(self.ratios) - 1), 4)
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         h, w = data.shape[2:]
         step_y, step_x = (step if step > 0 else 1 / size for step, size in zip(self.steps, data.shape[2:], strict=True))
         roots = np.sqrt(self.ratios[1:])
@@ -522,6 +523,6 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
             np.clip(boxes, 0, 1, out=boxes)
         return into(boxes.reshape(self.infer_shape(data.shape)), out)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         stand_in = np.broadcast_to(np.zeros((), g.dtype(data)), g.shape(data))
         return g.Identity(g.const(self.numpy(stand_in), g.dtype(data)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
@@ -11,7 +9,9 @@ from hybrid_lab.ops.attributes import DType
 from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Shape, Shapes, Tensor
 
 
 class Cast(Operator, name="Cast", aliases=("cast",)):
@@ -29,13 +29,13 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
         sample(ints((4,), 0, 2), gradient=False, attrs={"dtype": "bool"}),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> np.dtype:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.dtype)
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         wanted = np.dtype(self.dtype)
         if data.dtype.kind == "f" and wanted.kind == "u":
             data = data.astype(np.int64)
@@ -44,13 +44,13 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
         np.copyto(out, data, casting="unsafe")
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return str(K.cast(K.read(0, place)))
 
-    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._cast_like(dy, x)
 
-    def onnx(self, g: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str) -> str:
         return g.cast(x, self.dtype)
 
 
@@ -61,25 +61,25 @@ class CastLike(Operator, name="_cast_like"):
     shape_only = ("like",)
     samples = [sample((3, 4), ints((2,), 0, 5, "float64"))]
 
-    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[1]
 
-    def numpy(self, data: Any, like: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
         if out is None:
             return data.astype(like.dtype, copy=False)
         np.copyto(out, data, casting="unsafe")
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return str(K.cast(K.read(0, place)))
 
-    def grad(self, F: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, x: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._cast_like(dy, x), None
 
-    def onnx(self, g: Any, x: Any, like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str, like: str) -> str:
         return g.cast(x, g.dtype(like))
 
 
@@ -97,22 +97,22 @@ class AMPCast(Operator, name="amp_cast"):
         if not is_floating(np.dtype(self.dtype)):
             raise AttributeSpecError(f"amp_cast: dtype={self.dtype}; a floating dtype is needed")
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.dtype) if is_floating(dtypes[0]) else dtypes[0]
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.astype(self.infer_type(data.dtype)), out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return str(K.cast(K.read(0, place)))
 
-    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._cast_like(dy, x)
 
-    def onnx(self, g: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str) -> str:
         return g.cast(x, self.infer_type(g.dtype(x)))
 
 
@@ -131,31 +131,31 @@ class AMPMulticast(Operator, name="amp_multicast"):
         sample((3, 4), (2,), num_outputs=2),
     ]
 
-    def infer_shape(self, *data: tuple[int, ...]) -> Any:
+    def infer_shape(self, *data: Shape) -> Shapes:
         if len(data) != self.num_outputs:
             raise ShapeError(f"amp_multicast: {len(data)} inputs for num_outputs={self.num_outputs}")
         return list(data) if len(data) > 1 else data[0]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         chosen = (min if self.cast_narrow else max)(dtypes, key=lambda dtype: dtype.itemsize)
         return [chosen] * len(dtypes)
 
-    def numpy(self, *data: Any, out: Any = None) -> Any:
+    def numpy(self, *data: Array, out: Array | Outs = None) -> Array | Arrays:
         dtype = self.infer_type(*(item.dtype for item in data))[0]
         targets = out if isinstance(out, tuple) else (out,) * len(data)
         made = tuple(into(item.astype(dtype), target) for item, target in zip(data, targets, strict=True))
         return made if len(made) > 1 else made[0]
 
-    def lower(self, F: Any, *data: Any) -> Any:
+    def lower(self, F: Functions, *data: Tensor) -> tuple[Tensor, ...]:
         dtype = self.infer_type(*(item.dtype for item in data))[0].name
         return tuple(F.Cast(item, dtype=dtype) for item in data)
 
-    def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, *values: Tensor) -> Gradients:
         count = self.num_outputs
         data, douts = values[:count], values[2 * count :]
         return tuple(None if dy is None else F._cast_like(dy, item) for item, dy in zip(data, douts, strict=True))
 
-    def onnx(self, g: Any, *data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, *data: str) -> str | tuple[str, ...]:
         dtype = self.infer_type(*(g.dtype(item) for item in data))[0]
         made = tuple(g.cast(item, dtype) for item in data)
         return made if len(made) > 1 else made[0]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-#: One index per axis; an index can be added to and multiplied by whole numbers.
-Place = tuple[Any, ...]
+from hybrid_lab.ops.protocols import Elements, Index, Place
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class Collect:
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     entries: tuple[int, ...]
-    number: Callable[[Any, Place], Any]
-    entry: Callable[[Any, Place, Place], Any]
-    place: Callable[[Place, Place], Place]
+    number: Callable[[Elements, Place], Index]
+    entry: Callable[[Elements, Place, Place], str]
+    place: Callable[[Place, Place], tuple[Any, ...]]
     last: bool = False
-    start: Callable[[Any, Place, Place], Any] | None = None
+    start: Callable[[Elements, Place, Place], str] | None = None

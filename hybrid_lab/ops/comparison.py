@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.ops.pointwise import Comparison, Unary, binary, is_scalar
+from hybrid_lab.ops.protocols import OnnxGraph, Scratch
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.types import Array
 
 
 class _Logic(Comparison):
     """A relation of what is 0 and what is not; an immediate is 0 where the tensor's dtype has no number so small."""
 
-    def numpy(self, lhs: Any, rhs: Any, out: np.ndarray | None = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, lhs: Array, rhs: Array, out: np.ndarray | None = None, scratch: Scratch = np.empty) -> Array:
         if is_scalar(lhs) and rhs.dtype.kind == "f":
             lhs = rhs.dtype.type(lhs)
         elif is_scalar(rhs) and lhs.dtype.kind == "f":
@@ -41,7 +43,7 @@ def _relation(
     # ONNX: the relation gives bool, its operands may need to be bool too (logic).
     logic = name.startswith("broadcast_logical")
 
-    def emit(op: Any, g: Any, a: Any, b: Any) -> Any:
+    def emit(op: str, g: OnnxGraph, a: str, b: str) -> str:
         dtype = g.dtype(a)
         if logic:
             a, b = (g.Not(g.Equal(x, g.const(0, dtype))) for x in (a, b))
@@ -128,11 +130,11 @@ class LogicalNot(Unary, name="logical_not"):
     triton = "({0} == 0).to(tl.float32)"
     samples = [sample(ints((3, 4), 0, 2), gradient=False), sample(ints((3,), 0, 2, "int32"), gradient=False)]
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if out is None:
             return np.equal(data, 0).astype(data.dtype, copy=False)
         np.copyto(out, np.equal(data, 0, out=scratch(data.shape, np.bool_)))
         return out
 
-    def onnx(self, g: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str) -> str:
         return g.cast(g.Equal(x, g.const(0, g.dtype(x))), g.dtype(x))

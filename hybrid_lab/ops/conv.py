@@ -15,7 +15,9 @@ from hybrid_lab.ops.conv_kernels import Geometry
 from hybrid_lab.ops.depthwise import is_depthwise
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.product import Product
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Gradients, PartialShape, PartialShapes, Tensor, Wanted
 
 #: Kernels of at most so many places have their patches gathered by a Slice for each place in ONNX Runtime.
 MOST_SLICES = 64
@@ -190,21 +192,26 @@ class Convolution(_Convolving, name="Convolution"):
     def names(self) -> tuple[str, ...]:
         return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
 
-    def complete(self, data: Any, weight: Any = None, bias: Any = None) -> tuple[Any, ...]:
+    def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
         return self.complete_inputs(data, weight, bias)
 
-    def infer_shape(
-        self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None
-    ) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
         result = self.output_shape(data)
         self.check_parameters(data, weight, bias)
         return result
 
-    def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self,
+        data: Array,
+        weight: Array,
+        bias: Array | None = None,
+        out: Array | None = None,
+        scratch: Scratch = np.empty,
+    ) -> Array:
         target = prepared(out, self.output_shape(data.shape), data.dtype)
         return delivered(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
 
-    def grad(self, F: Any, data: Any, weight: Any, *rest: Any, wanted: Any = None) -> tuple[Any, ...]:
+    def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
         dy = rest[-1]
         wanted = (True, True, True) if wanted is None else wanted
         ddata = F._conv_data_grad(dy, data, weight, **self.shared) if wanted[0] else None
@@ -220,11 +227,11 @@ class Convolution(_Convolving, name="Convolution"):
         bias = None if self.no_bias else 2
         return conv_products.convolution(self.geometry, data, self.output_shape(data), bias=bias)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> Any:
+    def element(self, K: Elements, place: Place) -> Any:
         total = depthwise.convolved(K, self.geometry, self.num_filter, place)
         return total if self.no_bias else f"{total} + {K.read(2, place[1:2])}"
 
-    def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, weight: str, bias: str | None = None) -> str:
         return g.Conv(data, weight, *([bias] if bias else []), **onnx_attributes(self.geometry))
 
 
@@ -244,14 +251,16 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
         sample((2, 6, 5, 5), (2, 4, 5, 5), (6, 4, 1, 1), kernel=(1, 1), num_filter=6),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
         return data
 
-    def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
         target = prepared(out, data.shape, dy.dtype)
         return delivered(conv_kernels.data_gradient(dy, weight, self.geometry, target, scratch), out)
 
-    def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return (
             F.Convolution(d, weight, no_bias=True, **self.shared),
             None,
@@ -264,10 +273,10 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
             return None
         return conv_products.data_gradient(self.geometry, data, dy)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> Any:
+    def element(self, K: Elements, place: Place) -> Any:
         return depthwise.data_gradient(K, self.geometry, self.num_filter, place)
 
-    def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
         geometry, shape = self.geometry, g.shape(data)
         # What the forward's division by the stride left over at the far end.
         rest = [
@@ -289,17 +298,19 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
     shape_only = ("weight",)
     samples = ConvDataGrad.samples
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
         return weight
 
-    def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
         target = prepared(out, weight.shape, dy.dtype)
         return delivered(conv_kernels.weight_gradient(dy, data, self.geometry, target, scratch), out)
 
-    def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.Convolution(data, d, no_bias=True, **self.shared), F._conv_data_grad(dy, data, d, **self.shared), None
 
-    def lower(self, F: Any, dy: Any, data: Any, weight: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor) -> Tensor:
         if self.num_group == 1:
             raise Unmappable("the weight gradient of one group is one product")
         return depthwise.weight_gradient(F, self.geometry, dy, data, weight)
@@ -310,12 +321,12 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
             return None
         return conv_products.weight_gradient(self.geometry, data, dy)
 
-    def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
         if prod(self.kernel) > MOST_SLICES:
             return self._as_convolution(g, dy, data, g.shape(weight))
         return self._as_product(g, dy, data, weight)
 
-    def _as_convolution(self, g: Any, dy: Any, data: Any, shape: tuple[int, ...]) -> Any:
+    def _as_convolution(self, g: OnnxGraph, dy: str, data: str, shape: tuple[int, ...]) -> str:
         """A convolution of data with dy as its filters: images and channels change places, and so do stride and
         dilation. It takes a few nodes whatever the size of the kernel.
         """
@@ -341,7 +352,7 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
         bounds = (g.const(part, "int64") for part in ([0] * len(spatial), self.kernel, spatial))
         return g.Transpose(g.Slice(result, *bounds), perm=exchange)
 
-    def _as_product(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+    def _as_product(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
         """One matrix product of dy with the patches of data, which Slice and Concat gather."""
         geometry, shape, output = self.geometry, g.shape(data), g.shape(dy)[2:]
         rank, groups, channels = len(output), self.num_group, shape[1]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from hybrid_lab.ops import blas
+from hybrid_lab.ops.protocols import Scratch
 
 #: Patches gathered at a time, in numbers.
 PIECE = 1 << 18
@@ -83,7 +84,7 @@ def _units(batch: int, rows: int, per_row: int, parts: int) -> list[Unit]:
 class _Slots:
     """Temporary memory by name for one thread: `sizes` numbers each, borrowed before the threads start."""
 
-    def __init__(self, scratch: Any, dtype: Any, **sizes: int):
+    def __init__(self, scratch: Scratch, dtype: Any, **sizes: int):
         self._memory = {name: scratch((count,), dtype) for name, count in sizes.items() if count}
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -163,7 +164,7 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def forward(
-    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, geometry: Geometry, out: np.ndarray, scratch: Any
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, geometry: Geometry, out: np.ndarray, scratch: Scratch
 ) -> np.ndarray:
     """out[n, o] = sum over c, k of x[n, c, at stride + k dilate - pad] weight[o, c, k] + bias[o].
 
@@ -239,7 +240,9 @@ def _pointwise(matrix: np.ndarray, x: np.ndarray, groups: int, out: np.ndarray) 
     blas.share(blas.cuts(source.shape[3], parts), [multiply] * parts)
 
 
-def data_gradient(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Any) -> np.ndarray:
+def data_gradient(
+    dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Scratch
+) -> np.ndarray:
     """The gradient of forward's x. dy : (n, filters, *output); out : (n, c, *spatial), contiguous, filled."""
     if dy.dtype == np.float16:
         wide = np.empty(out.shape, np.float32)
@@ -291,7 +294,7 @@ def _turns_round(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, spatial
     return not more and dy.shape[0] * prod(spatial) * geometry.groups >= 2 * filters
 
 
-def _turned(weight: np.ndarray, geometry: Geometry, scratch: Any) -> tuple[np.ndarray, None, Geometry]:
+def _turned(weight: np.ndarray, geometry: Geometry, scratch: Scratch) -> tuple[np.ndarray, None, Geometry]:
     """The arguments of `forward` that give the data gradient of a convolution with stride 1."""
     groups, (filters, channels) = geometry.groups, weight.shape[:2]
     backwards = (slice(None, None, -1),) * len(geometry.kernel)
@@ -307,7 +310,7 @@ def _turned(weight: np.ndarray, geometry: Geometry, scratch: Any) -> tuple[np.nd
 
 
 def _depthwise_data_gradient(
-    dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Any
+    dy: np.ndarray, weight: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Scratch
 ) -> np.ndarray:
     """One filter per channel: dy times each number of the kernel, added where it belongs."""
     spatial = out.shape[2:]
@@ -322,7 +325,7 @@ def _depthwise_data_gradient(
     return out
 
 
-def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Any) -> np.ndarray:
+def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.ndarray, scratch: Scratch) -> np.ndarray:
     """The gradient of forward's weight.
 
     dy : (n, filters, *output); x : (n, c, *spatial); out : the weight's shape, contiguous, filled.

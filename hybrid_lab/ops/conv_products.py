@@ -5,10 +5,9 @@ Factors are read at the pixels that a window covers: nothing is gathered beforeh
 
 from __future__ import annotations
 
-from typing import Any
-
 from hybrid_lab.ops.conv_kernels import Geometry
 from hybrid_lab.ops.product import Product
+from hybrid_lab.ops.protocols import Elements, Index, Place
 
 
 def convolution(
@@ -41,7 +40,7 @@ def data_gradient(
     groups = geometry.groups
     channels, filters = data[1] // groups, output[1] // groups
 
-    def covered(K: Any, g: Any, k: Any, n: Any) -> Any:
+    def covered(K: Elements, g: Place, k: Place, n: Place) -> str:
         """The output whose window has this pixel at this place of the kernel, if there is one."""
         place, guards = [n[0], _channel(g, k[:1], filters)], []
         for axis, size in enumerate(output[2:]):
@@ -77,7 +76,7 @@ def weight_gradient(
     )  # fmt: skip
 
 
-def window(K: Any, number: int, geometry: Geometry, front: Any, output: Any, kernel: Any) -> Any:
+def window(K: Elements, number: int, geometry: Geometry, front: Place, output: Place, kernel: Place) -> str:
     """The pixel of input `number` that an output's window has at a place of the kernel; 0 in the padding.
 
     front : image and channel; output, kernel : an index per spatial axis
@@ -91,6 +90,6 @@ def window(K: Any, number: int, geometry: Geometry, front: Any, output: Any, ker
     return K.read(number, place, " & ".join(guards))
 
 
-def _channel(group: Any, inner: Any, size: int) -> Any:
+def _channel(group: Place, inner: Place, size: int) -> Index:
     """The number of a channel among those of all groups."""
     return group[0] * size + inner[0]

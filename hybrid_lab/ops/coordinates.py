@@ -12,10 +12,12 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.collect import Collect
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.types import Array, Gradients, Tensor
 
 
-def coordinates(K: Any, number: int, i: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
+def coordinates(K: Elements, number: int, i: Place, shape: tuple[int, ...]) -> tuple[Any, ...]:
     """The place that entry i of coordinates, input `number`, names in an array of this shape. For kernels, which do not
     look whether it lies inside: negative coordinates count from the end, others are clipped.
     """
@@ -31,25 +33,25 @@ class GatherND(Operator, name="gather_nd"):
 
     samples = [sample((3, 4), ints((2, 5), 0, 3)), sample((3, 4, 2), ints((1, 2), 0, 3))]
 
-    def infer_shape(self, data: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, indices: Shape) -> Shape:
         if not indices or indices[0] > len(data):
             raise ShapeError(f"gather_nd: indices {indices} name more axes than data {data} has")
         return (*indices[1:], *data[indices[0] :])
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, indices: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, indices: Array, out: Array | None = None) -> Array:
         return into(data[tuple(indices.astype(np.int64))], out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         shape, (count, *axes) = K.shape(0), K.shape(1)
         return str(K.read(0, (*coordinates(K, 1, place[: len(axes)], shape[:count]), *place[len(axes) :])))
 
-    def grad(self, F: Any, data: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._gather_nd_grad(dy, indices, data), None
 
-    def onnx(self, g: Any, data: Any, indices: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, indices: str) -> str:
         rank = len(g.shape(indices))
         return g.GatherND(data, g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0]))
 
@@ -58,7 +60,7 @@ def by_coordinates(entry: int, number: int, indices: tuple[int, ...], shape: tup
     """The entries of input `entry` at the coordinates in input `number`, collected in an array of `shape`."""
     named = indices[0]
 
-    def row(K: Any, i: tuple[Any, ...]) -> Any:
+    def row(K: Elements, i: Place) -> Any:
         place = coordinates(K, number, i, shape[:named])
         text = " + ".join(f"({item}) * {prod(shape[axis + 1 : named])}" for axis, item in enumerate(place))
         return K.computed(text or "0", prod(shape[:named]), *place)
@@ -84,13 +86,13 @@ class GatherNDGrad(Operator, name="_gather_nd_grad"):
     shape_only = ("like",)
     samples = [sample((5,), ints((2, 5), 0, 3), (3, 4))]
 
-    def infer_shape(self, dy: tuple[int, ...], indices: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, indices: Shape, like: Shape) -> Shape:
         return like
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, indices: Any, like: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, indices: Array, like: Array, out: Array | None = None) -> Array:
         out = np.empty(like.shape, dy.dtype) if out is None else out
         out.fill(0)
         np.add.at(out, tuple(indices.astype(np.int64)), dy)
@@ -99,10 +101,10 @@ class GatherNDGrad(Operator, name="_gather_nd_grad"):
     def collect(self, dy: Any, indices: tuple[int, ...], like: tuple[int, ...]) -> Collect:
         return by_coordinates(0, 1, indices, like)
 
-    def grad(self, F: Any, dy: Any, indices: Any, like: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, indices: Tensor, like: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.gather_nd(d, indices), None, None
 
-    def onnx(self, g: Any, dy: Any, indices: Any, like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, indices: str, like: str) -> str:
         rank = len(g.shape(indices))
         places = g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0])
         zeros = g.Expand(g.const(0, g.dtype(dy)), g.const(list(g.shape(like)), "int64"))
@@ -115,15 +117,15 @@ class ScatterND(Operator, name="scatter_nd"):
     shape: Shape
     samples = [sample((3,), np.array([[0, 1, 2], [2, 0, 1]], "int32"), shape=(3, 4))]
 
-    def infer_shape(self, data: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, indices: Shape) -> Shape:
         if not indices or data != (*indices[1:], *self.shape[indices[0] :]):
             raise ShapeError(f"scatter_nd: data {data} does not fit indices {indices} and shape={self.shape}")
         return self.shape
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, indices: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, indices: Array, out: Array | None = None) -> Array:
         out = np.empty(self.shape, data.dtype) if out is None else out
         out.fill(0)
         out[tuple(indices.astype(np.int64))] = data
@@ -132,10 +134,10 @@ class ScatterND(Operator, name="scatter_nd"):
     def collect(self, data: Any, indices: tuple[int, ...]) -> Collect:
         return by_coordinates(0, 1, indices, self.shape, last=True)
 
-    def grad(self, F: Any, data: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F.gather_nd(dy, indices), None
 
-    def onnx(self, g: Any, data: Any, indices: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, indices: str) -> str:
         rank = len(g.shape(indices))
         places = g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0])
         return g.ScatterND(g.Expand(g.const(0, g.dtype(data)), g.const(list(self.shape), "int64")), places, data)
@@ -158,17 +160,17 @@ class ScatterSetND(Operator, name="_scatter_set_nd"):
         """The input that the output replaces: MXNet only writes in place."""
         return (0,)
 
-    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, lhs: Shape, rhs: Shape, indices: Shape) -> Shape:
         if lhs != self.shape or rhs != (*indices[1:], *lhs[indices[0] :]):
             raise ShapeError(
                 f"_scatter_set_nd: lhs {lhs}, rhs {rhs} and indices {indices} do not fit shape={self.shape}"
             )
         return lhs
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return super().infer_type(*dtypes[:2])
 
-    def numpy(self, lhs: Any, rhs: Any, indices: Any, out: Any = None) -> Any:
+    def numpy(self, lhs: Array, rhs: Array, indices: Array, out: Array | None = None) -> Array:
         y = lhs.copy()
         y[tuple(indices.astype(np.int64))] = rhs
         return into(y, out)
@@ -178,9 +180,9 @@ class ScatterSetND(Operator, name="_scatter_set_nd"):
             1, 2, indices, self.shape, last=True, start=lambda K, row, column: K.read(0, (*row, *column))
         )
 
-    def grad(self, F: Any, lhs: Any, rhs: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._scatter_set_nd(dy, F.zeros_like(rhs), indices, shape=self.shape), F.gather_nd(dy, indices), None
 
-    def onnx(self, g: Any, lhs: Any, rhs: Any, indices: Any) -> Any:
+    def onnx(self, g: OnnxGraph, lhs: str, rhs: str, indices: str) -> str:
         rank = len(g.shape(indices))
         return g.ScatterND(lhs, g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0]), rhs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import ceil, prod
-from typing import Any
 
 import numpy as np
 
@@ -12,14 +11,16 @@ from hybrid_lab.ops.attributes import DType, Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.types import Array, Tensor
 
 
 class _Created(Operator):
     """Base: no inputs, the dtype is an attribute."""
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.attributes["dtype"] or "float32")
 
 
@@ -37,18 +38,18 @@ class _Filled(_Created):
     def number(self) -> float:  # type: ignore[override]
         raise NotImplementedError
 
-    def infer_shape(self) -> tuple[int, ...]:
+    def infer_shape(self) -> Shape:
         if self._open:
             raise ShapeError(f"{self.name}: the sizes that are 0 in {self.shape} do not follow from what reads it")
         return self.shape
 
-    def numpy(self, out: Any = None) -> Any:
+    def numpy(self, out: Array | None = None) -> Array:
         if out is None:
             return np.full(self.shape, self.number, self.infer_type())
         out.fill(self.number)
         return out
 
-    def onnx(self, g: Any) -> Any:
+    def onnx(self, g: OnnxGraph) -> str:
         return g.Expand(g.const(self.number, self.infer_type()), g.const(list(self.shape), "int64"))
 
 
@@ -105,7 +106,7 @@ class Arange(_Created, name="_arange", aliases=("arange",)):
     def bounds(self) -> tuple[float, float]:
         return (0.0, self.start) if self.stop is None else (self.start, self.stop)
 
-    def infer_shape(self) -> tuple[int, ...]:
+    def infer_shape(self) -> Shape:
         start, stop = self.bounds
         return (max(0, ceil((stop - start) / self.step)) * self.repeat,)
 
@@ -114,10 +115,10 @@ class Arange(_Created, name="_arange", aliases=("arange",)):
         count = self.infer_shape()[0] // self.repeat
         return np.repeat(start + self.step * np.arange(count), self.repeat).astype(self.infer_type())
 
-    def numpy(self, out: Any = None) -> Any:
+    def numpy(self, out: Array | None = None) -> Array:
         return into(self.values(), out)
 
-    def onnx(self, g: Any) -> Any:
+    def onnx(self, g: OnnxGraph) -> str:
         return g.Identity(g.const(self.values(), self.infer_type()))
 
 
@@ -130,13 +131,13 @@ class Eye(_Created, name="_eye", aliases=("eye",)):
     dtype: DType | None = None
     samples = [sample(N=3), sample(N=2, M=4, k=1)]
 
-    def infer_shape(self) -> tuple[int, ...]:
+    def infer_shape(self) -> Shape:
         return self.N, self.M or self.N
 
-    def numpy(self, out: Any = None) -> Any:
+    def numpy(self, out: Array | None = None) -> Array:
         return into(np.eye(self.N, self.M or self.N, k=self.k, dtype=self.infer_type()), out)
 
-    def onnx(self, g: Any) -> Any:
+    def onnx(self, g: OnnxGraph) -> str:
         return g.Identity(g.const(self.numpy(), self.infer_type()))
 
 
@@ -150,13 +151,13 @@ class Linspace(_Created, name="_linspace", aliases=("linspace",)):
     dtype: DType | None = None
     samples = [sample(start=0, stop=1, num=5), sample(start=2, stop=3, num=4, endpoint=False)]
 
-    def infer_shape(self) -> tuple[int, ...]:
+    def infer_shape(self) -> Shape:
         return (self.num,)
 
-    def numpy(self, out: Any = None) -> Any:
+    def numpy(self, out: Array | None = None) -> Array:
         return into(np.linspace(self.start, self.stop, self.num, self.endpoint).astype(self.infer_type()), out)
 
-    def onnx(self, g: Any) -> Any:
+    def onnx(self, g: OnnxGraph) -> str:
         return g.Identity(g.const(self.numpy(), self.infer_type()))
 
 
@@ -166,19 +167,19 @@ class _FilledLike(Operator):
     shape_only = ("data",)
     number = 0
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         if out is None:
             return np.full(data.shape, self.number, data.dtype)
         out.fill(self.number)
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return str(K.literal(self.number))
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Expand(g.const(self.number, g.dtype(data)), g.Shape(data))
 
 
@@ -215,10 +216,10 @@ class _Copy(Pointwise):
     onnx = "Identity"
     samples = [sample((2, 3))]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return data.copy() if out is None else into(data, out)
 
 
@@ -228,7 +229,7 @@ class Identity(_Copy, name="identity", aliases=("_copy", "_identity")):
     mxnet = "_copy"
     samples = [sample((2, 3)), sample((2, 3), dtype="int32", gradient=False)]
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return dy
 
 
@@ -239,7 +240,7 @@ class BlockGrad(_Copy, name="BlockGrad", aliases=("stop_gradient",)):
 class MakeLoss(_Copy, name="make_loss"):
     """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.ones_like(data)
 
 
@@ -264,20 +265,20 @@ class ArangeLike(Operator, name="_contrib_arange_like"):
         if self.repeat < 1:
             raise AttributeSpecError(f"arange_like: repeat={self.repeat}; at least 1 is needed")
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data if self.axis is None else (data[axis_of("arange_like", self.axis, len(data))],)
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         shape = self.infer_shape(data.shape)
         numbers = np.arange(prod(shape)) // self.repeat * self.step + self.start
         return into(numbers.astype(data.dtype).reshape(shape), out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         shape = self.infer_shape(K.shape(0))
         (index,) = K.unravel(place, shape, (prod(shape),))
         return str(K.scaled(K.quotient(index, self.repeat), self.step, self.start))
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         stand_in = np.broadcast_to(np.zeros((), g.dtype(data)), g.shape(data))
         return g.Identity(g.const(self.numpy(stand_in), g.dtype(data)))
 
@@ -285,7 +286,7 @@ class ArangeLike(Operator, name="_contrib_arange_like"):
 class _ShapeReader(Operator):
     shape_only = ("data",)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype("int64")
 
 
@@ -295,10 +296,10 @@ class ShapeArray(_ShapeReader, name="shape_array"):
     samples = [sample((2, 3), gradient=False)]
     onnx = "Shape"
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return (len(data),)
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(np.array(data.shape, np.int64), out)
 
 
@@ -307,11 +308,11 @@ class SizeArray(_ShapeReader, name="size_array"):
 
     samples = [sample((2, 3), gradient=False)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return (1,)
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(np.array([data.size], np.int64), out)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Reshape(g.Size(data), g.const([1], "int64"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError, ShapeError
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.types import Array, Gradients, Outs, Shape, Tensor
 
 _NOTHING = -np.inf
 
@@ -48,11 +51,11 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
 
     def infer_shape(
         self,
-        data: tuple[int, ...],
-        label: tuple[int, ...],
+        data: Shape,
+        label: Shape,
         data_lengths: tuple[int, ...] | None = None,
         label_lengths: tuple[int, ...] | None = None,
-    ) -> Any:
+    ) -> list[Shape]:
         if len(data) != 3 or len(label) != 2 or label[0] != data[1]:
             raise ShapeError(
                 f"CTCLoss: data {data} and label {label}; (steps, batch, classes) and (batch, length) are needed"
@@ -62,7 +65,7 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
                 raise ShapeError(f"CTCLoss: lengths of shape {lengths}; {data[1:2]} is needed")
         return [data[1:2], data]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         return [dtypes[0], dtypes[0]]
 
     def _lengths(self, data: Any, label: Any, rest: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -83,7 +86,9 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
             )
         return steps, counts
 
-    def numpy(self, data: Any, label: Any, *rest: Any, out: Any = None, need: Any = (True, True)) -> Any:
+    def numpy(
+        self, data: Array, label: Array, *rest: Array, out: Outs = None, need: Sequence[bool] = (True, True)
+    ) -> tuple[Array, Array | None]:
         loss, gradient = out if out is not None else (None, None)
         steps, counts = self._lengths(data, label, rest)
         paths = Paths(data, label.astype(np.int64), steps, counts, 0 if self.blank_label == "first" else -1)
@@ -91,7 +96,7 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
         made = paths.gradient(forward, losses).astype(data.dtype) if need[1] else None
         return into(losses.astype(data.dtype), loss), None if made is None else into(made, gradient)
 
-    def grad(self, F: Any, data: Any, label: Any, *rest: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, data: Tensor, label: Tensor, *rest: Tensor) -> Gradients:
         *lengths, _, gradient, dy = rest
         dx = gradient * F._channel_like(dy, gradient, axis=1)
         return dx, None, *(None for _ in lengths)

@@ -13,7 +13,9 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import ConvWeightGrad, Spatial, delivered, onnx_attributes, prepared
 from hybrid_lab.ops.conv_kernels import Geometry
 from hybrid_lab.ops.product import Product
+from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Gradients, PartialShape, PartialShapes, Tensor, Wanted
 
 
 class Transposed(NamedTuple):
@@ -103,17 +105,22 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
     def names(self) -> tuple[str, ...]:
         return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
 
-    def complete(self, data: Any, weight: Any = None, bias: Any = None) -> tuple[Any, ...]:
+    def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
         return self.complete_inputs(data, weight, bias)
 
-    def infer_shape(
-        self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None
-    ) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
         self.check_data(data)
         self.check_parameters(data, weight, bias)
         return (data[0], self.num_filter, *self.sizes(data[2:]).output)
 
-    def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self,
+        data: Array,
+        weight: Array,
+        bias: Array | None = None,
+        out: Array | None = None,
+        scratch: Scratch = np.empty,
+    ) -> Array:
         geometry, _, output = self.sizes(data.shape[2:])
         target = prepared(out, (data.shape[0], self.num_filter, *output), data.dtype)
         conv_kernels.data_gradient(data, weight, geometry, target, scratch)
@@ -121,7 +128,7 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
             target += bias.reshape(-1, *(1,) * len(output))
         return delivered(target, out)
 
-    def grad(self, F: Any, data: Any, weight: Any, *rest: Any, wanted: Any = None) -> tuple[Any, ...]:
+    def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
         dy = rest[-1]
         wanted = (True, True, True) if wanted is None else wanted
         ddata = F._deconv_data_grad(dy, data, weight, **self.shared) if wanted[0] else None
@@ -135,7 +142,7 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
         output = self.infer_shape(*shapes)
         return conv_products.data_gradient(geometry, output, data, weight=1, bias=None if self.no_bias else 2)
 
-    def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, weight: str, bias: str | None = None) -> str:
         sizes = self.sizes(g.shape(data)[2:])
         given = [bias] if bias else []
         return g.ConvTranspose(data, weight, *given, output_padding=list(sizes.adj), **onnx_attributes(sizes.geometry))
@@ -175,15 +182,17 @@ class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
         ),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
         return data
 
-    def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
         geometry = self.sizes(data.shape[2:]).geometry
         target = prepared(out, data.shape, dy.dtype)
         return delivered(conv_kernels.forward(dy, weight, None, geometry, target, scratch), out)
 
-    def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return (
             F.Deconvolution(d, weight, no_bias=True, **self.shared),
             None,
@@ -194,7 +203,7 @@ class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
         dy, data, _ = shapes
         return conv_products.convolution(self.sizes(data[2:]).geometry, dy, data, weight=2)
 
-    def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
         return g.Conv(dy, weight, **onnx_attributes(self.sizes(g.shape(data)[2:]).geometry))
 
 
@@ -208,15 +217,17 @@ class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
     shape_only = ("weight",)
     samples = DeconvDataGrad.samples
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
         return weight
 
-    def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
         geometry = self.sizes(data.shape[2:]).geometry
         target = prepared(out, weight.shape, dy.dtype)
         return delivered(conv_kernels.weight_gradient(data, dy, geometry, target, scratch), out)
 
-    def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return (
             F.Deconvolution(data, d, no_bias=True, **self.shared),
             F._deconv_data_grad(dy, data, d, **self.shared),
@@ -227,7 +238,7 @@ class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
         dy, data, _ = shapes
         return conv_products.weight_gradient(self.sizes(data[2:]).geometry, dy, data, dy=1, number=0)
 
-    def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
         # The weight gradient of the convolution that is turned round: data and dy change places.
         geometry = self.sizes(g.shape(data)[2:]).geometry
         record: Any = ConvWeightGrad.bind(

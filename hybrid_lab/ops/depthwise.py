@@ -7,6 +7,8 @@ from math import prod
 from typing import Any
 
 from hybrid_lab.ops.conv_kernels import Geometry
+from hybrid_lab.ops.protocols import Elements, Functions, Place
+from hybrid_lab.ops.types import Tensor
 from hybrid_lab.ops.windows import MOST_PLACES, added
 
 
@@ -19,7 +21,7 @@ def is_depthwise(geometry: Geometry, channels: int, filters: int) -> bool:
     return groups > 1 and channels == groups and prod(geometry.kernel) * (filters // groups) <= MOST_PLACES
 
 
-def convolved(K: Any, geometry: Geometry, filters: int, place: tuple[Any, ...]) -> Any:
+def convolved(K: Elements, geometry: Geometry, filters: int, place: Place) -> Any:
     """An element of the output: data is input 0, the weight input 1."""
     image, number, *output = place
     channel, size = K.quotient(number, filters // geometry.groups), K.shape(0)[2:]
@@ -37,7 +39,7 @@ def convolved(K: Any, geometry: Geometry, filters: int, place: tuple[Any, ...]) 
     return added(K, parts)
 
 
-def data_gradient(K: Any, geometry: Geometry, filters: int, place: tuple[Any, ...]) -> Any:
+def data_gradient(K: Elements, geometry: Geometry, filters: int, place: Place) -> Any:
     """An element of the gradient of the data: dy is input 0, the weight input 2."""
     image, channel, *pixel = place
     several, size, parts = filters // geometry.groups, K.shape(0)[2:], []
@@ -57,7 +59,7 @@ def data_gradient(K: Any, geometry: Geometry, filters: int, place: tuple[Any, ..
     return added(K, parts)
 
 
-def weight_gradient(F: Any, geometry: Geometry, dy: Any, data: Any, weight: Any) -> Any:
+def weight_gradient(F: Functions, geometry: Geometry, dy: Tensor, data: Tensor, weight: Tensor) -> Tensor:
     """The gradient of the weight as sums over windows: every place of the kernel is a row."""
     windows = F.im2col(
         data, kernel=geometry.kernel, stride=geometry.stride, dilate=geometry.dilate, pad=geometry.pad

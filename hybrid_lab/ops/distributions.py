@@ -21,9 +21,11 @@ from hybrid_lab.ops.attributes import DType, Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import printed
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.random import refuse_attributes
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.special import log_gamma
+from hybrid_lab.ops.types import Array, Arrays, Gradient, PartialShape, PartialShapes, Shapes, Tensor
 
 _STAGE = 1 << 40
 _ATTEMPTS = 128
@@ -172,7 +174,7 @@ class _Distribution(Operator):
     method: ClassVar[Any]
     parameters: ClassVar[tuple[str, ...]]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.attributes.get("dtype") or "float32")
 
     def check(self) -> None:
@@ -183,7 +185,9 @@ class _Distribution(Operator):
             wanted, holds = LIMITS[self.method.__name__.removeprefix("draw_")]
             refuse_attributes(self, wanted.replace("sigma", "scale"), holds(*given))
 
-    def numbers(self, rng: Key | None, parameters: list[Any], shape: tuple[int, ...], dtype: Any, out: Any) -> Any:
+    def numbers(
+        self, rng: Key | None, parameters: list[Any], shape: tuple[int, ...], dtype: Any, out: Array | None
+    ) -> Array:
         """`shape` numbers for parameters that broadcast against it."""
         count = prod(shape)
         flat = [np.broadcast_to(np.asarray(item, np.float64), shape).reshape(count) for item in parameters]
@@ -197,10 +201,10 @@ class _Array(_Distribution):
     shape: Shape = (1,)
     dtype: DType | None = None
 
-    def infer_shape(self) -> tuple[int, ...]:
+    def infer_shape(self) -> Shape:
         return self.shape
 
-    def numpy(self, out: Any = None, rng: Key | None = None) -> Any:
+    def numpy(self, out: Array | None = None, rng: Key | None = None) -> Array:
         given = [self.attributes[name] for name in self.parameters]
         return self.numbers(rng, given, self.shape, self.infer_type(), out)
 
@@ -210,13 +214,13 @@ class _Like(_Distribution):
 
     shape_only = ("data",)
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0] if dtypes else np.dtype("float32")
 
-    def numpy(self, data: Any, out: Any = None, rng: Key | None = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, rng: Key | None = None) -> Array:
         given = [self.attributes[name] for name in self.parameters]
         return self.numbers(rng, given, data.shape, data.dtype, out)
 
@@ -227,7 +231,7 @@ class _PerElement(_Distribution):
     shape: Shape = ()
     dtype: DType | None = None
 
-    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
         known = next((item for item in shapes if item is not None and None not in item), None)
         return tuple(known if item is None else item for item in shapes)
 
@@ -237,7 +241,7 @@ class _PerElement(_Distribution):
             raise ShapeError(f"{self.name}: the parameters have the shapes {' and '.join(map(str, shapes))}")
         return (*shapes[0], *self.shape)
 
-    def numpy(self, *inputs: Any, out: Any = None, rng: Key | None = None) -> Any:
+    def numpy(self, *inputs: Array, out: Array | None = None, rng: Key | None = None) -> Array:
         lead = inputs[0].shape
         spread = [item.reshape(*lead, *(1,) * len(self.shape)) for item in inputs]
         return self.numbers(rng, spread, (*lead, *self.shape), self.infer_type(), out)
@@ -348,10 +352,10 @@ class SampleUniform(_PerElement, name="_sample_uniform", aliases=("sample_unifor
 
     method, parameters, samples = staticmethod(draw_uniform), ("low", "high"), _TWO
 
-    def infer_shape(self, low: tuple[int, ...], high: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, low: Shape, high: Shape) -> Shape:
         return self.blocks_of(low, high)
 
-    def lower(self, F: Any, low: Any, high: Any) -> Any:
+    def lower(self, F: Functions, low: Tensor, high: Tensor) -> Tensor:
         shape = self.infer_shape(low.shape, high.shape)
         spread = (*low.shape, *(1,) * len(self.shape))
         low, high = (F.Reshape(F.Cast(item, dtype="float64"), shape=spread) for item in (low, high))
@@ -364,7 +368,7 @@ class SampleNormal(_PerElement, name="_sample_normal", aliases=("sample_normal",
 
     method, parameters, samples = staticmethod(draw_normal), ("mu", "sigma"), _TWO
 
-    def infer_shape(self, mu: tuple[int, ...], sigma: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, mu: Shape, sigma: Shape) -> Shape:
         return self.blocks_of(mu, sigma)
 
 
@@ -373,7 +377,7 @@ class SampleGamma(_PerElement, name="_sample_gamma", aliases=("sample_gamma",)):
 
     method, parameters, samples = staticmethod(draw_gamma), ("alpha", "beta"), _TWO
 
-    def infer_shape(self, alpha: tuple[int, ...], beta: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, alpha: Shape, beta: Shape) -> Shape:
         return self.blocks_of(alpha, beta)
 
 
@@ -382,7 +386,7 @@ class SampleExponential(_PerElement, name="_sample_exponential", aliases=("sampl
 
     method, parameters, samples = staticmethod(draw_exponential), ("lam",), _ONE
 
-    def infer_shape(self, lam: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, lam: Shape) -> Shape:
         return self.blocks_of(lam)
 
 
@@ -391,7 +395,7 @@ class SamplePoisson(_PerElement, name="_sample_poisson", aliases=("sample_poisso
 
     method, parameters, samples = staticmethod(draw_poisson), ("lam",), _ONE
 
-    def infer_shape(self, lam: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, lam: Shape) -> Shape:
         return self.blocks_of(lam)
 
 
@@ -400,7 +404,7 @@ class SampleNegativeBinomial(_PerElement, name="_sample_negative_binomial", alia
 
     method, parameters, samples = staticmethod(draw_negative_binomial), ("k", "p"), _TWO
 
-    def infer_shape(self, k: tuple[int, ...], p: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, k: Shape, p: Shape) -> Shape:
         return self.blocks_of(k, p)
 
 
@@ -413,7 +417,7 @@ class SampleGeneralizedNegativeBinomial(
 
     method, parameters, samples = staticmethod(draw_generalized_negative_binomial), ("mu", "alpha"), _TWO
 
-    def infer_shape(self, mu: tuple[int, ...], alpha: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, mu: Shape, alpha: Shape) -> Shape:
         return self.blocks_of(mu, alpha)
 
 
@@ -442,18 +446,17 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
     def num_outputs(self) -> int:  # type: ignore[override]
         return 1 + self.get_prob
 
-    def infer_shape(self, data: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape) -> Shapes:
         if not data or not data[-1]:
             raise ShapeError(f"multinomial: data {data} has no classes to choose from")
         chosen = (*data[:-1], *self.shape) or (1,)
         return [chosen] * 2 if self.get_prob else chosen
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype | list[np.dtype]:
         return [np.dtype(self.dtype), dtypes[0]] if self.get_prob else np.dtype(self.dtype)
 
-    def numpy(self, data: Any, out: Any = None, rng: Key | None = None) -> Any:
-        shape = self.infer_shape(data.shape)
-        shape = shape[0] if self.get_prob else shape
+    def numpy(self, data: Array, out: Any = None, rng: Key | None = None) -> Array | Arrays:
+        shape = (*data.shape[:-1], *self.shape) or (1,)
         rows = data.reshape(-1, data.shape[-1]).astype(np.float64)
         if not np.all(rows >= 0):
             raise HybridLabError("multinomial: the probabilities must be numbers from 0 on")
@@ -471,7 +474,7 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
             logarithms = np.log(np.take_along_axis(rows, places, 1)).astype(data.dtype).reshape(shape)
         return tuple(map(into, (y, logarithms), out or (None, None)))
 
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient:
         if not self.get_prob or rest[3] is None:
             return None
         return F._multinomial_grad(rest[3], rest[0], data)
@@ -493,13 +496,13 @@ class MultinomialGrad(Operator, name="_multinomial_grad"):
         )
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], choices: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, choices: Shape, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[2]
 
-    def numpy(self, dy: Any, choices: Any, data: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, choices: Array, data: Array, out: Array | None = None) -> Array:
         rows = data.reshape(-1, data.shape[-1])
         places = choices.astype(np.int64).reshape(len(rows), -1)
         result = np.zeros(rows.shape, data.dtype)

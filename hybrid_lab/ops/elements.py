@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+
+from hybrid_lab.ops.protocols import Elements, Index, Place
 
 
-def among_zeros(K: Any, cut: tuple[slice, ...], place: tuple[Any, ...]) -> str:
+def among_zeros(K: Elements, cut: tuple[slice, ...], place: Place) -> str:
     """The element of input 0 that lies at `place` where `cut` puts the whole of it among zeros."""
     inner, guards = [], []
     for index, part, size, whole in zip(place, cut, K.shape(0), K.shape(1), strict=True):
@@ -19,7 +20,7 @@ def among_zeros(K: Any, cut: tuple[slice, ...], place: tuple[Any, ...]) -> str:
     return str(K.where(guard, K.read(0, inner, guard), K.literal(0)))
 
 
-def joined(K: Any, index: Any, ends: Sequence[int], read: Callable[[int, int, str], str]) -> str:
+def joined(K: Elements, index: Index, ends: Sequence[int], read: Callable[[int, int, str], str]) -> str:
     """The element of that input to which an index along an axis leads. ends : where each input's part ends
 
     read : (input, where its part starts, condition) -> the element's name
@@ -37,7 +38,7 @@ def joined(K: Any, index: Any, ends: Sequence[int], read: Callable[[int, int, st
     return text
 
 
-def on_diagonal(K: Any, place: tuple[Any, ...], row: int, column: int, k: int, source: tuple[Any, ...]) -> str:
+def on_diagonal(K: Elements, place: Place, row: int, column: int, k: int, source: Place) -> str:
     """In kernels: the element of input 0 at `source` where the axes row and column are on diagonal k, else 0."""
     if not place[row].variables and not place[column].variables:
         hit = place[column].constant == place[row].constant + k

@@ -10,7 +10,9 @@ import numpy as np
 from hybrid_lab.ops.exact import cube_root, logarithm_10
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.pointwise import unary
+from hybrid_lab.ops.protocols import OnnxGraph
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array
 
 _COUNTED = sample((3, 4), dtype="int32", low=-5, high=5, gradient=False)
 _SIGNED = [sample((3, 4)), sample((2, 3, 4), low=-3.0, high=3.0)]
@@ -60,7 +62,7 @@ sign = unary(
 # Half added to an odd number of 24 bits, or to the one below 0.5, is rounded up: so fractions are looked at instead.
 
 
-def _half_away(x: Any, out: np.ndarray | None = None) -> Any:
+def _half_away(x: Array, out: np.ndarray | None = None) -> Array:
     """Round halves away from zero, as C's round."""
     whole = np.trunc(x)
     with np.errstate(invalid="ignore"):  # infinite numbers have no fraction
@@ -68,21 +70,21 @@ def _half_away(x: Any, out: np.ndarray | None = None) -> Any:
     return np.add(whole, np.copysign(further.astype(x.dtype), x), out=out)
 
 
-def _half_down(x: Any, out: np.ndarray | None = None) -> Any:
+def _half_down(x: Array, out: np.ndarray | None = None) -> Array:
     """Round halves downwards, as MXNet's rint."""
     low, high = np.floor(x), np.ceil(x)
     with np.errstate(invalid="ignore"):
         return into(np.where(x - low <= high - x, low, high), out)
 
 
-def onnx_half_away(op: Any, g: Any, x: Any) -> Any:
+def onnx_half_away(op: str, g: OnnxGraph, x: str) -> str:
     """round, of ONNX's operators."""
     whole = _onnx_truncate(op, g, x)
     further = g.GreaterOrEqual(g.Abs(g.Sub(x, whole)), g.const(0.5, g.dtype(x)))
     return g.Add(whole, g.Mul(g.Sign(x), g.cast(further, g.dtype(x))))
 
 
-def _onnx_half_down(op: Any, g: Any, x: Any) -> Any:
+def _onnx_half_down(op: str, g: OnnxGraph, x: str) -> str:
     low, high = g.Floor(x), g.Ceil(x)
     return g.Where(g.LessOrEqual(g.Sub(x, low), g.Sub(high, x)), low, high)
 
@@ -129,7 +131,7 @@ floor = unary(
 )
 
 
-def _onnx_truncate(op: Any, g: Any, x: Any) -> Any:
+def _onnx_truncate(op: str, g: OnnxGraph, x: str) -> str:
     return g.Mul(g.Sign(x), g.Floor(g.Abs(x)))
 
 
@@ -169,7 +171,7 @@ sqrt = unary(
 )
 
 
-def _rsqrt(x: Any, out: np.ndarray | None = None) -> Any:
+def _rsqrt(x: Array, out: np.ndarray | None = None) -> Array:
     root = np.sqrt(x, out=out)
     return np.reciprocal(root, out=out)
 
@@ -185,7 +187,7 @@ rsqrt = unary(
 )
 
 
-def _onnx_cbrt(op: Any, g: Any, x: Any) -> Any:
+def _onnx_cbrt(op: str, g: OnnxGraph, x: str) -> str:
     root = g.Mul(g.Sign(x), g.Pow(g.Abs(x), g.const(1 / 3, g.dtype(x))))
     surplus = g.Mul(root, g.const(2.0 ** (g.dtype(x).itemsize * 4 - 5) + 1, g.dtype(x)))
     short = g.Sub(surplus, g.Sub(surplus, root))  # the leading bits, as in ops/exact.py
@@ -204,7 +206,7 @@ cbrt = unary(
 )
 
 
-def _rcbrt(x: Any, out: np.ndarray | None = None) -> Any:
+def _rcbrt(x: Array, out: np.ndarray | None = None) -> Array:
     return np.reciprocal(cube_root(x), out=out)
 
 
@@ -219,7 +221,7 @@ rcbrt = unary(
 )
 
 
-def _reciprocal(x: Any, out: np.ndarray | None = None) -> Any:
+def _reciprocal(x: Array, out: np.ndarray | None = None) -> Array:
     return np.divide(x.dtype.type(1), x, out=out)
 
 
@@ -259,7 +261,7 @@ log = unary(
 def _scaled_log(base: float) -> Any:
     """The logarithm to another base, of ONNX's operators: whole at the powers of the base."""
 
-    def mapping(op: Any, g: Any, x: Any) -> Any:
+    def mapping(op: str, g: OnnxGraph, x: str) -> str:
         y = g.Mul(g.Log(x), g.const(1 / math.log(base), g.dtype(x)))
         whole = g.Round(y)
         return g.Where(g.Equal(g.Pow(g.const(base, g.dtype(x)), whole), x), whole, y)

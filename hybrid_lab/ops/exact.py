@@ -6,18 +6,17 @@ by a last bit, which `trunc` or a cast to int then turns into 2.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hybrid_lab.ops.memory import into
+from hybrid_lab.ops.types import Array
 
 #: Multiplying by this number and taking the product's surplus away again rounds to the leading 26 of float64's 53 bits
 #: (Veltkamp's splitting). The root of a cube that float64 can hold has 18.
 SPLIT = 2.0**27 + 1
 
 
-def cube_root(x: Any, out: np.ndarray | None = None) -> Any:
+def cube_root(x: Array, out: np.ndarray | None = None) -> Array:
     """The cube root of floating numbers; r where x is r * r * r and the dtype can hold that cube."""
     if x.dtype != np.float64:
         return _in_float64(np.cbrt, x, out)
@@ -34,12 +33,12 @@ def cube_root(x: Any, out: np.ndarray | None = None) -> Any:
     return into(np.where(exact, short, root), out)
 
 
-def logarithm_10(x: Any, out: np.ndarray | None = None) -> Any:
+def logarithm_10(x: Array, out: np.ndarray | None = None) -> Array:
     """log10 of floating numbers, computed in float64: there every kernel has the powers of ten."""
     return np.log10(x, out=out) if x.dtype == np.float64 else _in_float64(np.log10, x, out)
 
 
-def _in_float64(function: np.ufunc, x: Any, out: np.ndarray | None) -> np.ndarray:
+def _in_float64(function: np.ufunc, x: Array, out: np.ndarray | None) -> np.ndarray:
     """The function of narrower numbers, computed in float64 and rounded once."""
     if out is None:
         out = np.empty(x.shape, x.dtype)

@@ -10,7 +10,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Unary
+from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Shape, Tensor
 
 _STRANGE = np.array([[1.0, np.inf, -np.inf], [np.nan, 0.0, -2.0]], "float32")
 _SAMPLES = [
@@ -28,18 +30,18 @@ class _Kind(Unary):
     jumps = True
     samples = _SAMPLES
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         holds = self.ufunc(data, out=scratch(data.shape, np.bool_))
         if out is None:
             return holds.astype(data.dtype)
         np.copyto(out, holds)
         return out
 
-    def onnx_holds(self, g: Any, data: Any) -> Any:
+    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
         """The test as ONNX bool."""
         raise NotImplementedError
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.cast(self.onnx_holds(g, data), g.dtype(data))
 
 
@@ -49,7 +51,7 @@ class IsNaN(_Kind, name="_contrib_isnan", aliases=("contrib_isnan",)):
     ufunc = staticmethod(np.isnan)
     triton = "({0} != {0}).to(tl.float32)"
 
-    def onnx_holds(self, g: Any, data: Any) -> Any:
+    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
         return g.IsNaN(data)
 
 
@@ -59,7 +61,7 @@ class IsInf(_Kind, name="_contrib_isinf", aliases=("contrib_isinf",)):
     ufunc = staticmethod(np.isinf)
     triton = "(tl.abs({0}) == float('inf')).to(tl.float32)"
 
-    def onnx_holds(self, g: Any, data: Any) -> Any:
+    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
         return g.Equal(g.Abs(data), g.const(np.inf, g.dtype(data)))
 
 
@@ -69,7 +71,7 @@ class IsFinite(_Kind, name="_contrib_isfinite", aliases=("contrib_isfinite",)):
     ufunc = staticmethod(np.isfinite)
     triton = "(tl.abs({0}) < float('inf')).to(tl.float32)"
 
-    def onnx_holds(self, g: Any, data: Any) -> Any:
+    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
         return g.Less(g.Abs(data), g.const(np.inf, g.dtype(data)))
 
 
@@ -90,17 +92,17 @@ class AllFinite(Operator, name="all_finite"):
     def check(self) -> None:
         _refuse_old_output(self)
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return (1,)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         super().infer_type(*dtypes)
         return np.dtype("float32")
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return _verdict((data,), out)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         return _lowered_verdict(F, data)
 
 
@@ -118,17 +120,17 @@ class MultiAllFinite(Operator, name="multi_all_finite"):
     def check(self) -> None:
         _refuse_old_output(self)
 
-    def infer_shape(self, *data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, *data: Shape) -> Shape:
         return (1,)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         super().infer_type(*dtypes)
         return np.dtype("float32")
 
-    def numpy(self, *data: Any, out: Any = None) -> Any:
+    def numpy(self, *data: Array, out: Array | None = None) -> Array:
         return _verdict(data, out)
 
-    def lower(self, F: Any, *data: Any) -> Any:
+    def lower(self, F: Functions, *data: Tensor) -> Tensor:
         return reduce(F.broadcast_mul, (_lowered_verdict(F, item) for item in data))
 
 
@@ -138,7 +140,7 @@ def _verdict(data: tuple[np.ndarray, ...], out: np.ndarray | None) -> np.ndarray
     return out
 
 
-def _lowered_verdict(F: Any, data: Any) -> Any:
+def _lowered_verdict(F: Functions, data: Tensor) -> Tensor:
     if 0 in data.shape:
         raise Unmappable("all_finite of an empty array")
     return F.min(F.Cast(F._contrib_isfinite(data), dtype="float32"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,9 @@ from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Pointwise, printed
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Shape, Tensor
 
 
 class Quadratic(Pointwise, name="_contrib_quadratic", aliases=("contrib_quadratic",)):
@@ -32,17 +33,17 @@ class Quadratic(Pointwise, name="_contrib_quadratic", aliases=("contrib_quadrati
         a, b, c = (printed(number, dtype) for number in (self.a, self.b, self.c))
         return f"(({a} * {{0}} + {b}) * {{0}} + {c})"
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         y = np.asarray((self.a * data + self.b) * data + self.c).astype(data.dtype, copy=False)
         return into(y, out)
 
-    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return dy * (x * (2.0 * self.a) + self.b)
 
-    def onnx(self, g: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str) -> str:
         a, b, c = (g.const(number, g.dtype(x)) for number in (self.a, self.b, self.c))
         return g.Add(g.Mul(g.Add(g.Mul(a, x), b), x), c)
 
@@ -54,21 +55,21 @@ class DivSqrtDim(Operator, name="_contrib_div_sqrt_dim", aliases=("contrib_div_s
     alias_safe = True
     samples = [sample((3, 4)), sample((2, 3, 5)), sample((4,))]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if not data or not data[-1]:
             raise ShapeError(f"div_sqrt_dim: data {data} has no last dimension to divide by")
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return np.multiply(data, data.dtype.type(1.0 / math.sqrt(data.shape[-1])), out=out)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         return data * (1.0 / math.sqrt(data.shape[-1]))
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._contrib_div_sqrt_dim(dy)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Mul(data, g.const(1.0 / math.sqrt(g.shape(data)[-1]), g.dtype(data)))
 
 
@@ -85,15 +86,15 @@ class AllClose(Operator, name="_contrib_allclose", aliases=("contrib_allclose",)
         sample(*[np.array([1.0, np.nan], "float32")] * 2, gradient=False, equal_nan=False),
     ]
 
-    def infer_shape(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, a: Shape, b: Shape) -> Shape:
         if a != b:
             raise ShapeError(f"allclose: the shapes {a} and {b} differ")
         return ()
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         super().infer_type(*dtypes)
         return np.dtype("uint8")
 
-    def numpy(self, a: Any, b: Any, out: Any = None) -> Any:
+    def numpy(self, a: Array, b: Array, out: Array | None = None) -> Array:
         close = np.allclose(a, b, self.rtol, self.atol, self.equal_nan)
         return into(np.full((), close, np.uint8), out)

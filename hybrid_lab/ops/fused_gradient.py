@@ -12,10 +12,12 @@ from hybrid_lab.ops.lowered_gradient import gradient_of_lowering
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import kept_shape
 from hybrid_lab.ops.special import error_function
+from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Shape, Tensor
 
 
 class _Gradient(Operator):
@@ -24,7 +26,7 @@ class _Gradient(Operator):
     kinds = "f"
     mxnet = None
 
-    def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, *values: Tensor) -> Gradients:
         count = len(self.input_names)
         return gradient_of_lowering(self, F, values[:count], values[count + self.num_outputs :])
 
@@ -45,19 +47,19 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
         sample((2, 4, 3), (2, 4, 3), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, axis=-1),
     ]
 
-    def infer_shape(
-        self,
-        dy: tuple[int, ...],
-        data: tuple[int, ...],
-        gamma: tuple[int, ...],
-        mean: tuple[int, ...],
-        inverse: tuple[int, ...],
-    ) -> Any:
+    def infer_shape(self, dy: Shape, data: Shape, gamma: Shape, mean: Shape, inverse: Shape) -> list[Shape]:
         return [data, gamma, gamma]
 
     def numpy(
-        self, dy: Any, data: Any, gamma: Any, mean: Any, inverse: Any, out: Any = None, scratch: Any = np.empty
-    ) -> Any:
+        self,
+        dy: Array,
+        data: Array,
+        gamma: Array,
+        mean: Array,
+        inverse: Array,
+        out: Outs = None,
+        scratch: Scratch = np.empty,
+    ) -> Arrays:
         axis = self.axis % data.ndim
         outer, channels, inner = prod(data.shape[:axis]), data.shape[axis], prod(data.shape[axis + 1 :])
         ddata, dgamma, dbeta = out if out is not None else (None, None, None)
@@ -80,7 +82,9 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
         z *= (inverse if self.fix_gamma else inverse * gamma)[:, None]
         return result if ddata is None or ddata is result else into(result, ddata), dgamma, dbeta
 
-    def lower(self, F: Any, dy: Any, data: Any, gamma: Any, mean: Any, inverse: Any) -> Any:
+    def lower(
+        self, F: Functions, dy: Tensor, data: Tensor, gamma: Tensor, mean: Tensor, inverse: Tensor
+    ) -> tuple[Tensor, ...]:
         def channels(vector: Any) -> Any:
             return F._channel_like(vector, data, axis=self.axis)
 
@@ -92,7 +96,7 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
         slope, shift = channels(dgamma * inverse / count), channels(dbeta / count)
         return (dy - centred * slope - shift) * scale, dgamma, dbeta
 
-    def onnx(self, g: Any, dy: Any, data: Any, gamma: Any, mean: Any, inverse: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str, gamma: str, mean: str, inverse: str) -> tuple[str, ...]:
         shape, dtype = g.shape(data), g.dtype(data)
         axis = self.axis % len(shape)
         others = g.const([index for index in range(len(shape)) if index != axis], "int64")
@@ -121,23 +125,23 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
         sample((2, 3, 2), (2, 3, 2), (3,), (2, 1, 2), np.array([[[0.7, 1.3]], [[0.9, 1.1]]], "float32"), axis=1),
     ]
 
-    def infer_shape(
-        self,
-        dy: tuple[int, ...],
-        data: tuple[int, ...],
-        gamma: tuple[int, ...],
-        mean: tuple[int, ...],
-        deviation: tuple[int, ...],
-    ) -> Any:
+    def infer_shape(self, dy: Shape, data: Shape, gamma: Shape, mean: Shape, deviation: Shape) -> list[Shape]:
         return [data, gamma, gamma]
 
     def numpy(
-        self, dy: Any, data: Any, gamma: Any, mean: Any, deviation: Any, out: Any = None, scratch: Any = np.empty
-    ) -> Any:
+        self,
+        dy: Array,
+        data: Array,
+        gamma: Array,
+        mean: Array,
+        deviation: Array,
+        out: Outs = None,
+        scratch: Scratch = np.empty,
+    ) -> Arrays:
         if data.dtype == np.float16:
-            single = (item.astype(np.float32) for item in (dy, data, gamma, mean, deviation))
+            single = [item.astype(np.float32) for item in (dy, data, gamma, mean, deviation)]
             targets = out if out is not None else (None,) * 3
-            wide = self.numpy(*single)
+            wide = self.numpy(single[0], single[1], single[2], single[3], single[4])
             return tuple(into(value.astype(np.float16), target) for value, target in zip(wide, targets, strict=True))
         axis = self.axis % data.ndim
         others = tuple(index for index in range(data.ndim) if index != axis)
@@ -165,7 +169,9 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
         z /= deviation
         return z if ddata is None or ddata is z else into(z, ddata), dgamma, dbeta
 
-    def lower(self, F: Any, dy: Any, data: Any, gamma: Any, mean: Any, deviation: Any) -> Any:
+    def lower(
+        self, F: Functions, dy: Tensor, data: Tensor, gamma: Tensor, mean: Tensor, deviation: Tensor
+    ) -> tuple[Tensor, ...]:
         normalized = (data - mean) / deviation
         scaled = dy * F._channel_like(gamma, data, axis=self.axis)
         first = F.mean(scaled, axis=self.axis, keepdims=True)
@@ -174,7 +180,7 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
         dgamma = F.sum(dy * normalized, axis=self.axis, exclude=True)
         return ddata, dgamma, F.sum(dy, axis=self.axis, exclude=True)
 
-    def onnx(self, g: Any, dy: Any, data: Any, gamma: Any, mean: Any, deviation: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str, gamma: str, mean: str, deviation: str) -> tuple[str, ...]:
         rank = len(g.shape(data))
         axis = self.axis % rank
         others = g.const([index for index in range(rank) if index != axis], "int64")
@@ -196,21 +202,21 @@ class SoftmaxGrad(_Gradient, name="_softmax_grad"):
     alias_safe = True
     samples = [sample((4, 5), (4, 5)), sample((2, 3, 4), (2, 3, 4), axis=1)]
 
-    def infer_shape(self, dy: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, y: Shape) -> Shape:
         return y
 
-    def numpy(self, dy: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, dy: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         axis = self.axis % y.ndim
         products = np.multiply(dy, y, out=scratch(y.shape, y.dtype))
         total = accumulate(products, (axis,), scratch(kept_shape(y.shape, (axis,)), y.dtype), scratch)
         shifted = np.subtract(dy, total, out=products)
         return np.multiply(shifted, y, out=np.empty(y.shape, y.dtype) if out is None else out)
 
-    def lower(self, F: Any, dy: Any, y: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, y: Tensor) -> Tensor:
         product = dy * y
         return product - y * F.sum(product, axis=self.axis, keepdims=True)
 
-    def onnx(self, g: Any, dy: Any, y: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, y: str) -> str:
         product = g.Mul(dy, y)
         axis = g.const([self.axis % len(g.shape(y))], "int64")
         return g.Sub(product, g.Mul(y, g.ReduceSum(product, axis, keepdims=1)))
@@ -222,20 +228,20 @@ class LogSoftmaxGrad(_Gradient, name="_log_softmax_grad"):
     axis: int = -1
     samples = [sample((4, 5), (4, 5)), sample((2, 3, 4), (2, 3, 4), axis=1)]
 
-    def infer_shape(self, dy: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, y: Shape) -> Shape:
         return y
 
-    def numpy(self, dy: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, dy: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         axis = self.axis % y.ndim
         total = accumulate(dy, (axis,), scratch(kept_shape(y.shape, (axis,)), y.dtype), scratch)
         result = np.exp(y, out=np.empty(y.shape, y.dtype) if out is None else out)
         result *= total
         return np.subtract(dy, result, out=result)
 
-    def lower(self, F: Any, dy: Any, y: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, y: Tensor) -> Tensor:
         return dy - F.exp(y) * F.sum(dy, axis=self.axis, keepdims=True)
 
-    def onnx(self, g: Any, dy: Any, y: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, y: str) -> str:
         axis = g.const([self.axis % len(g.shape(y))], "int64")
         return g.Sub(dy, g.Mul(g.Exp(y), g.ReduceSum(dy, axis, keepdims=1)))
 
@@ -252,15 +258,13 @@ class GeluGrad(Pointwise, name="_gelu_grad"):
     kinds = "f"
     mxnet = None
     alias_safe = False
-    triton = (
-        f"{{0}} * (0.5 + 0.5 * tl.erf({{1}} * {_HALF!r}) + {{1}} * tl.exp({{1}} * {{1}} * -0.5) * {_DENSITY!r})"
-    )
+    triton = f"{{0}} * (0.5 + 0.5 * tl.erf({{1}} * {_HALF!r}) + {{1}} * tl.exp({{1}} * {{1}} * -0.5) * {_DENSITY!r})"
     samples = [sample((3, 4), (3, 4), low=-3.0, high=3.0)]
 
-    def infer_shape(self, dy: tuple[int, ...], x: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, x: Shape) -> Shape:
         return x
 
-    def numpy(self, dy: Any, x: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, dy: Array, x: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         kind = x.dtype.type
         out = np.empty(x.shape, x.dtype) if out is None else out
         slope = np.multiply(x, kind(_HALF), out=scratch(x.shape, x.dtype))
@@ -276,13 +280,13 @@ class GeluGrad(Pointwise, name="_gelu_grad"):
         out *= dy
         return out
 
-    def lower(self, F: Any, dy: Any, x: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, x: Tensor) -> Tensor:
         return dy * ((F.erf(x * _HALF) + 1.0) * 0.5 + x * F.exp(x * x * -0.5) * _DENSITY)
 
-    def grad(self, F: Any, dy: Any, x: Any, dx: Any, ddx: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, dy: Tensor, x: Tensor, dx: Tensor, ddx: Tensor) -> Gradients:
         return gradient_of_lowering(self, F, (dy, x), (ddx,))
 
-    def onnx(self, g: Any, dy: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, x: str) -> str:
         dtype = g.dtype(x)
 
         def number(value: float) -> Any:

@@ -12,9 +12,11 @@ from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.attributes import Axis
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import filled, kept_shape, reduced_axes
+from hybrid_lab.ops.types import Array, Arrays, Gradient, Gradients, Outs, PartialShape, PartialShapes, Shape, Tensor
 
 
 class _Grouped(Operator):
@@ -28,18 +30,18 @@ class _Grouped(Operator):
         """How many groups the channels form. Raises ShapeError."""
         raise NotImplementedError
 
-    def grouped(self, F: Any, data: Any) -> Any:
+    def grouped(self, F: Functions, data: Tensor) -> Tensor:
         """data as (n, groups, ...)."""
         raise NotImplementedError
 
-    def infer_shape(self, data: tuple[int, ...], gamma: tuple[int, ...], beta: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape, gamma: Shape, beta: Shape) -> list[Shape]:
         groups = self.groups(data)
         for name, shape in (("gamma", gamma), ("beta", beta)):
             if shape != (groups,):
                 raise ShapeError(f"{self.name}: {name} has shape {shape}; data {data} needs {(groups,)}")
         return [data, (data[0], groups), (data[0], groups)]
 
-    def numpy(self, data: Any, gamma: Any, beta: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, gamma: Array, beta: Array, out: Outs = None, scratch: Scratch = np.empty) -> Arrays:
         targets = out if out is not None else (None, None, None)
         if data.dtype == np.float16:
             single = [item.astype(np.float32) for item in (data, gamma, beta)]
@@ -65,15 +67,24 @@ class _Grouped(Operator):
         z += beta[:, None]
         return result if result is y or y is None else into(result, y), mean, deviation
 
-    def _statistic(self, F: Any, value: Any, grouped: Any) -> Any:
+    def _statistic(self, F: Functions, value: Tensor, grouped: Tensor) -> Tensor:
         return F._restore_axes(value, grouped, axis=(0, 1), exclude=True)
 
-    def _mean(self, F: Any, value: Any) -> Any:
+    def _mean(self, F: Functions, value: Tensor) -> Tensor:
         return F.mean(value, axis=(0, 1), exclude=True, keepdims=True)
 
     def grad(
-        self, F: Any, data: Any, gamma: Any, beta: Any, y: Any, mean: Any, deviation: Any, dy: Any, *others: Any
-    ) -> Any:
+        self,
+        F: Functions,
+        data: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        y: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        dy: Tensor | None,
+        *others: Tensor,
+    ) -> Gradients:
         if dy is None:
             return None, None, None
         x, head = self.grouped(F, data), self.grouped(F, dy)
@@ -84,7 +95,7 @@ class _Grouped(Operator):
         dgamma = F.sum(head * normalized, axis=1, exclude=True)
         return F.reshape_like(inner / divisor, data), dgamma, F.sum(head, axis=1, exclude=True)
 
-    def lower(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, ...]:
         x = self.grouped(F, data)
         mean = F.mean(x, axis=(0, 1), exclude=True)
         centred = x - self._statistic(F, mean, x)
@@ -92,7 +103,7 @@ class _Grouped(Operator):
         y = centred / self._statistic(F, deviation, x) * F._channel_like(gamma, x) + F._channel_like(beta, x)
         return F.reshape_like(y, data), mean, deviation
 
-    def onnx(self, g: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, gamma: str, beta: str) -> tuple[str, ...]:
         groups, dtype = self.groups(g.shape(data)), g.dtype(data)
         x = g.Reshape(data, g.const([0, groups, -1], "int64"))
         y = g.Reshape(g.InstanceNormalization(x, gamma, beta, epsilon=self.eps), g.Shape(data))
@@ -128,7 +139,7 @@ class GroupNorm(_Grouped, name="GroupNorm"):
         if self.num_groups < 1:
             raise AttributeSpecError(f"GroupNorm: num_groups={self.num_groups}; at least 1 is needed")
 
-    def complete(self, data: Any, *vectors: Any) -> tuple[Any, ...]:
+    def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
         return (data, *(filled(shape, (self.num_groups,)) for shape in vectors))
 
     def groups(self, data: tuple[int, ...]) -> int:
@@ -136,7 +147,7 @@ class GroupNorm(_Grouped, name="GroupNorm"):
             raise ShapeError(f"GroupNorm: axis 1 of {data} cannot be cut into num_groups={self.num_groups} groups")
         return self.num_groups
 
-    def grouped(self, F: Any, data: Any) -> Any:
+    def grouped(self, F: Functions, data: Tensor) -> Tensor:
         return F.Reshape(data, shape=(0, -4, self.num_groups, -1, -2))
 
 
@@ -154,7 +165,7 @@ class InstanceNorm(_Grouped, name="InstanceNorm"):
         sample((1, 2, 2, 3, 2), (2,), (2,)),
     ]
 
-    def complete(self, data: Any, *vectors: Any) -> tuple[Any, ...]:
+    def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
         size = None if data is None or len(data) < 2 else data[1]
         return (data, *(filled(shape, (size,)) for shape in vectors))
 
@@ -163,7 +174,7 @@ class InstanceNorm(_Grouped, name="InstanceNorm"):
             raise ShapeError(f"InstanceNorm: data has shape {data}; three or more dimensions are needed (n, c, ...)")
         return data[1]
 
-    def grouped(self, F: Any, data: Any) -> Any:
+    def grouped(self, F: Functions, data: Tensor) -> Tensor:
         return data
 
 
@@ -190,12 +201,12 @@ class LRN(Operator, name="LRN"):
         if self.nsize < 1 or self.nsize % 2 == 0:
             raise AttributeSpecError(f"LRN: nsize={self.nsize}; an odd number of channels is needed")
 
-    def infer_shape(self, data: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape) -> list[Shape]:
         if len(data) < 2:
             raise ShapeError(f"LRN: data has shape {data}; two or more dimensions are needed (n, c, ...)")
         return [data, data]
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Outs = None, scratch: Scratch = np.empty) -> Arrays:
         y, norm = out if out is not None else (None, None)
         norm = np.empty(data.shape, data.dtype) if norm is None else norm
         window_sum(np.square(data, out=scratch(data.shape, data.dtype)), self.nsize, norm)
@@ -204,16 +215,16 @@ class LRN(Operator, name="LRN"):
         power = np.power(norm, data.dtype.type(-self.beta), out=scratch(data.shape, data.dtype))
         return np.multiply(data, power, out=y), norm
 
-    def grad(self, F: Any, data: Any, y: Any, norm: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, norm: Tensor, dy: Tensor) -> Tensor:
         power = F.broadcast_power(norm, -self.beta)
         inner = F._channel_window_sum(dy * data * power / norm, nsize=self.nsize)
         return dy * power - data * inner * (2.0 * self.beta * self.alpha / self.nsize)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> tuple[Tensor, ...]:
         norm = F._channel_window_sum(F.square(data), nsize=self.nsize) * (self.alpha / self.nsize) + self.knorm
         return data * F.broadcast_power(norm, -self.beta), norm
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> tuple[str, ...]:
         shape, dtype = g.shape(data), g.dtype(data)
         total = _emit_window_sum(g, g.Mul(data, data), shape, dtype, self.nsize)
         norm = g.Add(g.Mul(total, g.const(self.alpha / self.nsize, dtype)), g.const(self.knorm, dtype))
@@ -231,7 +242,7 @@ def window_sum(data: np.ndarray, nsize: int, out: np.ndarray) -> np.ndarray:
     return out
 
 
-def _emit_window_sum(g: Any, data: Any, shape: tuple[int, ...], dtype: Any, nsize: int) -> Any:
+def _emit_window_sum(g: OnnxGraph, data: str, shape: tuple[int, ...], dtype: Any, nsize: int) -> str:
     """The same in ONNX: a product with a band of ones over the channels."""
     line = np.arange(shape[1])
     band = np.abs(line[:, None] - line) <= nsize // 2
@@ -247,13 +258,13 @@ class ChannelWindowSum(Operator, name="_channel_window_sum"):
     kinds = "fiu"
     samples = [sample((2, 5, 3), nsize=3), sample((2, 2, 3), nsize=7)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return window_sum(data, self.nsize, np.empty(data.shape, data.dtype) if out is None else out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         channels, parts = K.shape(0)[1], []
         reach = min(self.nsize // 2, channels - 1)
         in_kernels.few(2 * reach + 1)
@@ -263,10 +274,10 @@ class ChannelWindowSum(Operator, name="_channel_window_sum"):
             parts.append(K.where(guard, name, K.literal(0)))
         return in_kernels.added(K, parts)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._channel_window_sum(dy, nsize=self.nsize)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return _emit_window_sum(g, data, g.shape(data), g.dtype(data), self.nsize)
 
 
@@ -287,13 +298,13 @@ class Moments(Operator, name="moments"):
         sample((2, 3, 4), axes=-1),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape) -> list[Shape]:
         axes = reduced_axes("moments", self.axes, len(data))
         kept = kept_shape(data, axes)
         shape = kept if self.keepdims else tuple(size for axis, size in enumerate(data) if axis not in axes) or (1,)
         return [shape, shape]
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Outs = None, scratch: Scratch = np.empty) -> Arrays:
         axes = reduced_axes("moments", self.axes, data.ndim)
         wide = np.dtype(np.float32) if data.dtype == np.float16 else data.dtype
         shape, count = kept_shape(data.shape, axes), max(prod(data.shape[axis] for axis in axes), 1)
@@ -306,10 +317,12 @@ class Moments(Operator, name="moments"):
         targets = out if out is not None else (np.empty(wanted, data.dtype), np.empty(wanted, data.dtype))
         return tuple(into(item.reshape(wanted), target) for item, target in zip((mean, variance), targets, strict=True))
 
-    def _spread(self, F: Any, value: Any, data: Any) -> Any:
+    def _spread(self, F: Functions, value: Tensor, data: Tensor) -> Tensor:
         return value if self.keepdims else F._restore_axes(value, data, axis=self.axes)
 
-    def grad(self, F: Any, data: Any, mean: Any, variance: Any, dmean: Any, dvariance: Any) -> Any:
+    def grad(
+        self, F: Functions, data: Tensor, mean: Tensor, variance: Tensor, dmean: Tensor | None, dvariance: Tensor | None
+    ) -> Gradient:
         ddata = None
         if dmean is not None:
             ddata = F.broadcast_like(self._spread(F, dmean / F._size_ratio(data, mean), data), data)
@@ -319,12 +332,12 @@ class Moments(Operator, name="moments"):
             ddata = part if ddata is None else ddata + part
         return ddata
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> tuple[Tensor, ...]:
         mean = F.mean(data, axis=self.axes, keepdims=self.keepdims)
         centred = data - self._spread(F, mean, data)
         return mean, F.mean(F.square(centred), axis=self.axes, keepdims=self.keepdims)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> tuple[str, ...]:
         shape = g.shape(data)
         axes = list(reduced_axes("moments", self.axes, len(shape)))
         wanted = g.const(list(self.infer_shape(shape)[0]), "int64")

@@ -12,8 +12,10 @@ from hybrid_lab.ops.attributes import DType
 from hybrid_lab.ops.collect import Collect
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import axis_of, filled
+from hybrid_lab.ops.types import Array, Gradients, PartialShape, Shape, Tensor
 
 Mode = Literal["clip", "wrap", "raise"]
 
@@ -36,7 +38,7 @@ def whole(indices: np.ndarray, size: int, mode: str, name: str) -> np.ndarray:
     return numbers
 
 
-def emit_whole(g: Any, indices: Any, size: int, mode: str) -> Any:
+def emit_whole(g: OnnxGraph, indices: str, size: int, mode: str) -> str:
     """The same in ONNX. Raises Unmappable for mode "raise": an index outside would not be noticed there."""
     if mode == "raise":
         raise Unmappable("take with mode='raise'")
@@ -63,10 +65,10 @@ class Embedding(Operator, name="Embedding"):
         sample(ints((2, 2), 0, 5, "int32"), (5, 4), input_dim=5, output_dim=4),
     ]
 
-    def complete(self, data: Any, weight: Any) -> tuple[Any, Any]:
+    def complete(self, data: PartialShape, weight: PartialShape) -> tuple[PartialShape, PartialShape]:
         return data, filled(weight, (self.input_dim, self.output_dim))
 
-    def infer_shape(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, weight: Shape) -> Shape:
         if weight != (self.input_dim, self.output_dim):
             raise ShapeError(
                 f"Embedding: the weight has shape {weight}; "
@@ -74,19 +76,19 @@ class Embedding(Operator, name="Embedding"):
             )
         return (*data, self.output_dim)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[1]
 
-    def numpy(self, data: Any, weight: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, weight: Array, out: Array | None = None) -> Array:
         return np.take(weight, whole(data, weight.shape[0], "clip", self.name), axis=0, out=out, mode="clip")
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return str(K.read(1, (K.number(0, place[:-1], self.input_dim), place[-1])))
 
-    def grad(self, F: Any, data: Any, weight: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, weight: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return None, F._embedding_grad(dy, data, weight)
 
-    def onnx(self, g: Any, data: Any, weight: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, weight: str) -> str:
         return g.Gather(weight, emit_whole(g, data, self.input_dim, "clip"), axis=0)
 
 
@@ -111,13 +113,13 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
     shape_only = ("weight",)
     samples = [sample((2, 3, 4), ints((2, 3), 0, 3), (5, 4)), sample((6, 4), ints((6,), -1, 7), (5, 4))]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
         return weight
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, data: Any, weight: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, data: Array, weight: Array, out: Array | None = None) -> Array:
         out = np.empty(weight.shape, dy.dtype) if out is None else out
         out.fill(0)
         rows = whole(data, weight.shape[0], "clip", self.name).reshape(-1)
@@ -134,10 +136,10 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
             lambda row, column: (*row, *column),
         )
 
-    def grad(self, F: Any, dy: Any, data: Any, weight: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.take(d, data), None, None
 
-    def onnx(self, g: Any, dy: Any, data: Any, weight: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
         size, width = g.shape(weight)
         rows = g.Unsqueeze(g.Reshape(emit_whole(g, data, size, "clip"), g.const([-1], "int64")), g.const([1], "int64"))
         zeros = g.Expand(g.const(0, g.dtype(dy)), g.const([size, width], "int64"))
@@ -160,17 +162,17 @@ class Take(Operator, name="take"):
         sample((4, 3), ints((3,), 0, 3), axis=-1, mode="raise"),
     ]
 
-    def infer_shape(self, a: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, a: Shape, indices: Shape) -> Shape:
         axis = axis_of("take", self.axis, len(a))
         return (*a[:axis], *indices, *a[axis + 1 :])
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, a: Any, indices: Any, out: Any = None) -> Any:
+    def numpy(self, a: Array, indices: Array, out: Array | None = None) -> Array:
         return np.take(a, whole(indices, a.shape[self.axis], self.mode, "take"), axis=self.axis, out=out, mode="clip")
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         if self.mode == "raise":
             raise Unmappable("take with mode='raise'")
         shape, rank = K.shape(0), len(K.shape(1))
@@ -178,10 +180,10 @@ class Take(Operator, name="take"):
         number = K.number(1, place[axis : axis + rank], shape[axis], self.mode)
         return str(K.read(0, (*place[:axis], number, *place[axis + rank :])))
 
-    def grad(self, F: Any, a: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, a: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._take_grad(dy, a, indices, axis=self.axis, mode=self.mode), None
 
-    def onnx(self, g: Any, a: Any, indices: Any) -> Any:
+    def onnx(self, g: OnnxGraph, a: str, indices: str) -> str:
         return g.Gather(a, emit_whole(g, indices, g.shape(a)[self.axis], self.mode), axis=self.axis)
 
 
@@ -201,13 +203,13 @@ class TakeGrad(Operator, name="_take_grad"):
         sample((2, 5, 3), (2, 4, 3), ints((5,), -3, 9), axis=1, mode="wrap"),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, like: Shape, indices: Shape) -> Shape:
         return like
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, like: Any, indices: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, like: Array, indices: Array, out: Array | None = None) -> Array:
         axis = self.axis % len(like.shape)
         out = np.empty(like.shape, dy.dtype) if out is None else out
         out.fill(0)
@@ -235,10 +237,10 @@ class TakeGrad(Operator, name="_take_grad"):
             lambda row, column: (*column[:axis], *row, *column[axis:]),
         )
 
-    def grad(self, F: Any, dy: Any, like: Any, indices: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, indices: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.take(d, indices, axis=self.axis, mode=self.mode), None, None
 
-    def onnx(self, g: Any, dy: Any, like: Any, indices: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, like: str, indices: str) -> str:
         shape = g.shape(like)
         axis, count = self.axis % len(shape), prod(g.shape(indices))
         rows = g.Reshape(emit_whole(g, indices, shape[axis], self.mode), g.const([-1, 1], "int64"))
@@ -289,7 +291,7 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
         assert self.axis is not None
         return axis_of("pick", self.axis, rank)
 
-    def infer_shape(self, data: tuple[int, ...], index: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, index: Shape) -> Shape:
         axis = self._axis(len(data))
         kept, dropped = (*data[:axis], 1, *data[axis + 1 :]), (*data[:axis], *data[axis + 1 :])
         if index not in (kept, dropped or (1,)):
@@ -298,10 +300,10 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
             )
         return kept if self.keepdims else dropped or (1,)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, index: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, index: Array, out: Array | None = None) -> Array:
         shape = self.infer_shape(data.shape, index.shape) if out is None else out.shape
         axis = self._axis(data.ndim)
         if data.flags.c_contiguous:
@@ -310,7 +312,7 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
         places = whole(index, data.shape[axis], self.mode, "pick").reshape(kept)
         return into(np.take_along_axis(data, places, axis).reshape(shape), out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         shape = K.shape(0)
         axis = self._axis(len(shape))
         before, after = place[:axis], place[axis + self.keepdims :]
@@ -319,10 +321,10 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
         whole = (*before, K.zero, *after) if len(K.shape(1)) == len(shape) else (*before, *after) or (K.zero,)
         return str(K.read(0, (*before, K.number(1, whole, shape[axis], self.mode), *after)))
 
-    def grad(self, F: Any, data: Any, index: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, index: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._pick_grad(dy, data, index, axis=self.axis, mode=self.mode), None
 
-    def onnx(self, g: Any, data: Any, index: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, index: str) -> str:
         shape = g.shape(data)
         axis = self._axis(len(shape))
         places = g.Reshape(
@@ -347,30 +349,30 @@ class PickGrad(Operator, name="_pick_grad"):
         sample((2, 4), (2, 3, 4), ints((2, 4), -2, 6), axis=1, mode="wrap"),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...], index: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, like: Shape, index: Shape) -> Shape:
         return like
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, like: Any, index: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, like: Array, index: Array, out: Array | None = None) -> Array:
         places = picked(like.shape, axis_of("pick", self.axis, like.ndim), index, self.mode)
         filled = out if out is not None and out.flags.c_contiguous else np.empty(like.shape, dy.dtype)
         filled.fill(0)
         filled.reshape(-1)[places] = dy.reshape(-1)
         return filled if out is None or filled is out else into(filled, out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         axis = self.axis % len(place)
         kept, dropped = (*place[:axis], K.zero, *place[axis + 1 :]), (*place[:axis], *place[axis + 1 :]) or (K.zero,)
         number = K.number(2, kept if len(K.shape(2)) == len(place) else dropped, K.shape(1)[axis], self.mode)
         dy = K.read(0, kept if len(K.shape(0)) == len(place) else dropped)
         return f"tl.where(({number}) == ({place[axis]}), {dy}, {K.literal(0)})"
 
-    def grad(self, F: Any, dy: Any, like: Any, index: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, index: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.reshape_like(F.pick(d, index, axis=self.axis, mode=self.mode), dy), None, None
 
-    def onnx(self, g: Any, dy: Any, like: Any, index: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, like: str, index: str) -> str:
         shape = g.shape(like)
         axis = self.axis % len(shape)
         kept = g.const([*shape[:axis], 1, *shape[axis + 1 :]], "int64")
@@ -395,23 +397,23 @@ class OneHot(Operator, name="one_hot"):
         sample(ints((3,), 0, 4, "int32"), gradient=False, attrs={"depth": 4, "dtype": "int32"}),
     ]
 
-    def infer_shape(self, indices: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, indices: Shape) -> Shape:
         return (*indices, self.depth)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.dtype)
 
-    def numpy(self, indices: Any, out: Any = None) -> Any:
+    def numpy(self, indices: Array, out: Array | None = None) -> Array:
         hit = indices.astype(np.int64)[..., None] == np.arange(self.depth)
         dtype = np.dtype(self.dtype)
         on, off = (np.asarray(value).astype(dtype) for value in (self.on_value, self.off_value))
         return into(np.where(hit, on, off), out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         index = K.whole(K.read(0, place[:-1]), 0)
         return f"tl.where({index} == ({place[-1]}), {K.literal(self.on_value)}, {K.literal(self.off_value)})"
 
-    def onnx(self, g: Any, indices: Any) -> Any:
+    def onnx(self, g: OnnxGraph, indices: str) -> str:
         # Compared by hand: ONNX' OneHot counts negative indices from the end.
         column = g.Unsqueeze(g.cast(indices, "int64"), g.const([-1], "int64"))
         hit = g.Equal(column, g.const(np.arange(self.depth), "int64"))

@@ -13,8 +13,10 @@ from hybrid_lab.ops import blas
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.product import Product
+from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
-from hybrid_lab.ops.shapes import filled
+from hybrid_lab.ops.shapes import filled, known_shape
+from hybrid_lab.ops.types import Array, Gradients, PartialShape, PartialShapes, Shape, Tensor, Wanted
 
 
 def matrix(data: np.ndarray, first: bool) -> np.ndarray:
@@ -30,7 +32,7 @@ def _matrices(lhs: np.ndarray, rhs: np.ndarray, transpose_a: bool, transpose_b: 
     return left, right
 
 
-def multiply(left: np.ndarray, right: np.ndarray, out: np.ndarray | None, scratch: Any = np.empty) -> np.ndarray:
+def multiply(left: np.ndarray, right: np.ndarray, out: np.ndarray | None, scratch: Scratch = np.empty) -> np.ndarray:
     """left @ right into `out`; float16 is multiplied in float32."""
     if left.dtype == np.float16:
         wide = blas.matmul(left.astype(np.float32), right.astype(np.float32))
@@ -66,7 +68,7 @@ class Dot(Operator, name="dot"):
         right, inner_right = (rhs[:-1], rhs[-1]) if self.transpose_b else (rhs[1:], rhs[0])
         return left, right, inner_left, inner_right
 
-    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         if not lhs or not rhs:
             raise ShapeError("dot: a number is no matrix; use *")
         left, right, inner, other = self._sides(lhs, rhs)
@@ -75,7 +77,7 @@ class Dot(Operator, name="dot"):
             raise ShapeError(f"dot: the summed axes of {lhs} and {rhs} differ ({inner} and {other}{flags})")
         return (*left, *right) or (1,)
 
-    def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
+    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         shape = self.infer_shape(lhs.shape, rhs.shape)
         left, right = _matrices(lhs, rhs, self.transpose_a, self.transpose_b)
         target = None
@@ -86,7 +88,7 @@ class Dot(Operator, name="dot"):
         result = multiply(left, right, target)
         return result.reshape(shape) if out is None else out
 
-    def grad(self, F: Any, lhs: Any, rhs: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
+    def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, y: Tensor, dy: Tensor, wanted: Wanted = None) -> Gradients:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
         left, right = (True, True) if wanted is None else wanted
         return (
@@ -104,14 +106,14 @@ class Dot(Operator, name="dot"):
             place=lambda b, m, n: (*m, *n),
         )  # fmt: skip
 
-    def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
+    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
         shape = self.infer_shape(g.shape(lhs), g.shape(rhs))
         left, right = _emit_flat(g, lhs, first=self.transpose_a), _emit_flat(g, rhs, first=not self.transpose_b)
         result = _emit_product(g, left, right, self.transpose_a, self.transpose_b, g.dtype(lhs))
         return result if len(shape) == 2 else g.Reshape(result, g.const(list(shape), "int64"))
 
 
-def _emit_product(g: Any, left: Any, right: Any, turn_left: bool, turn_right: bool, dtype: np.dtype) -> Any:
+def _emit_product(g: OnnxGraph, left: str, right: str, turn_left: bool, turn_right: bool, dtype: np.dtype) -> str:
     """The product of two matrices, each read as it lies or transposed; Gemm need not write the transposed one down."""
     if dtype.kind == "f":
         return g.Gemm(left, right, transA=int(turn_left), transB=int(turn_right))
@@ -119,7 +121,7 @@ def _emit_product(g: Any, left: Any, right: Any, turn_left: bool, turn_right: bo
     return g.MatMul(left, g.Transpose(right, perm=[1, 0]) if turn_right else right)
 
 
-def _emit_flat(g: Any, value: Any, first: bool) -> Any:
+def _emit_flat(g: OnnxGraph, value: str, first: bool) -> str:
     """A matrix whose first (or last) axis is that of the value."""
     shape = g.shape(value)
     if len(shape) == 2:
@@ -141,7 +143,7 @@ class _DotGradient(Operator):
         columns = prod(rhs.shape[:-1] if self.transpose_b else rhs.shape[1:])
         return dy.reshape(rows, columns)
 
-    def _emit_output(self, g: Any, dy: Any, lhs: Any, rhs: Any) -> Any:
+    def _emit_output(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
         left, right = g.shape(lhs), g.shape(rhs)
         if len(left) == len(right) == 2:
             return dy
@@ -149,7 +151,7 @@ class _DotGradient(Operator):
         columns = prod(right[:-1] if self.transpose_b else right[1:])
         return g.Reshape(dy, g.const([rows, columns], "int64"))
 
-    def _shaped(self, g: Any, result: Any, shape: tuple[int, ...]) -> Any:
+    def _shaped(self, g: OnnxGraph, result: str, shape: tuple[int, ...]) -> str:
         return result if len(shape) == 2 else g.Reshape(result, g.const(list(shape), "int64"))
 
 
@@ -172,10 +174,10 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
         sample((1,), (4,), (4,)),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, lhs: Shape, rhs: Shape) -> Shape:
         return lhs
 
-    def numpy(self, dy: Any, lhs: Any, rhs: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         dy = self._output(dy, lhs, rhs)
         right = matrix(rhs, first=False) if self.transpose_b else matrix(rhs, first=True).T  # (n, k)
         left, factor = (right.T, dy.T) if self.transpose_a else (dy, right)
@@ -184,7 +186,7 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
             return out
         return _store(multiply(left, factor, None), lhs.shape, out)
 
-    def grad(self, F: Any, dy: Any, lhs: Any, rhs: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, lhs: Tensor, rhs: Tensor, y: Tensor, d: Tensor) -> Gradients:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
         return F.dot(d, rhs, **flags), None, F._dot_rhs_grad(dy, d, rhs, **flags)
 
@@ -198,7 +200,7 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
             place=lambda b, m, k: (*k, *m) if ta else (*m, *k),
         )  # fmt: skip
 
-    def onnx(self, g: Any, dy: Any, lhs: Any, rhs: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
         shape = g.shape(lhs)
         dy = self._emit_output(g, dy, lhs, rhs)
         right, turned, dtype = _emit_flat(g, rhs, first=not self.transpose_b), self.transpose_b, g.dtype(rhs)
@@ -216,10 +218,10 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
     shape_only = ("rhs",)
     samples = DotLhsGrad.samples
 
-    def infer_shape(self, dy: tuple[int, ...], lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, lhs: Shape, rhs: Shape) -> Shape:
         return rhs
 
-    def numpy(self, dy: Any, lhs: Any, rhs: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         dy = self._output(dy, lhs, rhs)
         left = matrix(lhs, first=True) if self.transpose_a else matrix(lhs, first=False).T  # (k, m)
         factor, right = (dy.T, left.T) if self.transpose_b else (left, dy)
@@ -228,7 +230,7 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
             return out
         return _store(multiply(factor, right, None), rhs.shape, out)
 
-    def grad(self, F: Any, dy: Any, lhs: Any, rhs: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, lhs: Tensor, rhs: Tensor, y: Tensor, d: Tensor) -> Gradients:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
         return F.dot(lhs, d, **flags), F._dot_lhs_grad(dy, lhs, d, **flags), None
 
@@ -242,7 +244,7 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
             place=lambda b, k, n: (*n, *k) if tb else (*k, *n),
         )  # fmt: skip
 
-    def onnx(self, g: Any, dy: Any, lhs: Any, rhs: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
         shape = g.shape(rhs)
         dy = self._emit_output(g, dy, lhs, rhs)
         left, turned, dtype = _emit_flat(g, lhs, first=self.transpose_a), self.transpose_a, g.dtype(lhs)
@@ -266,7 +268,7 @@ class BatchDot(Operator, name="batch_dot"):
         sample((2, 4, 3), (2, 5, 4), transpose_a=True, transpose_b=True),
     ]
 
-    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         if len(lhs) < 3 or len(lhs) != len(rhs) or lhs[:-2] != rhs[:-2]:
             raise ShapeError(f"{self.name}: {lhs} and {rhs} need three or more dimensions and the same leading ones")
         rows, inner = (lhs[-1], lhs[-2]) if self.transpose_a else lhs[-2:]
@@ -275,12 +277,12 @@ class BatchDot(Operator, name="batch_dot"):
             raise ShapeError(f"{self.name}: the summed axes of {lhs} and {rhs} differ ({inner} and {other})")
         return (*lhs[:-2], rows, columns)
 
-    def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
+    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         left = lhs.swapaxes(-1, -2) if self.transpose_a else lhs
         right = rhs.swapaxes(-1, -2) if self.transpose_b else rhs
         return multiply(left, right, out)
 
-    def grad(self, F: Any, a: Any, b: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, a: Tensor, b: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         ta, tb = self.transpose_a, self.transpose_b
         da = F.batch_dot(b, dy, transpose_a=tb, transpose_b=True) if ta else F.batch_dot(dy, b, transpose_b=not tb)
         db = F.batch_dot(dy, a, transpose_a=True, transpose_b=ta) if tb else F.batch_dot(a, dy, transpose_a=not ta)
@@ -296,7 +298,7 @@ class BatchDot(Operator, name="batch_dot"):
             place=lambda b, m, n: (*b, *m, *n),
         )  # fmt: skip
 
-    def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
+    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
         def turn(value: Any) -> Any:
             rank = len(g.shape(value))
             return g.Transpose(value, perm=[*range(rank - 2), rank - 1, rank - 2])
@@ -323,16 +325,16 @@ class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
                 f"linalg_gemm2: axis={self.axis} is not supported; transpose the operands so that rows are at axis -2"
             )
 
-    def infer_shape(self, A: tuple[int, ...], B: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape, B: Shape) -> Shape:
         if len(A) == len(B) == 2:
             return super().infer_shape((1, *A), (1, *B))[1:]
         return super().infer_shape(A, B)
 
-    def numpy(self, A: Any, B: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, B: Array, out: Array | None = None) -> Array:
         result = super().numpy(A, B, out=out)
         return result if self.alpha == 1.0 else np.multiply(result, result.dtype.type(self.alpha), out=result)
 
-    def grad(self, F: Any, a: Any, b: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, a: Tensor, b: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         ta, tb, scale = self.transpose_a, self.transpose_b, {"alpha": self.alpha}
         gemm = F._linalg_gemm2
         da = gemm(b, dy, transpose_a=tb, transpose_b=True, **scale) if ta else gemm(dy, b, transpose_b=not tb, **scale)
@@ -342,7 +344,7 @@ class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
     def product(self, *shapes: tuple[int, ...]) -> Product:
         return replace(super().product(*shapes), scale=self.alpha)
 
-    def onnx(self, g: Any, A: Any, B: Any) -> Any:
+    def onnx(self, g: OnnxGraph, A: str, B: str) -> str:
         result = super().onnx(g, A, B)
         return result if self.alpha == 1.0 else g.Mul(result, g.const(self.alpha, g.dtype(A)))
 
@@ -369,10 +371,11 @@ class FullyConnected(Operator, name="FullyConnected"):
     def names(self) -> tuple[str, ...]:
         return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
 
-    def complete(self, data: Any, weight: Any = None, bias: Any = None) -> tuple[Any, ...]:
+    def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
         if data is not None:
             inner = data[1:] if self.flatten else data[-1:]
-            width = None if None in inner else prod(inner)
+            sizes = known_shape(inner)
+            width = None if sizes is None else prod(sizes)
             weight = (self.num_hidden, width) if weight is None else weight
             if len(weight) == 2 and weight[1] is None:
                 weight = (weight[0], width)
@@ -384,9 +387,7 @@ class FullyConnected(Operator, name="FullyConnected"):
             return data, weight
         return data, weight, filled(bias, (self.num_hidden,))
 
-    def infer_shape(
-        self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None = None
-    ) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
         if not data:
             raise ShapeError("FullyConnected: data has no dimensions")
         width = prod(data[1:]) if self.flatten else data[-1]
@@ -400,19 +401,19 @@ class FullyConnected(Operator, name="FullyConnected"):
             )
         return (data[0], self.num_hidden) if self.flatten else (*data[:-1], self.num_hidden)
 
-    def numpy(self, data: Any, weight: Any, bias: Any = None, out: Any = None) -> Any:
+    def numpy(self, data: Array, weight: Array, bias: Array | None = None, out: Array | None = None) -> Array:
         rows = matrix(data, first=self.flatten)
         shape = (data.shape[0], self.num_hidden) if self.flatten else (*data.shape[:-1], self.num_hidden)
-        direct = out is not None and out.flags.c_contiguous
-        target = out.reshape(len(rows), self.num_hidden) if direct else None
+        direct = out if out is not None and out.flags.c_contiguous else None
+        target = direct.reshape(len(rows), self.num_hidden) if direct is not None else None
         result = multiply(rows, weight.T, target)
         if bias is not None:
             result += bias
-        if direct:
-            return out
+        if direct is not None:
+            return direct
         return into(result.reshape(shape), out)
 
-    def grad(self, F: Any, data: Any, weight: Any, *rest: Any, wanted: Any = None) -> tuple[Any, ...]:
+    def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
         wanted = (True, True, True) if wanted is None else wanted
         dy = rest[-1]
         if not self.flatten:
@@ -438,7 +439,7 @@ class FullyConnected(Operator, name="FullyConnected"):
             bias=None if self.no_bias else lambda K, b, m, n: K.read(2, n),
         )  # fmt: skip
 
-    def onnx(self, g: Any, data: Any, weight: Any, bias: Any = None) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, weight: str, bias: str | None = None) -> str:
         shape = g.shape(data)
         if self.flatten:
             matrix = data if len(shape) == 2 else g.Flatten(data, axis=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,9 @@ from hybrid_lab.ops.elements import on_diagonal
 from hybrid_lab.ops.linalg_products import square
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Shape, Tensor
 
 
 class _Parts(Operator):
@@ -42,21 +43,21 @@ class _Parts(Operator):
             raise ShapeError(f"{self.name.strip('_')}: A has no dimensions")
         return (*A[:-1], *(self.size(A[-1]),) * 2)
 
-    def take(self, A: Any, out: Any) -> Any:
+    def take(self, A: Array, out: Array | None) -> Array:
         return into(A[(..., *self.places(A.shape[-1]))], out)
 
-    def put(self, A: Any, out: Any) -> Any:
+    def put(self, A: Array, out: Array | None) -> Array:
         result = np.zeros(self.whole(A.shape), A.dtype)
         result[(..., *self.places(result.shape[-1]))] = A
         return into(result, out)
 
-    def onnx_take(self, g: Any, A: Any) -> Any:
+    def onnx_take(self, g: OnnxGraph, A: str) -> str:
         shape = g.shape(A)
         rows, columns = self.places(shape[-1])
         flat = g.Reshape(A, g.const([*shape[:-2], shape[-1] ** 2], "int64"))
         return g.Gather(flat, g.const(rows * shape[-1] + columns, "int64"), axis=len(shape) - 2)
 
-    def onnx_put(self, g: Any, A: Any) -> Any:
+    def onnx_put(self, g: OnnxGraph, A: str) -> str:
         shape = self.whole(g.shape(A))
         size = shape[-1]
         rows, columns = self.places(size)
@@ -83,19 +84,19 @@ class ExtractDiag(_Diagonal, name="_linalg_extractdiag", aliases=("linalg_extrac
 
     samples = [sample((3, 3)), sample((2, 4, 4), offset=1), sample((4, 4), offset=-2)]
 
-    def infer_shape(self, A: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape) -> Shape:
         return self.part(A)
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         return self.take(A, out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return str(K.read(0, (*place[:-1], place[-1] + max(-self.offset, 0), place[-1] + max(self.offset, 0))))
 
-    def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._linalg_makediag(dy, offset=self.offset)
 
-    def onnx(self, g: Any, A: Any) -> Any:
+    def onnx(self, g: OnnxGraph, A: str) -> str:
         return self.onnx_take(g, A)
 
 
@@ -104,20 +105,20 @@ class MakeDiag(_Diagonal, name="_linalg_makediag", aliases=("linalg_makediag",))
 
     samples = [sample((3,)), sample((2, 3), offset=1), sample((2,), offset=-2)]
 
-    def infer_shape(self, A: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape) -> Shape:
         return self.whole(A)
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         return self.put(A, out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         source = (*place[:-2], place[-2] + min(self.offset, 0))
         return on_diagonal(K, place, len(place) - 2, len(place) - 1, self.offset, source)
 
-    def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._linalg_extractdiag(dy, offset=self.offset)
 
-    def onnx(self, g: Any, A: Any) -> Any:
+    def onnx(self, g: OnnxGraph, A: str) -> str:
         return self.onnx_put(g, A)
 
 
@@ -153,16 +154,16 @@ class ExtractTriangle(_Triangle, name="_linalg_extracttrian", aliases=("linalg_e
         sample((4, 4), offset=1, lower=False),
     ]
 
-    def infer_shape(self, A: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape) -> Shape:
         return self.part(A)
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         return self.take(A, out)
 
-    def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._linalg_maketrian(dy, offset=self.offset, lower=self.lower_)
 
-    def onnx(self, g: Any, A: Any) -> Any:
+    def onnx(self, g: OnnxGraph, A: str) -> str:
         return self.onnx_take(g, A)
 
 
@@ -176,14 +177,14 @@ class MakeTriangle(_Triangle, name="_linalg_maketrian", aliases=("linalg_maketri
         sample((3,), offset=-2),
     ]
 
-    def infer_shape(self, A: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape) -> Shape:
         return self.whole(A)
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         return self.put(A, out)
 
-    def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._linalg_extracttrian(dy, offset=self.offset, lower=self.lower_)
 
-    def onnx(self, g: Any, A: Any) -> Any:
+    def onnx(self, g: OnnxGraph, A: str) -> str:
         return self.onnx_put(g, A)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,9 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.linalg import multiply
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Gradients, Shape, Tensor
 
 
 def matrices(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -65,30 +66,30 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
                 f"linalg_gemm: axis={self.axis} is not supported; transpose the operands so that rows are at axis -2"
             )
 
-    def infer_shape(self, A: tuple[int, ...], B: tuple[int, ...], C: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape, B: Shape, C: Shape) -> Shape:
         lead = matrices("linalg_gemm", A, B, C)
         (rows, inner), (other, columns) = turned(A, self.transpose_a), turned(B, self.transpose_b)
         if inner != other or C != (*lead, rows, columns):
             raise ShapeError(f"linalg_gemm: {A}, {B} and {C} do not fit {self!r}")
         return C
 
-    def numpy(self, A: Any, B: Any, C: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, B: Array, C: Array, out: Array | None = None) -> Array:
         product = multiply(flip(A) if self.transpose_a else A, flip(B) if self.transpose_b else B, None)
         product *= product.dtype.type(self.alpha)
         return np.add(product, C * C.dtype.type(self.beta), out=out)
 
-    def grad(self, F: Any, A: Any, B: Any, C: Any, y: Any, dy: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, A: Tensor, B: Tensor, C: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         ta, tb, scale = self.transpose_a, self.transpose_b, {"alpha": self.alpha}
         gemm = F._linalg_gemm2
         da = gemm(B, dy, transpose_a=tb, transpose_b=True, **scale) if ta else gemm(dy, B, transpose_b=not tb, **scale)
         db = gemm(dy, A, transpose_a=True, transpose_b=ta, **scale) if tb else gemm(A, dy, transpose_a=not ta, **scale)
         return da, db, dy * self.beta
 
-    def lower(self, F: Any, A: Any, B: Any, C: Any) -> Any:
+    def lower(self, F: Functions, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b, "alpha": self.alpha}
         return F._linalg_gemm2(A, B, **flags) + C * self.beta
 
-    def onnx(self, g: Any, A: Any, B: Any, C: Any) -> Any:
+    def onnx(self, g: OnnxGraph, A: str, B: str, C: str) -> str:
         rank, dtype = len(g.shape(A)), g.dtype(A)
         turn = [*range(rank - 2), rank - 1, rank - 2]
         left = g.Transpose(A, perm=turn) if self.transpose_a else A
@@ -105,24 +106,24 @@ class Syrk(Operator, name="_linalg_syrk", aliases=("linalg_syrk",)):
     alpha: float = 1.0
     samples = [sample((3, 4)), sample((2, 3, 4), transpose=True, alpha=0.5)]
 
-    def infer_shape(self, A: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape) -> Shape:
         lead, size = matrices("linalg_syrk", A), turned(A, self.transpose)[0]
         return (*lead, size, size)
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         product = multiply(flip(A), A, None) if self.transpose else multiply(A, flip(A), None)
         product *= product.dtype.type(self.alpha)
         return into(product, out)
 
-    def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         both = dy + F.SwapAxis(dy, dim1=-2, dim2=-1)
         gemm = F._linalg_gemm2
         return gemm(A, both, alpha=self.alpha) if self.transpose else gemm(both, A, alpha=self.alpha)
 
-    def lower(self, F: Any, A: Any) -> Any:
+    def lower(self, F: Functions, A: Tensor) -> Tensor:
         return F._linalg_gemm2(A, A, transpose_a=self.transpose, transpose_b=not self.transpose, alpha=self.alpha)
 
-    def onnx(self, g: Any, A: Any) -> Any:
+    def onnx(self, g: OnnxGraph, A: str) -> str:
         rank = len(g.shape(A))
         other = g.Transpose(A, perm=[*range(rank - 2), rank - 1, rank - 2])
         product = g.MatMul(other, A) if self.transpose else g.MatMul(A, other)
@@ -142,27 +143,27 @@ class Triangle(Operator, name="_triangle"):
     mxnet = None
     samples = [sample((3, 3)), sample((2, 3, 3), lower=False), sample((3, 3), halved=True)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         matrices(self.name, data)
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         result = triangle(data, self.lower_)
         if self.halved:
             places = np.arange(min(data.shape[-2:]))
             result[..., places, places] *= data.dtype.type(0.5)
         return into(result, out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         *_, row, column = place
         data, kept = K.read(0, place), f"({column}) {'<' if self.lower_ else '>'} ({row})"
         diagonal = f"{data} * 0.5" if self.halved else data
         return f"tl.where({kept}, {data}, tl.where(({column}) == ({row}), {diagonal}, {K.literal(0)}))"
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._triangle(dy, lower=self.lower_, halved=self.halved)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         rows, columns = g.shape(data)[-2:]
         factors = triangle(np.ones((rows, columns)), self.lower_)
         if self.halved:
@@ -189,21 +190,21 @@ class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
         sample((2, 3, 3), (2, 2, 3), transpose=True, rightside=True, alpha=2.0),
     ]
 
-    def infer_shape(self, A: tuple[int, ...], B: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape, B: Shape) -> Shape:
         square(self.name, A)
         matrices(self.name, A, B)
         if A[-1] != B[-1 if self.rightside else -2]:
             raise ShapeError(f"{self.name.strip('_')}: {A} and {B} do not fit with rightside={self.rightside}")
         return B
 
-    def numpy(self, A: Any, B: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, B: Array, out: Array | None = None) -> Array:
         factor = triangle(A, self.lower_)
         factor = flip(factor) if self.transpose else factor
         product = multiply(B, factor, None) if self.rightside else multiply(factor, B, None)
         product *= product.dtype.type(self.alpha)
         return into(product, out)
 
-    def grad(self, F: Any, A: Any, B: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, A: Tensor, B: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         flags = {"rightside": self.rightside, "lower": self.lower_, "alpha": self.alpha}
         db = F._linalg_trmm(A, dy, transpose=not self.transpose, **flags)
         left, right = (B, dy) if self.rightside else (dy, B)
@@ -217,13 +218,13 @@ class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
             da = gemm(left, right, transpose_b=True, alpha=self.alpha)
         return F._triangle(da, lower=self.lower_), db
 
-    def lower(self, F: Any, A: Any, B: Any) -> Any:
+    def lower(self, F: Functions, A: Tensor, B: Tensor) -> Tensor:
         factor = F._triangle(A, lower=self.lower_)
         if self.rightside:
             return F._linalg_gemm2(B, factor, transpose_b=self.transpose, alpha=self.alpha)
         return F._linalg_gemm2(factor, B, transpose_a=self.transpose, alpha=self.alpha)
 
-    def onnx(self, g: Any, A: Any, B: Any) -> Any:
+    def onnx(self, g: OnnxGraph, A: str, B: str) -> str:
         size, rank, dtype = g.shape(A)[-1], len(g.shape(A)), g.dtype(A)
         factor = g.Mul(A, g.const(triangle(np.ones((size, size)), self.lower_), dtype))
         factor = g.Transpose(factor, perm=[*range(rank - 2), rank - 1, rank - 2]) if self.transpose else factor
@@ -239,18 +240,18 @@ class KhatriRao(Operator, name="khatri_rao"):
 
     samples = [sample((2, 3), (4, 3)), sample((2, 3), (4, 3), (3, 3)), sample((2, 3))]
 
-    def infer_shape(self, *args: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, *args: Shape) -> Shape:
         if not args or any(len(shape) != 2 or shape[1] != args[0][1] for shape in args):
             raise ShapeError(f"khatri_rao: {' and '.join(map(str, args))}; matrices with one number of columns")
         return math.prod(shape[0] for shape in args), args[0][1]
 
-    def numpy(self, *args: Any, out: Any = None) -> Any:
+    def numpy(self, *args: Array, out: Array | None = None) -> Array:
         product = args[0].copy()
         for item in args[1:]:
             product = (product[:, None] * item[None]).reshape(-1, item.shape[1])
         return into(product, out)
 
-    def lower(self, F: Any, *args: Any) -> Any:
+    def lower(self, F: Functions, *args: Tensor) -> Tensor:
         product, columns = args[0], args[0].shape[1]
         for item in args[1:]:
             rows, more = product.shape[0], item.shape[0]
@@ -258,11 +259,11 @@ class KhatriRao(Operator, name="khatri_rao"):
             product = F.Reshape(spread, shape=(rows * more, columns))
         return product if len(args) > 1 else F.identity(product)
 
-    def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, *values: Tensor) -> Gradients:
         *args, _, dy = values
         return tuple(F._khatri_rao_grad(dy, *args, index=index) for index in range(len(args)))
 
-    def onnx(self, g: Any, *args: Any) -> Any:
+    def onnx(self, g: OnnxGraph, *args: str) -> str:
         product, columns = args[0], g.shape(args[0])[1]
         for item in args[1:]:
             left, right = g.Unsqueeze(product, g.const([1], "int64")), g.Unsqueeze(item, g.const([0], "int64"))
@@ -281,10 +282,10 @@ class KhatriRaoGrad(Operator, name="_khatri_rao_grad"):
         sample((24, 3), (2, 3), (4, 3), (3, 3), index=1),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], *args: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, *args: Shape) -> Shape:
         return args[self.index]
 
-    def numpy(self, dy: Any, *args: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, *args: Array, out: Array | None = None) -> Array:
         rows = [item.shape[0] for item in args]
         total = dy.reshape(*rows, dy.shape[1])
         for axis, item in enumerate(args):
@@ -293,7 +294,7 @@ class KhatriRaoGrad(Operator, name="_khatri_rao_grad"):
         others = tuple(axis for axis in range(len(rows)) if axis != self.index)
         return into(total.sum(axis=others, dtype=dy.dtype), out)
 
-    def lower(self, F: Any, dy: Any, *args: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, *args: Tensor) -> Tensor:
         rows, columns = [item.shape[0] for item in args], dy.shape[1]
         total = F.Reshape(dy, shape=(*rows, columns))
         others = [axis for axis in range(len(rows)) if axis != self.index]
@@ -302,7 +303,7 @@ class KhatriRaoGrad(Operator, name="_khatri_rao_grad"):
             total = total * F.Reshape(args[axis], shape=(*sizes, columns))
         return F.sum(total, axis=tuple(others)) if others else F.identity(total)
 
-    def grad(self, F: Any, dy: Any, *values: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, dy: Tensor, *values: Tensor) -> Gradients:
         *args, _, d = values
         moved = [*args[: self.index], d, *args[self.index + 1 :]]  # the product is linear in each of its factors
         rest = [

@@ -10,7 +10,9 @@ from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ops.linalg_products import flip, matrices, square, triangle
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Arrays, Gradient, Gradients, Outs, Shape, Shapes, Tensor
 
 _TRIANGULAR = np.array([[2.0, 0.3, -0.2], [0.5, 1.5, 0.1], [-0.4, 0.8, 1.2]], "float32")
 _POSITIVE = _TRIANGULAR @ _TRIANGULAR.T
@@ -31,7 +33,7 @@ class _Solver(Operator):
 
     kinds = "f"
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         dtype = super().infer_type(*dtypes)
         if dtype.name not in ("float32", "float64"):
             raise DTypeError(f"{self.name}: {dtype.name}; float32 or float64 is needed, use F.cast(x, dtype='float32')")
@@ -43,7 +45,7 @@ def per_matrix(lead: tuple[int, ...]) -> tuple[int, ...]:
     return lead or (1,)
 
 
-def symmetric(F: Any, x: Any) -> Any:
+def symmetric(F: Functions, x: Tensor) -> Tensor:
     """x + x^T."""
     return x + F.SwapAxis(x, dim1=-2, dim2=-1)
 
@@ -69,14 +71,14 @@ class Trsm(_Solver, name="_linalg_trsm", aliases=("linalg_trsm",)):
         sample(_TRIANGULAR, (2, 3), lower=False, rightside=True),
     ]
 
-    def infer_shape(self, A: tuple[int, ...], B: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape, B: Shape) -> Shape:
         square("linalg_trsm", A)
         matrices("linalg_trsm", A, B)
         if A[-1] != B[-1 if self.rightside else -2]:
             raise ShapeError(f"linalg_trsm: {A} and {B} do not fit with rightside={self.rightside}")
         return B
 
-    def numpy(self, A: Any, B: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, B: Array, out: Array | None = None) -> Array:
         factor = triangle(A, self.lower_)
         factor = flip(factor) if self.transpose else factor
         if self.rightside:
@@ -85,7 +87,7 @@ class Trsm(_Solver, name="_linalg_trsm", aliases=("linalg_trsm",)):
             result = solved(self.name, np.linalg.solve, factor, B)
         return into(np.ascontiguousarray(result * B.dtype.type(self.alpha)), out)
 
-    def grad(self, F: Any, A: Any, B: Any, x: Any, dx: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, A: Tensor, B: Tensor, x: Tensor, dx: Tensor) -> Gradients:
         flags = {"rightside": self.rightside, "lower": self.lower_}
         weights = F._linalg_trsm(A, dx, transpose=not self.transpose, **flags)
         left, right = (x, weights) if self.transpose != self.rightside else (weights, x)
@@ -104,14 +106,14 @@ class Potrf(_Solver, name="_linalg_potrf", aliases=("linalg_potrf",)):
 
     samples = [sample(_POSITIVE), sample(_POSITIVES)]
 
-    def infer_shape(self, A: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape) -> Shape:
         square("linalg_potrf", A)
         return A
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         return into(solved(self.name, np.linalg.cholesky, (A + flip(A)) * A.dtype.type(0.5)), out)
 
-    def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         inner = symmetric(F, F._triangle(F._linalg_gemm2(y, dy, transpose_a=True), halved=True))
         left = F._linalg_trsm(y, inner, transpose=True)
         return F._linalg_trsm(y, left, rightside=True, alpha=0.5)
@@ -122,15 +124,15 @@ class Potri(_Solver, name="_linalg_potri", aliases=("linalg_potri",)):
 
     samples = [sample(triangle(_TRIANGULAR)), sample(triangle(_BATCH))]
 
-    def infer_shape(self, A: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape) -> Shape:
         square("linalg_potri", A)
         return A
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         inverse = solved(self.name, np.linalg.inv, triangle(A))
         return into(flip(inverse) @ inverse, out)
 
-    def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         product = F._linalg_gemm2(y, symmetric(F, dy), alpha=-1.0)
         return F._triangle(F._linalg_trsm(A, product, rightside=True, transpose=True))
 
@@ -143,14 +145,14 @@ class Inverse(_Solver, name="_linalg_inverse", aliases=("linalg_inverse",)):
 
     samples = [sample(_TRIANGULAR), sample(_BATCH)]
 
-    def infer_shape(self, A: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape) -> Shape:
         square("linalg_inverse", A)
         return A
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         return into(solved(self.name, np.linalg.inv, A), out)
 
-    def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         gemm = F._linalg_gemm2
         return gemm(gemm(y, dy, transpose_a=True), y, transpose_b=True, alpha=-1.0)
 
@@ -160,13 +162,13 @@ class Det(_Solver, name="_linalg_det", aliases=("linalg_det",)):
 
     samples = [sample(_TRIANGULAR), sample(_BATCH)]
 
-    def infer_shape(self, A: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape) -> Shape:
         return per_matrix(square("linalg_det", A))
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         return into(np.asarray(np.linalg.det(A), A.dtype).reshape(per_matrix(A.shape[:-2])), out)
 
-    def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         inverse = F.SwapAxis(F._linalg_inverse(A), dim1=-2, dim2=-1)
         return inverse * F._restore_axes(dy * y, A, axis=(-2, -1))
 
@@ -177,15 +179,17 @@ class SLogDet(_Solver, name="_linalg_slogdet", aliases=("linalg_slogdet",)):
     num_outputs = 2
     samples = [sample(_TRIANGULAR), sample(-_BATCH)]
 
-    def infer_shape(self, A: tuple[int, ...]) -> Any:
+    def infer_shape(self, A: Shape) -> Shapes:
         return [per_matrix(square("linalg_slogdet", A))] * 2
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Outs = None) -> Arrays:
         shape = per_matrix(A.shape[:-2])
         made = (np.asarray(item, A.dtype).reshape(shape) for item in np.linalg.slogdet(A))
         return tuple(map(into, made, out or (None, None)))
 
-    def grad(self, F: Any, A: Any, sign: Any, logarithm: Any, dsign: Any, dlogarithm: Any) -> Any:
+    def grad(
+        self, F: Functions, A: Tensor, sign: Tensor, logarithm: Tensor, dsign: Tensor, dlogarithm: Tensor | None
+    ) -> Gradient:
         if dlogarithm is None:
             return None
         inverse = F.SwapAxis(F._linalg_inverse(A), dim1=-2, dim2=-1)
@@ -198,17 +202,17 @@ class SumLogDiag(Operator, name="_linalg_sumlogdiag", aliases=("linalg_sumlogdia
     kinds = "f"
     samples = [sample(_TRIANGULAR), sample(_BATCH)]
 
-    def infer_shape(self, A: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, A: Shape) -> Shape:
         return per_matrix(square("linalg_sumlogdiag", A))
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         total = np.log(np.diagonal(A, axis1=-2, axis2=-1)).sum(axis=-1)
         return into(np.asarray(total, A.dtype).reshape(per_matrix(A.shape[:-2])), out)
 
-    def lower(self, F: Any, A: Any) -> Any:
+    def lower(self, F: Functions, A: Tensor) -> Tensor:
         return F.sum(F.log(F._linalg_extractdiag(A)), axis=-1)
 
-    def grad(self, F: Any, A: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         diagonal = F._linalg_extractdiag(A)
         return F._linalg_makediag(F._restore_axes(dy, diagonal, axis=-1) / diagonal)
 
@@ -224,18 +228,20 @@ class Syevd(_Solver, name="_linalg_syevd", aliases=("linalg_syevd",)):
     num_outputs = 2
     samples = [sample(_POSITIVE), sample(_POSITIVES)]
 
-    def infer_shape(self, A: tuple[int, ...]) -> Any:
+    def infer_shape(self, A: Shape) -> list[Shape]:
         square("linalg_syevd", A)
         return [A, A[:-1]]
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Outs = None) -> Arrays:
         values, vectors = solved(self.name, np.linalg.eigh, (A + flip(A)) * A.dtype.type(0.5))
         rows = np.ascontiguousarray(flip(vectors))
         places = np.argmax(np.abs(rows), axis=-1)[..., None]
         rows *= np.sign(np.take_along_axis(rows, places, -1))
         return tuple(map(into, (rows, values), out or (None, None)))
 
-    def grad(self, F: Any, A: Any, vectors: Any, values: Any, dvectors: Any, dvalues: Any) -> Any:
+    def grad(
+        self, F: Functions, A: Tensor, vectors: Tensor, values: Tensor, dvectors: Tensor | None, dvalues: Tensor | None
+    ) -> Tensor:
         gemm, inner = F._linalg_gemm2, None
         if dvectors is not None:
             gaps = F.broadcast_sub(F.expand_dims(values, axis=-2), F.expand_dims(values, axis=-1))
@@ -256,18 +262,18 @@ class Gelqf(_Solver, name="_linalg_gelqf", aliases=("linalg_gelqf",)):
     num_outputs = 2
     samples = [sample((2, 4)), sample(_BATCH), sample((2, 2, 3))]
 
-    def infer_shape(self, A: tuple[int, ...]) -> Any:
+    def infer_shape(self, A: Shape) -> list[Shape]:
         matrices("linalg_gelqf", A)
         if A[-2] > A[-1]:
             raise ShapeError(f"linalg_gelqf: {A} has more rows than columns")
         return [A, (*A[:-1], A[-2])]
 
-    def numpy(self, A: Any, out: Any = None) -> Any:
+    def numpy(self, A: Array, out: Outs = None) -> Arrays:
         turned, upper = np.linalg.qr(flip(A))
         made = (np.ascontiguousarray(flip(turned)), np.ascontiguousarray(flip(upper)))
         return tuple(map(into, made, out or (None, None)))
 
-    def grad(self, F: Any, A: Any, Q: Any, L: Any, dQ: Any, dL: Any) -> Any:
+    def grad(self, F: Functions, A: Tensor, Q: Tensor, L: Tensor, dQ: Tensor | None, dL: Tensor | None) -> Tensor:
         gemm, inner = F._linalg_gemm2, None
         if dL is not None:
             inner = gemm(L, F._triangle(dL), transpose_a=True)

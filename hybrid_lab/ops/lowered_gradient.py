@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.run import run_gradient
+from hybrid_lab.ops.types import Gradient, Gradients, Tensor
 
 
-def gradient_of_lowering(op: Operator, F: Any, inputs: Sequence[Any], douts: Sequence[Any]) -> tuple[Any, ...]:
+def gradient_of_lowering(op: Operator, F: Functions, inputs: Sequence[Tensor], douts: Sequence[Gradient]) -> Gradients:
     """The gradients of `op`'s inputs, by running its lowering under `F` and going back through its steps.
 
     The lowering may use operators with one output. douts : one per output, None where none arrives
@@ -38,7 +40,7 @@ def gradient_of_lowering(op: Operator, F: Any, inputs: Sequence[Any], douts: Seq
 class _Recorder:
     """F for a lowering: computes with the given F and keeps the steps."""
 
-    def __init__(self, F: Any):
+    def __init__(self, F: Functions):
         self.F = F
         self.steps: list[Any] = []
 

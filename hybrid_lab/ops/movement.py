@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -11,8 +10,10 @@ from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of, broadcast_shapes
+from hybrid_lab.ops.types import Array, Gradients, Tensor
 
 
 class Transpose(Operator, name="transpose"):
@@ -36,17 +37,17 @@ class Transpose(Operator, name="transpose"):
             raise ShapeError(f"transpose: axes={self.axes} is no order of the {rank} axes of the input")
         return order
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return tuple(data[axis] for axis in self.order(len(data)))
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.transpose(self.order(data.ndim)), out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         order = self.order(len(self.axes))
         return F.transpose(dy, axes=tuple(order.index(axis) for axis in range(len(order))))
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Transpose(data, perm=list(self.order(len(g.shape(data)))))
 
 
@@ -65,35 +66,35 @@ class SwapAxis(Operator, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
         order[first], order[second] = second, first
         return order
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return tuple(data[axis] for axis in self.order(len(data)))
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.swapaxes(self.dim1, self.dim2), out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.SwapAxis(dy, dim1=self.dim1, dim2=self.dim2)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Transpose(data, perm=self.order(len(g.shape(data))))
 
 
 class _Broadcasting(Operator):
     """Base: dimensions of 1 repeated; the gradient sums over them."""
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return broadcast_into(data, self.infer_shape(data.shape), out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._sum_like(dy, data)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(place, K.shape(0), strict=True)]))
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Expand(data, g.const(list(self.infer_shape(g.shape(data))), "int64"))
 
 
@@ -111,7 +112,7 @@ class BroadcastTo(_Broadcasting, name="broadcast_to"):
     shape: Shape
     samples = [sample((1, 3), shape=(4, 3)), sample((2, 1, 1), shape=(0, 3, 4))]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if len(data) != len(self.shape):
             raise ShapeError(f"broadcast_to: {data} and shape={self.shape} must have the same number of dimensions")
         for size, wanted in zip(data, self.shape, strict=True):
@@ -129,7 +130,7 @@ class BroadcastAxis(_Broadcasting, name="broadcast_axis", aliases=("broadcast_ax
     size: Shape = ()
     samples = [sample((2, 1, 1), axis=(1, 2), size=(3, 4)), sample((1, 3), axis=0, size=4)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if len(self.axis) != len(self.size):
             raise ShapeError(f"broadcast_axis: axis={self.axis} and size={self.size} differ in length")
         made = list(data)
@@ -151,7 +152,7 @@ class BroadcastLike(_Broadcasting, name="broadcast_like"):
     shape_only = ("rhs",)
     samples = [sample((1, 3), (4, 3)), sample((2, 1, 1), (5, 4), lhs_axes=(1,), rhs_axes=(0,)), sample((3, 4), (3, 4))]
 
-    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         if self.lhs_axes is None or self.rhs_axes is None:
             if broadcast_shapes("broadcast_like", lhs, rhs) != rhs:
                 raise ShapeError(f"broadcast_like: {lhs} does not broadcast to {rhs}")
@@ -168,18 +169,18 @@ class BroadcastLike(_Broadcasting, name="broadcast_like"):
             made[axis] = size
         return tuple(made)
 
-    def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
+    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         return broadcast_into(lhs, self.infer_shape(lhs.shape, rhs.shape), out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         shape = K.shape(0)
         last = place[len(place) - len(shape) :]
         return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(last, shape, strict=True)]))
 
-    def grad(self, F: Any, lhs: Any, rhs: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._sum_like(dy, lhs), None
 
-    def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
+    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
         if self.lhs_axes is None:
             return g.Expand(lhs, g.Shape(rhs))
         return g.Expand(lhs, g.const(list(self.infer_shape(g.shape(lhs), g.shape(rhs))), "int64"))
@@ -197,11 +198,11 @@ class Tile(Operator, name="tile"):
     reps: Shape
     samples = [sample((2, 3), reps=(2,)), sample((2, 3), reps=(2, 1, 3)), sample((2, 3, 4), reps=(2, 2))]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         shape, reps = _aligned(data, self.reps)
         return tuple(size * count for size, count in zip(shape, reps, strict=True))
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         shape, reps = _aligned(data.shape, self.reps)
         if out is None or not out.flags.c_contiguous:
             return into(np.tile(data, self.reps), out)
@@ -210,16 +211,16 @@ class Tile(Operator, name="tile"):
         np.copyto(out.reshape(pairs), data.reshape(ones))
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         shape, reps = _aligned(K.shape(0), self.reps)
         sizes = zip(place, reps, shape, strict=True)
         inner = [K.unravel((index,), (count * size,), (count, size))[1] for index, count, size in sizes]
         return str(K.read(0, inner[len(inner) - len(K.shape(0)) :]))
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._tile_grad(dy, data, reps=self.reps)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         shape, reps = _aligned(g.shape(data), self.reps)
         if len(shape) > len(g.shape(data)):
             data = g.Reshape(data, g.const(list(shape), "int64"))
@@ -234,10 +235,10 @@ class TileGrad(Operator, name="_tile_grad"):
     shape_only = ("like",)
     samples = [sample((4, 6), (2, 3), reps=(2, 2)), sample((2, 4, 3), (2, 3), reps=(2, 2, 1))]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
         return like
 
     def _pairs(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -246,18 +247,18 @@ class TileGrad(Operator, name="_tile_grad"):
             range(0, 2 * len(shape), 2)
         )
 
-    def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
         pairs, axes = self._pairs(like.shape)
         return into(np.add.reduce(dy.reshape(pairs), axis=axes, dtype=dy.dtype).reshape(like.shape), out)
 
-    def lower(self, F: Any, dy: Any, like: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, like: Tensor) -> Tensor:
         pairs, axes = self._pairs(like.shape)
         return F.reshape_like(F.sum(F.Reshape(dy, shape=pairs), axis=axes), like)
 
-    def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
         return F.tile(ddy, reps=self.reps), None
 
-    def onnx(self, g: Any, dy: Any, like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, like: str) -> str:
         pairs, axes = self._pairs(g.shape(like))
         total = g.ReduceSum(g.Reshape(dy, g.const(list(pairs), "int64")), g.const(list(axes), "int64"), keepdims=0)
         return g.Reshape(total, g.const(list(g.shape(like)), "int64"))
@@ -270,26 +271,26 @@ class Repeat(Operator, name="repeat"):
     axis: int | None = None
     samples = [sample((2, 3), repeats=2), sample((2, 3), repeats=2, axis=1), sample((2, 3), repeats=3, axis=-2)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if self.axis is None:
             return (prod(data) * self.repeats,)
         axis = axis_of("repeat", self.axis, len(data))
         return (*data[:axis], data[axis] * self.repeats, *data[axis + 1 :])
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(np.repeat(data, self.repeats, axis=self.axis), out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         shape = K.shape(0)
         if self.axis is None:
             return str(K.read(0, K.unravel(place, (prod(shape) * self.repeats,), (*shape, self.repeats))[:-1]))
         axis = self.axis % len(shape)
         return str(K.read(0, (*place[:axis], K.quotient(place[axis], self.repeats), *place[axis + 1 :])))
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._repeat_grad(dy, data, repeats=self.repeats, axis=self.axis)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         shape = g.shape(data)
         axis = len(shape) - 1 if self.axis is None else self.axis % len(shape)
         wide = g.Unsqueeze(data, g.const([axis + 1], "int64"))
@@ -307,28 +308,28 @@ class RepeatGrad(Operator, name="_repeat_grad"):
     shape_only = ("like",)
     samples = [sample((2, 6), (2, 3), repeats=2, axis=1), sample((12,), (2, 3), repeats=2)]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
         return like
 
     def _split(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
         axis = len(like) - 1 if self.axis is None else self.axis % len(like)
         return (*like[: axis + 1], self.repeats, *like[axis + 1 :]), axis + 1
 
-    def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
         shape, axis = self._split(like.shape)
         return into(np.add.reduce(dy.reshape(shape), axis=axis, dtype=dy.dtype), out)
 
-    def lower(self, F: Any, dy: Any, like: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, like: Tensor) -> Tensor:
         shape, axis = self._split(like.shape)
         return F.reshape_like(F.sum(F.Reshape(dy, shape=shape), axis=axis), like)
 
-    def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
         return F.repeat(ddy, repeats=self.repeats, axis=self.axis), None
 
-    def onnx(self, g: Any, dy: Any, like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, like: str) -> str:
         shape, axis = self._split(g.shape(like))
         return g.ReduceSum(g.Reshape(dy, g.const(list(shape), "int64")), g.const([axis], "int64"), keepdims=0)
 
@@ -339,25 +340,25 @@ class Reverse(Operator, name="reverse", aliases=("flip",)):
     axis: Shape
     samples = [sample((2, 3), axis=0), sample((2, 3, 4), axis=(1, 2))]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         for axis in self.axis:
             axis_of("reverse", axis, len(data))
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         flipped = np.flip(data, self.axis)
         return flipped.copy() if out is None else into(flipped, out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         inner = list(place)
         for axis in {axis % len(place) for axis in self.axis}:
             inner[axis] = inner[axis] * -1 + (K.shape(0)[axis] - 1)
         return str(K.read(0, inner))
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.reverse(dy, axis=self.axis)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         axes = list(self.axis)
         ends, starts, steps = [-(2**31)] * len(axes), [-1] * len(axes), [-1] * len(axes)
         return g.Slice(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of, filled
+from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, PartialShape, PartialShapes, Shape, Tensor, Wanted
 
 
 def _check_vectors(name: str, wanted: tuple[int, ...], data: tuple[int, ...], **given: tuple[int, ...]) -> None:
@@ -76,25 +78,18 @@ class BatchNorm(Operator, name="BatchNorm"):
     def bind_mode(self, train: bool) -> Operator:
         return self if self._training == train else self.variant(_training=train)
 
-    def complete(self, data: Any, *vectors: Any) -> tuple[Any, ...]:
+    def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
         size = None if data is None else data[axis_of("BatchNorm", self.axis, len(data))]
         return (data, *(filled(shape, (size,)) for shape in vectors))
 
-    def infer_shape(
-        self,
-        data: tuple[int, ...],
-        gamma: tuple[int, ...],
-        beta: tuple[int, ...],
-        moving_mean: tuple[int, ...],
-        moving_var: tuple[int, ...],
-    ) -> Any:
+    def infer_shape(self, data: Shape, gamma: Shape, beta: Shape, moving_mean: Shape, moving_var: Shape) -> list[Shape]:
         vector = (data[axis_of("BatchNorm", self.axis, len(data))],)
         _check_vectors(
             "BatchNorm", vector, data, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var
         )
         return [data, vector, vector]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         # Parameters may stay float32 beside float16 data, as Gluon keeps them.
         if any(dtype != dtypes[1] for dtype in dtypes[2:]):
             given = ", ".join(dtype.name for dtype in dtypes[1:])
@@ -103,14 +98,14 @@ class BatchNorm(Operator, name="BatchNorm"):
 
     def numpy(
         self,
-        data: Any,
-        gamma: Any,
-        beta: Any,
-        moving_mean: Any,
-        moving_var: Any,
-        out: Any = None,
-        scratch: Any = np.empty,
-    ) -> Any:
+        data: Array,
+        gamma: Array,
+        beta: Array,
+        moving_mean: Array,
+        moving_var: Array,
+        out: Outs = None,
+        scratch: Scratch = np.empty,
+    ) -> Arrays:
         axis = self.axis % data.ndim
         outer, channels, inner = prod(data.shape[:axis]), data.shape[axis], prod(data.shape[axis + 1 :])
         y, mean, inverse = out if out is not None else (None, None, None)
@@ -119,7 +114,7 @@ class BatchNorm(Operator, name="BatchNorm"):
         result = np.empty(data.shape, data.dtype) if y is None or not y.flags.c_contiguous else y
         if data.dtype == np.float16:
             single = [item.astype(np.float32) for item in (data, gamma, beta, moving_mean, moving_var)]
-            wide = self.numpy(*single)
+            wide = self.numpy(single[0], single[1], single[2], single[3], single[4])
             for target, value in zip((result, mean, inverse), wide, strict=True):
                 np.copyto(target, value, casting="unsafe")
         else:
@@ -144,7 +139,7 @@ class BatchNorm(Operator, name="BatchNorm"):
         return result, mean, inverse
 
     @staticmethod
-    def _variance(centred: np.ndarray, variance: np.ndarray, scratch: Any) -> None:
+    def _variance(centred: np.ndarray, variance: np.ndarray, scratch: Scratch) -> None:
         outer, channels, inner = centred.shape
         if inner == 1:
             flat = centred.reshape(outer, channels)
@@ -154,7 +149,7 @@ class BatchNorm(Operator, name="BatchNorm"):
             np.add.reduce(squares, axis=0, out=variance)
         variance /= max(outer * inner, 1)
 
-    def aux(self, F: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[str, Any]:
+    def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         if not self.from_batch:
             return {}
         moving_mean, moving_var = inputs[3], inputs[4]
@@ -169,15 +164,15 @@ class BatchNorm(Operator, name="BatchNorm"):
 
     def grad(
         self,
-        F: Any,
-        data: Any,
-        gamma: Any,
-        beta: Any,
-        moving_mean: Any,
-        moving_var: Any,
-        *rest: Any,
-        wanted: Any = None,
-    ) -> Any:
+        F: Functions,
+        data: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        moving_mean: Tensor,
+        moving_var: Tensor,
+        *rest: Tensor,
+        wanted: Wanted = None,
+    ) -> Gradients:
         _, mean, inverse, dy = rest[:4]
         if dy is None:
             return None, None, None, None, None
@@ -186,7 +181,8 @@ class BatchNorm(Operator, name="BatchNorm"):
         given, data, dy = data, F._cast_like(data, mean), F._cast_like(dy, mean)
         if self.from_batch:
             shared = {"fix_gamma": self.fix_gamma, "axis": self.axis}
-            ddata, dgamma, dbeta = F._batch_norm_grad(dy, data, gamma, mean, inverse, **shared)
+            gradients = F._batch_norm_grad(dy, data, gamma, mean, inverse, **shared)
+            ddata, dgamma, dbeta = cast(Gradients, gradients)
             return F._cast_like(ddata, given), None if self.fix_gamma else dgamma, dbeta, None, None
         ddata = dgamma = None
         if wanted[1] and not self.fix_gamma:
@@ -198,7 +194,9 @@ class BatchNorm(Operator, name="BatchNorm"):
         dbeta = F.sum(dy, axis=self.axis, exclude=True)
         return ddata, None if self.fix_gamma else dgamma, dbeta, None, None
 
-    def lower(self, F: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
+    def lower(
+        self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor
+    ) -> tuple[Tensor, ...]:
         mean, variance = moving_mean, moving_var
         given, data = data, F._cast_like(data, moving_mean)  # float16 data beside float32 parameters
         if self.from_batch:
@@ -212,7 +210,9 @@ class BatchNorm(Operator, name="BatchNorm"):
         y = centred * F._channel_like(scale, data, axis=self.axis) + F._channel_like(beta, data, axis=self.axis)
         return F._cast_like(y, given), mean if self.from_batch else F.identity(mean), inverse
 
-    def onnx(self, g: Any, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
+    def onnx(
+        self, g: OnnxGraph, data: str, gamma: str, beta: str, moving_mean: str, moving_var: str
+    ) -> tuple[str, ...]:
         shape, dtype = g.shape(data), g.dtype(data)
         axis = self.axis % len(shape)
         mean, variance = moving_mean, moving_var
@@ -247,29 +247,29 @@ class BatchNormWithReLU(BatchNorm, name="_contrib_BatchNormWithReLU"):
 
     def numpy(
         self,
-        data: Any,
-        gamma: Any,
-        beta: Any,
-        moving_mean: Any,
-        moving_var: Any,
-        out: Any = None,
-        scratch: Any = np.empty,
-    ) -> Any:
+        data: Array,
+        gamma: Array,
+        beta: Array,
+        moving_mean: Array,
+        moving_var: Array,
+        out: Outs = None,
+        scratch: Scratch = np.empty,
+    ) -> Arrays:
         outputs = super().numpy(data, gamma, beta, moving_mean, moving_var, out, scratch)
         np.maximum(outputs[0], 0, out=outputs[0])
         return outputs
 
-    def grad(self, F: Any, *values: Any, wanted: Any = None) -> Any:
+    def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
         inputs, (y, mean, inverse), heads = values[:5], values[5:8], values[8:]
         if heads[0] is not None:
             heads = (F._relu_grad(heads[0], y), *heads[1:])
         return super().grad(F, *inputs, y, mean, inverse, *heads, wanted=wanted)
 
-    def lower(self, F: Any, *inputs: Any) -> Any:
+    def lower(self, F: Functions, *inputs: Tensor) -> tuple[Tensor, ...]:
         y, mean, inverse = super().lower(F, *inputs)
         return F.relu(y), mean, inverse
 
-    def onnx(self, g: Any, *inputs: Any) -> Any:
+    def onnx(self, g: OnnxGraph, *inputs: str) -> tuple[str, ...]:
         y, mean, inverse = super().onnx(g, *inputs)
         return g.Relu(y), mean, inverse
 
@@ -297,20 +297,20 @@ class LayerNorm(Operator, name="LayerNorm"):
     def num_visible(self) -> int:
         return 3 if self.output_mean_var else 1
 
-    def complete(self, data: Any, *vectors: Any) -> tuple[Any, ...]:
+    def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
         size = None if data is None else data[axis_of("LayerNorm", self.axis, len(data))]
         return (data, *(filled(shape, (size,)) for shape in vectors))
 
-    def infer_shape(self, data: tuple[int, ...], gamma: tuple[int, ...], beta: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape, gamma: Shape, beta: Shape) -> list[Shape]:
         axis = axis_of("LayerNorm", self.axis, len(data))
         _check_vectors("LayerNorm", (data[axis],), data, gamma=gamma, beta=beta)
         kept = (*data[:axis], 1, *data[axis + 1 :])
         return [data, kept, kept]
 
-    def _vector(self, F: Any, value: Any, data: Any) -> Any:
+    def _vector(self, F: Functions, value: Tensor, data: Tensor) -> Tensor:
         return F._channel_like(value, data, axis=self.axis)
 
-    def numpy(self, data: Any, gamma: Any, beta: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, gamma: Array, beta: Array, out: Outs = None, scratch: Scratch = np.empty) -> Arrays:
         axis = self.axis % data.ndim
         if data.dtype == np.float16:
             single = [item.astype(np.float32) for item in (data, gamma, beta)]
@@ -337,20 +337,29 @@ class LayerNorm(Operator, name="LayerNorm"):
         return y, mean, deviation
 
     def grad(
-        self, F: Any, data: Any, gamma: Any, beta: Any, y: Any, mean: Any, deviation: Any, dy: Any, *others: Any
-    ) -> Any:
+        self,
+        F: Functions,
+        data: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        y: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        dy: Tensor | None,
+        *others: Tensor,
+    ) -> Gradients:
         if dy is None:
             return None, None, None
-        return F._layer_norm_grad(dy, data, gamma, mean, deviation, axis=self.axis)
+        return cast(Gradients, F._layer_norm_grad(dy, data, gamma, mean, deviation, axis=self.axis))
 
-    def lower(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, ...]:
         mean = F.mean(data, axis=self.axis, keepdims=True)
         centred = data - mean
         deviation = F.sqrt(F.mean(F.square(centred), axis=self.axis, keepdims=True) + self.eps)
         y = centred / deviation * self._vector(F, gamma, data) + self._vector(F, beta, data)
         return y, mean, deviation
 
-    def onnx(self, g: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, gamma: str, beta: str) -> tuple[str, ...]:
         rank, dtype = len(g.shape(data)), g.dtype(data)
         axis = self.axis % rank
         vector = g.const([-1 if index == axis else 1 for index in range(rank)], "int64")
@@ -377,7 +386,7 @@ class L2Normalization(Operator, name="L2Normalization"):
     mode: Literal["instance", "channel", "spatial"] = "instance"
     samples = [sample((2, 3, 4), mode=mode) for mode in ("instance", "channel", "spatial")]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if len(data) < (3 if self.mode == "spatial" else 2):
             raise ShapeError(f"L2Normalization: mode={self.mode!r} needs more dimensions than {data} has")
         return data
@@ -388,19 +397,19 @@ class L2Normalization(Operator, name="L2Normalization"):
             return {"axis": 1}
         return {"axis": 0 if self.mode == "instance" else (0, 1), "exclude": True}
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         axes = (1,) if self.mode == "channel" else tuple(range(1 if self.mode == "instance" else 2, data.ndim))
         size = np.sqrt(np.square(data).sum(axis=axes, keepdims=True) + data.dtype.type(self.eps))
         return np.divide(data, size, out=out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         size = F.sqrt(F.sum(F.square(data), keepdims=True, **self._axes) + self.eps)
         return (dy - y * F.sum(dy * y, keepdims=True, **self._axes)) / size
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         return data / F.sqrt(F.sum(F.square(data), keepdims=True, **self._axes) + self.eps)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         axes = [1] if self.mode == "channel" else list(range(1 if self.mode == "instance" else 2, len(g.shape(data))))
         total = g.ReduceSum(g.Mul(data, data), g.const(axes, "int64"), keepdims=1)
         return g.Div(data, g.Sqrt(g.Add(total, g.const(self.eps, g.dtype(data)))))

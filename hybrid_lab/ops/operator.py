@@ -169,9 +169,7 @@ class Operator:
         return found
 
     @classmethod
-    def split_scalars(
-        cls, inputs: Sequence[Any], keywords: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def split_scalars(cls, inputs: Sequence[Any], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Inputs with the scalars that follow the tensors filled in - from the keywords, else their defaults - and the
         other keywords. Raises AttributeSpecError for a scalar that is missing.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, Literal
 
@@ -11,8 +12,10 @@ from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.attributes import DType
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.types import Array, Arrays, Gradient, Gradients, Outs, Shape, Shapes, Tensor
 
 _TIED = np.array([[1.0, 3.0, 3.0, 2.0], [2.0, 2.0, 0.0, 2.0]], "float32")
 
@@ -46,13 +49,13 @@ class _Ordering(Operator):
         data = data.reshape(shape)
         return data, axis, ranking(data, axis, ascending)
 
-    def spread(self, F: Any, dy: Any, places: Any, data: Any) -> Any:
+    def spread(self, F: Functions, dy: Tensor, places: Tensor, data: Tensor) -> Tensor:
         """dy back where the elements came from, in the shape of data."""
         if not self.flattened:
             return F._scatter_along(dy, places, data, axis=self.attributes["axis"])
         return F.reshape_like(F._scatter_along(dy, places, F.Reshape(data, shape=(-1,)), axis=0), data)
 
-    def onnx_line(self, g: Any, data: Any) -> tuple[Any, int, int]:
+    def onnx_line(self, g: OnnxGraph, data: str) -> tuple[str, int, int]:
         """data as it is ordered, the axis, and its size."""
         shape, axis = self.line(g.shape(data))
         return (g.Reshape(data, g.const([-1], "int64")) if self.flattened else data), axis, shape[axis]
@@ -77,14 +80,14 @@ class Sort(_Ordering, name="sort"):
         sample((2, 7), dtype="int32", low=-9, high=9, gradient=False),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape) -> list[Shape]:
         shape, _ = self.line(data)
         return [shape, shape]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         return [dtypes[0], np.dtype("int64")]
 
-    def numpy(self, data: Any, out: Any = None, need: Any = (True, True)) -> Any:
+    def numpy(self, data: Array, out: Outs = None, need: Sequence[bool] = (True, True)) -> tuple[Array, Array | None]:
         y, positions = out if out is not None else (None, None)
         # Zeros of both signs are equal: only a stable sort leaves them in an order that no processor decides.
         mixed = data.dtype.kind == "f" and bool(np.any(np.signbit(data) & (data == 0)))
@@ -95,10 +98,10 @@ class Sort(_Ordering, name="sort"):
         data, axis, places = self.ranked(data, self.is_ascend)
         return into(np.take_along_axis(data, places, axis), y), into(places, positions)
 
-    def grad(self, F: Any, data: Any, y: Any, places: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, places: Tensor, dy: Tensor) -> Tensor:
         return self.spread(F, dy, places, data)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
         data, axis, size = self.onnx_line(g, data)
         return g.TopK(data, g.const([size], "int64"), axis=axis, largest=int(not self.is_ascend), outputs=2)
 
@@ -120,16 +123,16 @@ class ArgSort(_Ordering, name="argsort"):
         sample(_TIED, gradient=False),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return self.line(data)[0]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.dtype)
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(self.ranked(data, self.is_ascend)[2].astype(self.dtype), out)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         data, axis, size = self.onnx_line(g, data)
         places = g.TopK(data, g.const([size], "int64"), axis=axis, largest=int(not self.is_ascend), outputs=2)[1]
         return g.cast(places, self.dtype)
@@ -176,25 +179,26 @@ class TopK(_Ordering, name="topk"):
             raise ShapeError(f"topk: k={self.k} of {size} elements along axis {self.axis}")
         return self.k if self.k >= 1 else size
 
-    def infer_shape(self, data: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape) -> Shapes:
         line, axis = self.line(data)
         chosen = (*line[:axis], self.count(line[axis]), *line[axis + 1 :])
         if self.num_outputs > 1:
             return [chosen] * self.num_outputs
         return data if self.ret_typ == "mask" else chosen
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype | list[np.dtype]:
         indices = np.dtype(self.dtype)
         if indices.kind == "b":
             raise DTypeError("topk: indices cannot be bool")
-        return {
+        answers: dict[str, np.dtype | list[np.dtype]] = {
             "value": [dtypes[0], np.dtype("int64")],
             "both": [dtypes[0], indices, np.dtype("int64")],
             "mask": dtypes[0],
             "indices": indices,
-        }[self.ret_typ]
+        }
+        return answers[self.ret_typ]
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Any = None) -> Array | Arrays:
         shape = data.shape
         data, axis, places = self.ranked(data, self.is_ascend)
         places = places[(*(slice(None),) * axis, slice(self.count(data.shape[axis])))]
@@ -209,13 +213,13 @@ class TopK(_Ordering, name="topk"):
             made.insert(1, places.astype(self.dtype))
         return tuple(map(into, made, out or (None,) * len(made)))
 
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient:
         if self.ret_typ not in ("value", "both"):
             return None
         places, dy = rest[self.num_outputs - 1], rest[self.num_outputs]
         return None if dy is None else self.spread(F, dy, places, data)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
         shape, dtype = g.shape(data), g.dtype(data)
         line, axis, size = self.onnx_line(g, data)
         count = g.const([self.count(size)], "int64")
@@ -247,19 +251,19 @@ class ScatterAlong(Operator, name="_scatter_along"):
         sample((2, 2), np.array([[2, 0], [1, 2]]), (3, 2), axis=0),
     ]
 
-    def infer_shape(self, data: tuple[int, ...], places: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, places: Shape, like: Shape) -> Shape:
         return like
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, places: Any, like: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, places: Array, like: Array, out: Array | None = None) -> Array:
         out = np.empty(like.shape, data.dtype) if out is None else out
         out.fill(0)
         np.put_along_axis(out, places, data, self.axis)
         return out
 
-    def lower(self, F: Any, data: Any, places: Any, like: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, places: Tensor, like: Tensor) -> Tensor:
         rank = len(like.shape)
         axis = self.axis % rank
         hits = F.one_hot(places, depth=like.shape[axis])
@@ -268,10 +272,10 @@ class ScatterAlong(Operator, name="_scatter_along"):
         order = [rank if index == axis else index for index in range(rank)]
         return F.Reshape(F.transpose(total, axes=(*order, axis)), shape=like.shape)
 
-    def grad(self, F: Any, data: Any, places: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, data: Tensor, places: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._gather_along(dy, places, axis=self.axis), None, None
 
-    def onnx(self, g: Any, data: Any, places: Any, like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, places: str, like: str) -> str:
         zeros = g.Expand(g.const(0, g.dtype(data)), g.const(list(g.shape(like)), "int64"))
         return g.ScatterElements(zeros, places, data, axis=self.axis)
 
@@ -286,21 +290,21 @@ class GatherAlong(Operator, name="_gather_along"):
         sample((3, 2), np.array([[2, 0], [1, 2]]), axis=0),
     ]
 
-    def infer_shape(self, data: tuple[int, ...], places: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, places: Shape) -> Shape:
         return places
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, places: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, places: Array, out: Array | None = None) -> Array:
         return into(np.take_along_axis(data, places, self.axis), out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         axis = self.axis % len(place)
         return str(K.read(0, (*place[:axis], K.number(1, place, K.shape(0)[axis]), *place[axis + 1 :])))
 
-    def grad(self, F: Any, data: Any, places: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, places: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._scatter_along(dy, places, data, axis=self.axis), None
 
-    def onnx(self, g: Any, data: Any, places: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, places: str) -> str:
         return g.GatherElements(data, places, axis=self.axis)

@@ -7,14 +7,17 @@ SoftmaxActivation, whose gradient is its derivative.
 from __future__ import annotations
 
 from math import prod
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.shapes import known_shape
+from hybrid_lab.ops.types import Array, Gradients, PartialShape, Shape, Tensor
 
 
 def softmax_of(data: np.ndarray, axis: int) -> np.ndarray:
@@ -53,7 +56,7 @@ class _SoftmaxOutput(Operator):
             return (*data[:2], prod(data[2:]))
         return (prod(data[:-1]), data[-1]) if self.preserve_shape else (data[0], prod(data[1:]))
 
-    def labels(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def labels(self, data: Shape) -> Shape:
         """The shape of class numbers for data."""
         if self.multi_output:
             return (data[0], *data[2:])
@@ -86,12 +89,11 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
         sample((2, 3, 4), (2, 3, 4), low=0.0),
     ]
 
-    def complete(self, data: Any, label: Any) -> tuple[Any, Any]:
-        if label is None and data is not None and None not in data:
-            label = self.labels(data)
-        return data, label
+    def complete(self, data: PartialShape, label: PartialShape) -> tuple[PartialShape, PartialShape]:
+        shape = known_shape(data)
+        return data, self.labels(shape) if label is None and shape is not None else label
 
-    def infer_shape(self, data: tuple[int, ...], label: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, label: Shape) -> Shape:
         if len(data) < 2:
             raise ShapeError(f"SoftmaxOutput: data {data} has no classes; (n, classes) is needed")
         wanted = self.labels(data)
@@ -104,21 +106,21 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
             raise ShapeError(f"SoftmaxOutput: label has shape {label}; data {data} needs {wanted}, or its own shape")
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, label: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
         rows, axis = self.laid_out(data)
         return into(softmax_of(rows, axis).reshape(data.shape), out)
 
-    def lower(self, F: Any, data: Any, label: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return F.reshape_like(F.softmax(F.Reshape(data, shape=self.rows(data.shape)), axis=1), data)
 
-    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, label: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         dx = F._softmax_output_grad(y, label, **self.attributes)
         return dx * dy if self.out_grad else dx, None
 
-    def onnx(self, g: Any, data: Any, label: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
         shape = g.shape(data)
         if self.multi_output or len(shape) == 2:
             return g.Softmax(data, axis=1)
@@ -138,13 +140,13 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
         sample((2, 3, 4), ints((2, 4), 0, 3), gradient=False, multi_output=True, smooth_alpha=0.2),
     ]
 
-    def infer_shape(self, y: tuple[int, ...], label: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, y: Shape, label: Shape) -> Shape:
         return y
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, y: Any, label: Any, out: Any = None) -> Any:
+    def numpy(self, y: Array, label: Array, out: Array | None = None) -> Array:
         dtype = y.dtype.type
         if label.shape == y.shape:
             return into((y - label.astype(y.dtype)) * dtype(self.grad_scale), out)
@@ -164,7 +166,7 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
         result *= dtype(self.grad_scale / self._divisor(rows, ignored))
         return into(result.reshape(y.shape), out)
 
-    def lower(self, F: Any, y: Any, label: Any) -> Any:
+    def lower(self, F: Functions, y: Tensor, label: Tensor) -> Tensor:
         if label.shape == y.shape:
             return (y - F._cast_like(label, y)) * self.grad_scale
         rows = F.Reshape(y, shape=self.rows(y.shape))
@@ -197,12 +199,12 @@ class SoftmaxActivation(Operator, name="SoftmaxActivation"):
     mode: Literal["instance", "channel"] = "instance"
     samples = [sample((3, 4)), sample((2, 3, 4), mode="channel"), sample((2, 3, 2))]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if len(data) < 2:
             raise ShapeError(f"SoftmaxActivation: data {data}; two or more dimensions are needed")
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(softmax_of(data, self.axis), out)
 
     @property
@@ -210,14 +212,14 @@ class SoftmaxActivation(Operator, name="SoftmaxActivation"):
         """The axis that sums to 1."""
         return 1 if self.mode == "channel" else -1
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         return F.softmax(data, axis=self.axis)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         product = dy * y
         return product - y * F.sum(product, axis=self.axis, keepdims=True)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Softmax(data, axis=self.axis)
 
 
@@ -232,31 +234,31 @@ class _Regression(Operator):
     kind: ClassVar[str]
     samples = [sample((3, 4), (3, 4)), sample((3, 1), (3,), grad_scale=0.5), sample((2, 3, 2), (2, 3, 2))]
 
-    def complete(self, data: Any, label: Any) -> tuple[Any, Any]:
+    def complete(self, data: PartialShape, label: PartialShape) -> tuple[PartialShape, PartialShape]:
         return data, data if label is None else label
 
-    def infer_shape(self, data: tuple[int, ...], label: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, label: Shape) -> Shape:
         if not data or data[:1] != label[:1] or prod(data) != prod(label):
             raise ShapeError(f"{self.name}: label has shape {label}; data {data} needs as many numbers")
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, label: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
         return into(self.activated(data), out)
 
     def activated(self, data: np.ndarray) -> np.ndarray:
         """The output."""
         return data.copy()
 
-    def lower(self, F: Any, data: Any, label: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return F.identity(data)
 
-    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, label: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._regression_output_grad(y, label, grad_scale=self.grad_scale, kind=self.kind), None
 
-    def onnx(self, g: Any, data: Any, label: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
         return g.Identity(data)
 
 
@@ -284,10 +286,10 @@ class LogisticRegressionOutput(_Regression, name="LogisticRegressionOutput"):
         with np.errstate(over="ignore"):
             return np.reciprocal(np.exp(-data) + data.dtype.type(1))
 
-    def lower(self, F: Any, data: Any, label: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return F.sigmoid(data)
 
-    def onnx(self, g: Any, data: Any, label: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
         return g.Sigmoid(data)
 
 
@@ -301,18 +303,18 @@ class RegressionOutputGrad(Operator, name="_regression_output_grad"):
     kind: Literal["difference", "sign"] = "difference"
     samples = [sample((3, 4), (3, 4), gradient=False), sample((3, 1), (3,), gradient=False, kind="sign")]
 
-    def infer_shape(self, y: tuple[int, ...], label: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, y: Shape, label: Shape) -> Shape:
         return y
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, y: Any, label: Any, out: Any = None) -> Any:
+    def numpy(self, y: Array, label: Array, out: Array | None = None) -> Array:
         difference = y - label.reshape(y.shape).astype(y.dtype)
         difference = np.sign(difference) if self.kind == "sign" else difference
         return into(difference * y.dtype.type(self.grad_scale * len(y) / max(y.size, 1)), out)
 
-    def lower(self, F: Any, y: Any, label: Any) -> Any:
+    def lower(self, F: Functions, y: Tensor, label: Tensor) -> Tensor:
         difference = y - F._cast_like(F.reshape_like(label, y), y)
         difference = F.sign(difference) if self.kind == "sign" else difference
         return difference * (self.grad_scale / max(prod(y.shape[1:]), 1))
@@ -337,24 +339,24 @@ class SVMOutput(Operator, name="SVMOutput"):
         sample((3, 2), ints((3,), 0, 2), regularization_coefficient=0.5),
     ]
 
-    def complete(self, data: Any, label: Any) -> tuple[Any, Any]:
+    def complete(self, data: PartialShape, label: PartialShape) -> tuple[PartialShape, PartialShape]:
         return data, data[:1] if label is None and data is not None else label
 
-    def infer_shape(self, data: tuple[int, ...], label: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, label: Shape) -> Shape:
         if len(data) != 2 or label != data[:1]:
             raise ShapeError(f"SVMOutput: data {data} and label {label}; (n, classes) and (n,) are needed")
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, label: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
         return into(data.copy() if out is None else data, out)
 
-    def lower(self, F: Any, data: Any, label: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return F.identity(data)
 
-    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, label: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         # The score counts against the margin for the label, and with the other sign for the other classes.
         side = F._one_hot_subtract(F.ones_like(data), label) * 2.0 - 1.0
         missing = side * data + self.margin
@@ -362,7 +364,7 @@ class SVMOutput(Operator, name="SVMOutput"):
         amount = violated if self.use_linear else violated * missing * 2.0
         return side * amount * self.regularization_coefficient, None
 
-    def onnx(self, g: Any, data: Any, label: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
         return g.Identity(data)
 
 
@@ -382,16 +384,16 @@ class MakeLoss(Operator, name="MakeLoss"):
         sample((3, 4), normalization="valid", valid_thresh=0.2),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.copy() if out is None else data, out)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         return F.identity(data)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         ones = F.ones_like(data) * self.grad_scale
         if self.normalization == "null":
             return ones
@@ -400,5 +402,5 @@ class MakeLoss(Operator, name="MakeLoss"):
         count = F.sum(F.broadcast_greater(data, self.valid_thresh))
         return F._sum_like(ones / F.broadcast_maximum(count, 1.0), data)  # the count of a scalar has an axis
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Identity(data)

@@ -15,8 +15,10 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.elements import among_zeros
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.slicing import emit_slice
+from hybrid_lab.ops.types import Array, Gradients, Tensor
 
 
 class _Padding(Operator):
@@ -67,10 +69,10 @@ class Pad(_Padding, name="Pad", aliases=("pad",)):
         sample((1, 1, 2, 3, 4), mode="reflect", pad_width=(0, 0, 0, 0, 1, 0, 2, 1, 3, 2)),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return tuple(size + sum(pair) for size, pair in zip(data, self.borders(data), strict=True))
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         pairs = self.borders(data.shape)
         if out is None:
             out = np.empty(self.infer_shape(data.shape), data.dtype)
@@ -90,7 +92,7 @@ class Pad(_Padding, name="Pad", aliases=("pad",)):
                 rows[end:] = rows[end - 1 - after : end - 1][::-1]
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         shape, inner, guards = K.shape(0), [], []
         for index, (before, after), size in zip(place, self.borders(shape), shape, strict=True):
             at, last = index + -before, size - 1
@@ -106,14 +108,14 @@ class Pad(_Padding, name="Pad", aliases=("pad",)):
         guard = " & ".join(filter(None, guards))
         return str(K.where(guard, K.read(0, inner, guard), K.literal(self.constant_value)))
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         if self.mode == "constant":
             pairs = zip(self.pad_width[::2], self.pad_width[1::2], strict=True)
             begin, end = zip(*((before, -after or None) for before, after in pairs), strict=True)
             return F.slice(dy, begin=begin, end=end)
         return F._pad_grad(dy, data, mode=self.mode, pad_width=self.pad_width)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         if g.dtype(data).kind == "b":
             raise Unmappable("Pad of bool")
         widths = g.const([*self.pad_width[::2], *self.pad_width[1::2]], "int64")
@@ -136,13 +138,13 @@ class PadGrad(_Padding, name="_pad_grad"):
         sample((1, 2, 8, 5), (1, 2, 4, 3), mode="reflect", pad_width=(0, 0, 0, 0, 3, 1, 0, 2)),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         pairs = self.borders(data.shape)
         total = scratch(dy.shape, dy.dtype)
         np.copyto(total, dy)
@@ -158,7 +160,7 @@ class PadGrad(_Padding, name="_pad_grad"):
             out = np.empty(data.shape, dy.dtype)
         return into(total[self.inside(pairs, data.shape)], out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         shape = K.shape(1)
         axes = [
             list(self.copies(K, index, pair, size))
@@ -171,7 +173,7 @@ class PadGrad(_Padding, name="_pad_grad"):
             parts.append(K.where(guard, K.read(0, [at for at, _ in copy], guard), K.literal(0)))
         return in_kernels.added(K, parts)
 
-    def copies(self, K: Any, index: Any, pair: tuple[int, int], size: int) -> Iterator[tuple[Any, str]]:
+    def copies(self, K: Elements, index: Any, pair: tuple[int, int], size: int) -> Iterator[tuple[Any, str]]:
         """In kernels: where along an axis of dy an element of data lies, and under which condition."""
         (before, after), last = pair, size - 1
         yield index + before, ""
@@ -187,7 +189,7 @@ class PadGrad(_Padding, name="_pad_grad"):
         if after:
             yield index * -1 + (2 * last + before), K.guard(index + (after - last), after)
 
-    def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.Pad(d, mode=self.mode, pad_width=self.pad_width), None
 
 
@@ -204,7 +206,7 @@ class _Cropping(Operator):
                 f"Crop: offset={self.offset} and h_w={self.h_w} are two numbers of at least 0 each, height and width"
             )
 
-    def cut(self, data: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[slice, ...]:
+    def cut(self, data: Shape, wanted: Shape) -> tuple[slice, ...]:
         """The part of data that is `wanted` (height, width) large. Raises ShapeError."""
         rest = [size - part for size, part in zip(data[2:], wanted, strict=True)]
         start = [number // 2 for number in rest] if self.center_crop else list(self.offset)
@@ -239,22 +241,22 @@ class Crop(_Cropping, name="Crop"):
             raise ShapeError(f"Crop: {' and '.join(map(str, shapes))}; four dimensions are needed (n, c, h, w)")
         return self.cut(shapes[0], shapes[1][2:] if len(shapes) == 2 else self.h_w)
 
-    def infer_shape(self, *data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, *data: Shape) -> Shape:
         spatial = self._parts(data)[2:]
         return (*data[0][:2], *(part.stop - part.start for part in spatial))
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, *data: Any, out: Any = None) -> Any:
+    def numpy(self, *data: Array, out: Array | None = None) -> Array:
         return into(data[0][self._parts(tuple(item.shape for item in data))], out)
 
-    def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, *values: Tensor) -> Gradients:
         *data, _, dy = values
         attributes = {"offset": self.offset, "center_crop": self.center_crop}
         return (F._crop_grad(dy, data[0], **attributes), *(None for _ in data[1:]))
 
-    def onnx(self, g: Any, *data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, *data: str) -> str:
         shapes = tuple(map(g.shape, data))
         return emit_slice(g, data[0], self._parts(shapes), shapes[0])
 
@@ -266,26 +268,26 @@ class CropGrad(_Cropping, name="_crop_grad"):
     shape_only = ("data",)
     samples = [sample((2, 3, 3, 4), (2, 3, 6, 7), offset=(2, 1)), sample((1, 2, 3, 4), (1, 2, 6, 7), center_crop=True)]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, data: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
         if out is None:
             out = np.empty(data.shape, dy.dtype)
         out.fill(0)
         out[self.cut(data.shape, dy.shape[2:])] = dy
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return among_zeros(K, self.cut(K.shape(1), K.shape(0)[2:]), place)
 
-    def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.Crop(d, dy, offset=self.offset, center_crop=self.center_crop), None
 
-    def onnx(self, g: Any, dy: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
         shape = g.shape(data)
         spatial = self.cut(shape, g.shape(dy)[2:])[2:]
         before = [part.start for part in spatial]
@@ -322,25 +324,25 @@ class DepthToSpace(_Blocks, name="depth_to_space"):
         sample((1, 2, 2, 2), block_size=1),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         b = self.block_size
         self.whole(data, data[1:2], b * b, "number of channels")
         return (data[0], data[1] // (b * b), data[2] * b, data[3] * b)
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         b, (n, channels, h, w) = self.block_size, data.shape
         turned = data.reshape(n, b, b, channels // (b * b), h, w).transpose(0, 3, 4, 1, 5, 2)
         return _gathered(turned, self.infer_shape(data.shape), out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.space_to_depth(dy, block_size=self.block_size)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         b = self.block_size
         blocks = F.Reshape(F.Reshape(data, shape=(0, -4, b, -1, 0, 0)), shape=(0, 0, -4, b, -1, 0, 0))
         return F.Reshape(F.transpose(blocks, axes=(0, 3, 4, 1, 5, 2)), shape=(0, 0, -3, -3))
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.DepthToSpace(data, blocksize=self.block_size, mode="DCR")
 
 
@@ -356,26 +358,26 @@ class SpaceToDepth(_Blocks, name="space_to_depth"):
         sample((1, 2, 2, 2), block_size=1),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         b = self.block_size
         self.whole(data, data[2:], b, "height and width")
         return (data[0], data[1] * b * b, data[2] // b, data[3] // b)
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         b, (n, channels, h, w) = self.block_size, data.shape
         turned = data.reshape(n, channels, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
         return _gathered(turned, self.infer_shape(data.shape), out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.depth_to_space(dy, block_size=self.block_size)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         b = self.block_size
         blocks = F.Reshape(F.Reshape(data, shape=(0, 0, -4, -1, b, 0)), shape=(0, 0, 0, 0, -4, -1, b))
         turned = F.transpose(blocks, axes=(0, 3, 5, 1, 2, 4))
         return F.Reshape(F.Reshape(turned, shape=(0, -3, 0, 0, 0)), shape=(0, -3, 0, 0))
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.SpaceToDepth(data, blocksize=self.block_size)
 
 

@@ -14,7 +14,9 @@ from hybrid_lab.ops.conv import LAYOUTS
 from hybrid_lab.ops.conv_kernels import Geometry
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Gradients, Tensor
 
 #: In ONNX a convolution picks the places of a window, with a weight of this many numbers squared for each channel.
 MOST_PLACES = 256
@@ -68,7 +70,7 @@ class _Patches(Operator):
         inside = tuple(slice(border, border + size) for size, border in zip(spatial, self.geometry.pad, strict=True))
         return sizes, (..., *inside)
 
-    def columns(self, image: np.ndarray, out: np.ndarray | None, scratch: Any) -> np.ndarray:
+    def columns(self, image: np.ndarray, out: np.ndarray | None, scratch: Scratch) -> np.ndarray:
         """(n, c, *spatial) -> (n, c * prod(kernel), windows)."""
         output, lead = self.windows(image.shape[2:]), image.shape[:2]
         if any(self.geometry.pad):
@@ -82,7 +84,7 @@ class _Patches(Operator):
             result[(slice(None), slice(None), *place)] = image[(..., *where)]
         return into(result.reshape(lead[0], lead[1] * prod(self.kernel), prod(output)), out)
 
-    def element_of_columns(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element_of_columns(self, K: Elements, place: Place) -> str:
         """In kernels: an element of the columns of input 0, an image."""
         (batch, row, window), shape = place, K.shape(0)
         channel, *places = K.unravel((row,), (shape[1] * prod(self.kernel),), (shape[1], *self.kernel))
@@ -98,7 +100,7 @@ class _Patches(Operator):
         guard = " & ".join(item for item in guards if item)
         return str(K.where(guard, K.read(0, (batch, channel, *pixels), guard), K.literal(0)))
 
-    def element_of_image(self, K: Any, place: tuple[Any, ...], shape: tuple[int, ...]) -> str:
+    def element_of_image(self, K: Elements, place: Place, shape: tuple[int, ...]) -> str:
         """In kernels: an element of an image of this shape that the columns in input 0 are added up to."""
         if prod(self.kernel) > 64:
             raise Unmappable(f"a window of {prod(self.kernel)} places; kernels have up to 64")
@@ -117,7 +119,9 @@ class _Patches(Operator):
             parts.append(str(K.where(guard, K.read(0, (place[0], row, window), guard), K.literal(0))))
         return " + ".join(parts)
 
-    def image(self, columns: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None, scratch: Any) -> np.ndarray:
+    def image(
+        self, columns: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None, scratch: Scratch
+    ) -> np.ndarray:
         """(n, c * prod(kernel), windows) -> `shape` (n, c, *spatial), where windows overlap added up."""
         output = self.windows(shape[2:])
         parts = columns.reshape(*shape[:2], *self.kernel, *output)
@@ -128,7 +132,7 @@ class _Patches(Operator):
             total[(..., *where)] += parts[(slice(None), slice(None), *place)]
         return into(total[inside], np.empty(shape, columns.dtype) if out is None else out)
 
-    def emit_selector(self, g: Any, channels: int, dtype: Any) -> tuple[Any, dict[str, Any]]:
+    def emit_selector(self, g: OnnxGraph, channels: int, dtype: np.dtype) -> tuple[str, dict[str, int | list[int]]]:
         """A convolution's weight that picks every place of the window of every channel, and its ONNX attributes."""
         geometry, places = self.geometry, prod(self.kernel)
         if places > MOST_PLACES:
@@ -163,22 +167,22 @@ class Im2Col(_Patches, name="im2col"):
         sample((2, 2, 4, 4), kernel=(1, 1)),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if len(data) != len(self.kernel) + 2:
             wanted = LAYOUTS[len(self.kernel)]
             raise ShapeError(f"im2col: data has shape {data}; kernel={self.kernel} needs the dimensions {wanted}")
         return (data[0], data[1] * prod(self.kernel), prod(self.windows(data[2:])))
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return self.columns(data, out, scratch)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return self.element_of_columns(K, place)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._im2col_grad(dy, data, **self.shared)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         shape = g.shape(data)
         weight, attributes = self.emit_selector(g, shape[1], g.dtype(data))
         rows = g.const([0, shape[1] * prod(self.kernel), -1], "int64")
@@ -196,19 +200,19 @@ class Im2ColGrad(_Patches, name="_im2col_grad"):
         sample((1, 12, 12), (1, 2, 5, 6), kernel=(3, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0)),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return self.image(dy, data.shape, out, scratch)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return self.element_of_image(K, place, K.shape(1))
 
-    def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.im2col(d, **self.shared), None
 
 
@@ -229,22 +233,22 @@ class Col2Im(_Patches, name="col2im"):
         sample((1, 12, 12), output_size=(5, 6), kernel=(3, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0)),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         channels, windows = _channels(self, data), prod(self.windows(self.output_size))
         if data[2] != windows:
             raise ShapeError(f"col2im: output_size={self.output_size} has {windows} windows, data {data} has {data[2]}")
         return (data[0], channels, *self.output_size)
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return self.image(data, self.infer_shape(data.shape), out, scratch)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return self.element_of_image(K, place, self.infer_shape(K.shape(0)))
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.im2col(dy, **self.shared)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         channels = _channels(self, g.shape(data))
         weight, attributes = self.emit_selector(g, channels, g.dtype(data))
         output = self.windows(self.output_size)

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
 
 import numpy as np
 
 from hybrid_lab.ops.pointwise import printed
+from hybrid_lab.ops.protocols import Scratch
 
 _MULTIPLIERS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
@@ -38,7 +38,7 @@ def generator(seed: int, draw: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed & 0xFFFFFFFFFFFFFFFF, draw], np.uint64)))
 
 
-def words(seed: int, draw: int, count: int, scratch: Any = np.empty) -> np.ndarray:
+def words(seed: int, draw: int, count: int, scratch: Scratch = np.empty) -> np.ndarray:
     """The first `count` words of a draw, uint32. scratch(shape, dtype) gives the memory, that of the result too."""
     blocks = -(-count // 4)
     result = scratch((blocks, 4), np.uint32)
@@ -146,7 +146,7 @@ def keep_threshold(probability: float) -> int:
 
 
 def keep_mask(
-    seed: int, draw: int, count: int, probability: float, out: np.ndarray | None = None, scratch: Any = np.empty
+    seed: int, draw: int, count: int, probability: float, out: np.ndarray | None = None, scratch: Scratch = np.empty
 ) -> np.ndarray:
     """`count` bools, True with that probability. out : bool memory to fill, (count,)."""
     bits = words(seed, draw, count, scratch)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import isnan
-from typing import Any
 
 import numpy as np
 
 from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Pointwise, Unary, printed
+from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Gradients, Shape, Tensor
 
 
 class SmoothL1(Unary, name="smooth_l1"):
@@ -35,7 +36,7 @@ class SmoothL1(Unary, name="smooth_l1"):
         half, less, limit = (printed(number, dtype) for number in self._numbers)
         return f"tl.where(tl.abs({{0}}) < {limit}, {half} * {{0}} * {{0}}, tl.abs({{0}}) - {less})"
 
-    def ufunc(self, data: Any, out: Any = None) -> Any:
+    def ufunc(self, data: Array, out: Array | None = None) -> Array:
         (half, less, limit), size = self._numbers, np.abs(data)
         result = np.where(size < limit, half * data * data, size - less)
         if out is None:
@@ -43,11 +44,11 @@ class SmoothL1(Unary, name="smooth_l1"):
         np.copyto(out, result)
         return out
 
-    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         square = self.scalar**2
         return dy * F.clip(x * square, a_min=-1.0, a_max=1.0)
 
-    def onnx(self, g: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str) -> str:
         half, less, limit = (g.const(number, g.dtype(x)) for number in self._numbers)
         size = g.Abs(x)
         return g.Where(g.Less(size, limit), g.Mul(g.Mul(x, x), half), g.Sub(size, less))
@@ -84,17 +85,17 @@ class Clip(Pointwise, name="clip"):
         high = range_.max if isnan(self.a_max) else self.a_max
         return int(max(range_.min, min(low, range_.max))), int(max(range_.min, min(high, range_.max)))
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         low, high = (np.asarray(limit).astype(data.dtype) for limit in self.limits(data.dtype))
         return np.minimum(np.maximum(data, low, out=out), high, out=out)
 
-    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._clip_grad(dy, x, a_min=self.a_min, a_max=self.a_max)
 
-    def onnx(self, g: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str) -> str:
         low, high = (g.const(limit, g.dtype(x)) for limit in self.limits(g.dtype(x)))
         return g.Clip(x, low, high)
 
@@ -116,10 +117,10 @@ class ClipGrad(Pointwise, name="_clip_grad"):
         low, high = (printed(limit, dtype) for limit in (self.a_min, self.a_max))
         return f"tl.where(({{1}} >= {low}) & ({{1}} <= {high}), {{0}}, 0.0)"
 
-    def infer_shape(self, dy: tuple[int, ...], x: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, x: Shape) -> Shape:
         return dy
 
-    def numpy(self, dy: Any, x: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, dy: Array, x: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         inside = np.greater_equal(x, self.a_min, out=scratch(x.shape, np.bool_))
         inside &= np.less_equal(x, self.a_max, out=scratch(x.shape, np.bool_))
         if out is None:
@@ -128,10 +129,10 @@ class ClipGrad(Pointwise, name="_clip_grad"):
         np.copyto(out, out.dtype.type(0), where=np.logical_not(inside, out=inside))
         return out
 
-    def grad(self, F: Any, dy: Any, x: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, x: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
         return F._clip_grad(ddy, x, a_min=self.a_min, a_max=self.a_max), None
 
-    def onnx(self, g: Any, dy: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, x: str) -> str:
         dtype = g.dtype(x)
         inside = g.And(g.GreaterOrEqual(x, g.const(self.a_min, dtype)), g.LessOrEqual(x, g.const(self.a_max, dtype)))
         return g.Where(inside, dy, g.const(0, dtype))

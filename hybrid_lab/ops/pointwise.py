@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ops.dtypes import is_bfloat16, is_floating
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions, Scratch
 from hybrid_lab.ops.sample import Sample, sample
 from hybrid_lab.ops.shapes import broadcast_shapes, same_rank_shapes
+from hybrid_lab.ops.types import Array, Gradients, Number, PartialShape, PartialShapes, Shape, Tensor, Wanted
 
 Rule = Callable[..., Any]
 
@@ -56,10 +58,10 @@ class Unary(Pointwise):
     def floating(self) -> bool:  # type: ignore[override]
         return not self.integers
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: np.ndarray | None = None) -> Any:
+    def numpy(self, data: Array, out: np.ndarray | None = None) -> Array:
         if self.integers or data.dtype.kind == "f":
             return self.ufunc(data, out=out)
         result = self.ufunc(data.astype(np.float64))
@@ -75,13 +77,13 @@ class Binary(Pointwise):
     kinds = "fiu"
     ufunc: ClassVar[Callable[..., np.ndarray]]
 
-    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         return lhs if lhs == rhs else broadcast_shapes(self.name, lhs, rhs)
 
-    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
         return same_rank_shapes(*shapes)
 
-    def numpy(self, lhs: Any, rhs: Any, out: np.ndarray | None = None) -> Any:
+    def numpy(self, lhs: Array, rhs: Array, out: np.ndarray | None = None) -> Array:
         return self.ufunc(scalar_as(lhs, rhs), scalar_as(rhs, lhs), out=out)
 
 
@@ -91,7 +93,7 @@ class Comparison(Binary):
     kinds = "fiub"
     jumps = True
 
-    def numpy(self, lhs: Any, rhs: Any, out: np.ndarray | None = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, lhs: Array, rhs: Array, out: np.ndarray | None = None, scratch: Scratch = np.empty) -> Array:
         lhs, rhs = scalar_as(lhs, rhs), scalar_as(rhs, lhs)
         if out is None:
             dtype = lhs.dtype if hasattr(lhs, "dtype") else rhs.dtype
@@ -103,7 +105,7 @@ class Comparison(Binary):
         return out
 
 
-def is_scalar(value: Any) -> bool:
+def is_scalar(value: object) -> TypeGuard[float]:
     """Whether `value` is an immediate: a Python number in place of a tensor."""
     return isinstance(value, (int, float))
 
@@ -154,7 +156,7 @@ def unary(
     rule = None
     if grad is not None:
 
-        def rule(self: Any, F: Any, x: Any, y: Any, dy: Any) -> Any:
+        def rule(self: Any, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
             return grad(F, x, y, dy)
 
     members["integers"] = integers
@@ -182,7 +184,9 @@ def binary(
     if grad is not None:
         rules = grad
 
-        def full(self: Any, F: Any, a: Any, b: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
+        def full(
+            self: Operator, F: Functions, a: Number, b: Number, y: Tensor, dy: Tensor, wanted: Wanted = None
+        ) -> Gradients:
             made = []
             for index, (rule, value) in enumerate(zip(rules, (a, b), strict=True)):
                 skip = is_scalar(value) or (wanted is not None and not wanted[index])

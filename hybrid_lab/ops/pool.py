@@ -14,8 +14,10 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import LAYOUTS
 from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.reduce import whole_quotient
 from hybrid_lab.ops.sample import Derived, sample
+from hybrid_lab.ops.types import Array, Gradients, Tensor
 from hybrid_lab.ops.windows import Windows, everywhere, lowest
 
 
@@ -123,12 +125,12 @@ class Pooling(Pooled, name="Pooling"):
     kinds = "fiu"
     samples = _POOLS
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if not 3 <= len(data) <= 5:
             raise ShapeError(f"Pooling: data has shape {data}; three to five dimensions are needed (n, c, ...)")
         return (*data[:2], *self.windows(data[2:]).output)
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         windows = self.windows(data.shape[2:])
         if out is None:
             out = np.empty((*data.shape[:2], *windows.output), data.dtype)
@@ -164,7 +166,7 @@ class Pooling(Pooled, name="Pooling"):
             return np.divide(out, count, out=out) if is_floating(out.dtype) else whole_quotient(out, count, out)
         return out
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         if not self.global_pool:
             raise Unmappable("windows, which are no reduction over axes")
         over: dict[str, Any] = {"axis": (0, 1), "exclude": True, "keepdims": True}
@@ -173,7 +175,7 @@ class Pooling(Pooled, name="Pooling"):
             return F.broadcast_power(F.sum(F.broadcast_power(F.abs(data), power), **over), 1 / power)
         return {"max": F.max, "avg": F.mean, "sum": F.sum}[self.pool_type](data, **over)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         windows = self.windows(K.shape(0)[2:])
         if not is_floating(K.dtype()) and self.pool_type in ("avg", "lp"):
             raise Unmappable(f"Pooling: pool_type={self.pool_type!r} of whole numbers")
@@ -187,7 +189,7 @@ class Pooling(Pooled, name="Pooling"):
             return f"({total}) / {in_kernels.divisor(K, windows, place[2:], self.count_include_pad is not False)}"
         return {2: f"tl.sqrt({total})", 3: f"tl.exp(tl.log({total}) / 3)"}.get(power, total)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         if self.pool_type == "max":
             return F._max_pool_grad(dy, data, y, **self.shared)
         if self.pool_type == "lp":
@@ -196,7 +198,7 @@ class Pooling(Pooled, name="Pooling"):
             return inner * F.sign(data) * F.broadcast_power(F.abs(data), p - 1.0)
         return F._spread_pool_grad(dy, data, **self.shared)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         shape = g.shape(data)
         windows = self.windows(shape[2:])
         if self.global_pool:
@@ -268,10 +270,10 @@ class MaxPoolGrad(Pooled, name="_max_pool_grad"):
     mxnet = None
     samples = gradient_samples("dy", "data", "y")
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, y: Shape) -> Shape:
         return data
 
-    def numpy(self, dy: Any, data: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, dy: Array, data: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         with np.errstate(all="ignore"):
             finite = np.isfinite(dy.sum())
         if not finite:  # below a share is a product with 0 or 1
@@ -310,14 +312,14 @@ class MaxPoolGrad(Pooled, name="_max_pool_grad"):
             np.copyto(out[everywhere(target_part)], total[everywhere(source)])
         return out
 
-    def lower(self, F: Any, dy: Any, data: Any, y: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor) -> Tensor:
         # Not by comparing data with y: kernels of their own round each in their way.
         return F._max_pool_spread(dy, F._max_pool_place(data, **self.shared), data, **self.shared)
 
-    def grad(self, F: Any, dy: Any, data: Any, y: Any, dx: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, dx: Tensor, d: Tensor) -> Gradients:
         return F._max_pool_pick(d, data, y, **self.shared), None, None
 
-    def onnx(self, g: Any, dy: Any, data: Any, y: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str, y: str) -> str:
         shape = g.shape(data)
         attributes = emit_windows(self.windows(shape[2:]))
         _, indices = g.MaxPool(data, outputs=2, **attributes)
@@ -336,10 +338,10 @@ class MaxPoolPick(Pooled, name="_max_pool_pick"):
     mxnet = None
     samples = gradient_samples("d", "data", "y")
 
-    def infer_shape(self, d: tuple[int, ...], data: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, d: Shape, data: Shape, y: Shape) -> Shape:
         return y
 
-    def numpy(self, d: Any, data: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, d: Array, data: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         windows = self.windows(data.shape[2:])
         padded = windows.padding(data, lowest(data.dtype), scratch)
         values = windows.padding(d, 0, scratch)
@@ -352,7 +354,7 @@ class MaxPoolPick(Pooled, name="_max_pool_pick"):
             np.copyto(out, values[everywhere(where)], where=hit)
         return out
 
-    def grad(self, F: Any, d: Any, data: Any, y: Any, picked: Any, dd: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, d: Tensor, data: Tensor, y: Tensor, picked: Tensor, dd: Tensor) -> Gradients:
         return F._max_pool_grad(dd, data, y, **self.shared), None, None
 
 
@@ -367,13 +369,13 @@ class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
     shape_only = ("data",)
     samples = gradient_samples("dy", "data")
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if not is_floating(dy.dtype):
             raise DTypeError(
                 f"the gradient of Pooling with pool_type={self.pool_type!r} needs floating numbers, not {dy.dtype}; "
@@ -401,7 +403,7 @@ class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
             np.copyto(out[everywhere(target)], total[everywhere(source)])
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         windows = self.windows(K.shape(1)[2:])
         parts = []
         for window, _, guard in in_kernels.covering(K, windows, place):
@@ -411,10 +413,10 @@ class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
             parts.append(K.where(guard, share, K.literal(0)))
         return in_kernels.added(K, parts)
 
-    def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.Pooling(d, **self.shared), None
 
-    def onnx(self, g: Any, dy: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
         shape, dtype = g.shape(data), g.dtype(dy)
         windows = self.windows(shape[2:])
         if self.pool_type == "avg":

@@ -11,7 +11,9 @@ from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pool import Pooled, gradient_samples
+from hybrid_lab.ops.protocols import Elements, Place, Scratch
 from hybrid_lab.ops.sample import Derived, sample
+from hybrid_lab.ops.types import Array, Shape
 from hybrid_lab.ops.windows import everywhere, lowest
 
 
@@ -26,15 +28,15 @@ class MaxPoolPlace(Pooled, name="_max_pool_place"):
         sample(*item.inputs[1:2], gradient=False, **item.attributes) for item in gradient_samples("dy", "data", "y")
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return (*data[:2], *self.windows(data[2:]).output)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         if dtypes[0].kind not in "fiuV":
             raise DTypeError(f"{self.name}: numbers are needed, not {dtypes[0].name}")
         return np.dtype("int32")
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         windows = self.windows(data.shape[2:])
         padded = windows.padding(data, lowest(data.dtype), scratch)
         shape = (*data.shape[:2], *windows.output)
@@ -45,7 +47,7 @@ class MaxPoolPlace(Pooled, name="_max_pool_place"):
             np.copyto(out, number, where=padded[everywhere(where)] == maximum)
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         padding = K.literal(lowest(K.dtype(0)), of=0)
         found = in_kernels.covered(K, self.windows(K.shape(0)[2:]), place)
         names = [K.named(K.where(guard, name, padding), "inside") if guard else name for name, guard in found]
@@ -81,13 +83,15 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
         for item in gradient_samples("dy", "data", "y")
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], place: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, place: Shape, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, place: Any, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self, dy: Array, place: Place, data: Array, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
         windows = self.windows(data.shape[2:])
         total = scratch((*data.shape[:2], *windows.reach), dy.dtype)
         total.fill(0)
@@ -99,7 +103,7 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
         np.copyto(out[everywhere(target)], total[everywhere(source)])
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         parts = []
         for window, number, guard in in_kernels.covering(K, self.windows(K.shape(2)[2:]), place):
             hit = f"({K.read(1, window, guard)} == ({number}))"

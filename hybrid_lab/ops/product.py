@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-#: One index per axis; an index can be added to and multiplied by whole numbers.
-Place = tuple[Any, ...]
+from hybrid_lab.ops.protocols import Elements, Place
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,8 @@ class Product:
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     inner: tuple[int, ...]
-    left: Callable[[Any, Place, Place, Place], Any]
-    right: Callable[[Any, Place, Place, Place], Any]
-    place: Callable[[Place, Place, Place], Place]
-    bias: Callable[[Any, Place, Place, Place], Any] | None = None
+    left: Callable[[Any, Place, Place, Place], str]
+    right: Callable[[Elements, Place, Place, Place], str]
+    place: Callable[[Place, Place, Place], tuple[Any, ...]]
+    bias: Callable[[Elements, Place, Place, Place], str] | None = None
     scale: float = 1.0

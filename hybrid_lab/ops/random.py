@@ -14,8 +14,10 @@ from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.pointwise import Pointwise, printed
+from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import axis_of, kept_shape
+from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Tensor
 
 
 def _key(rng: tuple[int, int] | None) -> tuple[int, int]:
@@ -34,10 +36,10 @@ class _Sampled(Operator):
 
     random = True
 
-    def infer_shape(self) -> tuple[int, ...]:
+    def infer_shape(self) -> Shape:
         return self.attributes["shape"]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.attributes["dtype"] or "float32")
 
     def check(self) -> None:
@@ -67,7 +69,7 @@ class RandomUniform(_Sampled, name="random_uniform", aliases=("_random_uniform",
     def triton(self) -> str:  # type: ignore[override]
         return philox.moved_text(philox.uniform_text(self.infer_type()), self.high - self.low, self.low)
 
-    def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+    def numpy(self, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
         dtype = self.infer_type()
         numbers = philox.uniform(*_key(rng), prod(self.shape), dtype)
         if dtype == np.float16:  # as kernels, which compute in float32
@@ -97,7 +99,7 @@ class RandomNormal(_Sampled, name="random_normal", aliases=("_random_normal", "n
     def triton(self) -> str:  # type: ignore[override]
         return philox.moved_text(philox.normal_text(self.infer_type()), self.scale, self.loc)
 
-    def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+    def numpy(self, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
         dtype = self.infer_type()
         wide = np.dtype("float32") if dtype == np.float16 else dtype
         numbers = philox.normal(*_key(rng), prod(self.shape), wide)
@@ -117,7 +119,7 @@ class RandomIntegers(_Sampled, name="random_randint", aliases=("_random_randint"
         sample(attrs={"shape": (5,), "low": 0, "high": 1 << 32, "dtype": "int64"}),
     ]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.attributes["dtype"] or "int32")
 
     def check(self) -> None:
@@ -136,7 +138,7 @@ class RandomIntegers(_Sampled, name="random_randint", aliases=("_random_randint"
         word = "philox_word({seed}, {draw}, {element}).to(tl.uint64)"
         return f"(({word} * {self.high - self.low}) >> 32).to(tl.int64) + {self.low}"
 
-    def numpy(self, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+    def numpy(self, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
         # The high half of word * span: each number has the same share of the 2^32 words, give or take one.
         numbers = philox.words(*_key(rng), prod(self.shape)).astype(np.uint64)
         numbers *= np.uint64(self.high - self.low)
@@ -151,12 +153,12 @@ class Shuffle(Operator, name="_shuffle", aliases=("shuffle",)):
     random = True
     samples = [sample((6, 2), gradient=False)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if not data:
             raise ShapeError("shuffle: an array without dimensions has no rows")
         return data
 
-    def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
         order = np.argsort(philox.words(*_key(rng), len(data)), kind="stable")
         return into(data[order], out)
 
@@ -188,10 +190,10 @@ class Dropout(Operator, name="Dropout"):
     def bind_mode(self, train: bool) -> Operator:
         return self if train or self.mode == "always" else get("identity").bind()
 
-    def infer_shape(self, data: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape) -> list[Shape]:
         return [data, _mask_shape("Dropout", data, self.axes)]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         return [dtypes[0], np.dtype("bool")]
 
     @property
@@ -199,16 +201,18 @@ class Dropout(Operator, name="Dropout"):
         """What kept elements are multiplied with."""
         return 1.0 / (1.0 - self.p)
 
-    def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self, data: Array, out: Outs = None, rng: tuple[int, int] | None = None, scratch: Scratch = np.empty
+    ) -> Arrays:
         y, mask = out if out is not None else (None, None)
         draw: Any = get("_dropout_mask").bind(p=self.p, axes=self.axes)
         mask = draw.numpy(data, out=mask, rng=rng, scratch=scratch)
         return MaskedScale.bind(scale=self.scale).numpy(data, mask, out=y), mask
 
-    def grad(self, F: Any, data: Any, y: Any, mask: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, mask: Tensor, dy: Tensor) -> Tensor:
         return F._masked_scale(dy, mask, scale=self.scale)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> tuple[Tensor, ...]:
         mask = F._dropout_mask(data, p=self.p, axes=self.axes)
         return F._masked_scale(data, mask, scale=self.scale), mask
 
@@ -227,13 +231,15 @@ class DropoutMask(Operator, name="_dropout_mask"):
     def triton(self) -> str:  # type: ignore[override]
         return f"(philox_word({{seed}}, {{draw}}, {{element}}) >> 8) < {philox.keep_threshold(1.0 - self.p)}"
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return _mask_shape("Dropout", data, self.axes)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype("bool")
 
-    def numpy(self, data: Any, out: Any = None, rng: tuple[int, int] | None = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self, data: Array, out: Array | None = None, rng: tuple[int, int] | None = None, scratch: Scratch = np.empty
+    ) -> Array:
         shape = self.infer_shape(data.shape)
         if out is None or not out.flags.c_contiguous:
             return into(philox.keep_mask(*_key(rng), prod(shape), 1.0 - self.p, scratch=scratch).reshape(shape), out)
@@ -261,22 +267,22 @@ class MaskedScale(Pointwise, name="_masked_scale"):
     def expression(self, dtype: np.dtype) -> str:
         return f"{{0}} * tl.where({{1}}, {printed(self.scale, dtype)}, 0.0)"
 
-    def infer_shape(self, data: tuple[int, ...], mask: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, mask: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, mask: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, mask: Array, out: Array | None = None) -> Array:
         result = np.multiply(data, mask, out=out)
         if self.scale != 1.0:
             result *= result.dtype.type(self.scale)
         return result
 
-    def grad(self, F: Any, data: Any, mask: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, mask: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._masked_scale(dy, mask, scale=self.scale), None
 
-    def onnx(self, g: Any, data: Any, mask: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, mask: str) -> str:
         dtype = g.dtype(data)
         # A product, as everywhere else: NaN in an element that is dropped stays NaN.
         return g.Mul(g.Mul(data, g.cast(mask, dtype)), g.const(self.scale, dtype))

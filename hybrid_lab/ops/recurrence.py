@@ -17,6 +17,7 @@ from hybrid_lab.ops.namespace import F as raw
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.rnn_kernels import GATES, KEPT
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Arrays, Outs, Shape, Shapes
 
 Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
 
@@ -57,7 +58,7 @@ class _Steps(Operator):
             if name in given and given[name] != shape:
                 raise ShapeError(f"{self.name}: {name} has shape {given[name]}, {shape} is needed")
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         return [dtypes[0]] * self.num_outputs
 
 
@@ -99,7 +100,7 @@ class Recurrence(_Steps, name="_recurrence"):
     def num_outputs(self) -> int:  # type: ignore[override]
         return {"lstm": 3, "gru": 2}.get(self.mode, 1)
 
-    def infer_shape(self, *args: tuple[int, ...]) -> Any:
+    def infer_shape(self, *args: Shape) -> Shapes:
         given = self.named(args)
         (steps, batch, _), (_, hidden) = given["projected"], given["weight"]
         rows = GATES[self.mode] * hidden
@@ -114,11 +115,11 @@ class Recurrence(_Steps, name="_recurrence"):
                 "sequence_length": (batch,),
             },
         )
-        states = [(steps, batch, hidden)] * (2 if self.mode == "lstm" else 1)
-        gates = [(steps, batch, KEPT[self.mode] * hidden)] if KEPT[self.mode] else []
+        states: list[Shape] = [(steps, batch, hidden)] * (2 if self.mode == "lstm" else 1)
+        gates: list[Shape] = [(steps, batch, KEPT[self.mode] * hidden)] if KEPT[self.mode] else []
         return states + gates
 
-    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+    def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
         shapes, kind = self.infer_shape(*(item.shape for item in inputs)), inputs[0].dtype
         given = {name: _wide(item) for name, item in self.named(inputs).items()}
         made = [np.empty(shape, given["projected"].dtype) for shape in shapes]
@@ -191,7 +192,7 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
     def num_outputs(self) -> int:  # type: ignore[override]
         return 3 if self.mode in ("lstm", "gru") else 2
 
-    def infer_shape(self, *args: tuple[int, ...]) -> Any:
+    def infer_shape(self, *args: Shape) -> list[Shape]:
         given = self.named(args)
         steps, batch, hidden = given["dy"]
         rows, whole, state = GATES[self.mode] * hidden, (steps, batch, hidden), (batch, hidden)
@@ -201,7 +202,7 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
         last = {"lstm": [state, state], "gru": [(steps, batch, rows), state]}.get(self.mode, [state])
         return [(steps, batch, rows), *last]
 
-    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+    def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
         kind = inputs[0].dtype
         given = {name: _wide(item) for name, item in self.named(inputs).items()}
         dy, weight, dh, dc = given["dy"], given["weight"], given["dstate"], given.get("dcell")

@@ -11,9 +11,11 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmapp
 from hybrid_lab.ops.attributes import Axis, DType
 from hybrid_lab.ops.dtypes import is_bfloat16
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import kept_shape, reduced_axes
 from hybrid_lab.ops.short_rows import reduced
+from hybrid_lab.ops.types import Array, Gradients, Shape, Tensor
 
 _AXES = [
     sample((2, 3, 4)),
@@ -38,13 +40,13 @@ class Reduction(Operator):
     def axes(self, rank: int) -> tuple[int, ...]:
         return reduced_axes(self.name, self.axis, rank, self.exclude)
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         axes = self.axes(len(data))
         if self.keepdims:
             return kept_shape(data, axes)
         return tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         axes = self.axes(data.ndim)
         if out is None:
             out = np.empty(self.infer_shape(data.shape), data.dtype)
@@ -55,18 +57,18 @@ class Reduction(Operator):
         self.reduce(data, axes, out.reshape(shape), scratch)
         return out
 
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         """Fill `out`, which has every axis of data, the reduced ones as 1."""
         raise NotImplementedError
 
-    def spread(self, F: Any, value: Any, data: Any) -> Any:
+    def spread(self, F: Functions, value: Tensor, data: Tensor) -> Tensor:
         """`value`, of the output's shape, with the reduced axes back as 1, so that it broadcasts against data."""
         return value if self.keepdims else F._restore_axes(value, data, axis=self.axis, exclude=self.exclude)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return self.onnx_reduce(g, data, self.onnx_name, g.shape(data))
 
-    def onnx_reduce(self, g: Any, data: Any, name: str, shape: tuple[int, ...]) -> Any:
+    def onnx_reduce(self, g: OnnxGraph, data: str, name: str, shape: tuple[int, ...]) -> str:
         """The ONNX reduction `name` over our axes.
 
         In opset 17 ReduceSum takes axes as an input, the others as an attribute.
@@ -83,7 +85,7 @@ class Reduction(Operator):
         return g.Reshape(result, g.const([1], "int64")) if len(axes) == rank and not keep else result
 
 
-def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
     """The sum over `axes` into `out` (axes kept as 1), float16 added up in float32; fast where trailing axes go."""
     dtype = np.float32 if data.dtype == np.float16 else data.dtype
     if dtype != out.dtype:
@@ -129,10 +131,10 @@ class Sum(Reduction, name="sum", aliases=("sum_axis",)):
         sample((2, 3), dtype="float16", axis=1),
     ]
 
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         return accumulate(data, axes, out, scratch)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.broadcast_like(self.spread(F, dy, data), data)
 
 
@@ -142,7 +144,7 @@ class Mean(Reduction, name="mean"):
     onnx_name = "ReduceMean"
     samples = [*_AXES, _WHOLE]
 
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         narrow = out.dtype == np.float16  # its sums overflow where its means do not
         total = accumulate(data, axes, scratch(out.shape, np.float32) if narrow else out, scratch)
         count = max(data.size // max(out.size, 1), 1)
@@ -150,10 +152,10 @@ class Mean(Reduction, name="mean"):
             return np.divide(total, count, out=out, casting="same_kind")
         return whole_quotient(total, count, out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.broadcast_like(self.spread(F, dy * F._size_ratio(dy, data), data), data)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         total = F.sum(data, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
         return F.broadcast_div(total, F._size_ratio(data, total))
 
@@ -165,10 +167,10 @@ class Prod(Reduction, name="prod"):
     onnx_name = "ReduceProd"
     samples = [sample(item.inputs[0], low=0.5, high=1.5, **item.attributes) for item in _AXES]
 
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         return np.multiply.reduce(data, axis=axes, keepdims=True, dtype=data.dtype, out=out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return self.spread(F, dy * y, data) / data
 
 
@@ -179,20 +181,20 @@ class NanSum(Reduction, name="nansum"):
 
     samples = [*_AXES[:3], sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0)]
 
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         filled = scratch(data.shape, data.dtype)
         np.copyto(filled, data)
         np.copyto(filled, 0, where=np.isnan(data))
         return accumulate(filled, axes, out, scratch)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         known = F.where(F.broadcast_equal(data, data), data, 0.0)
         return F.sum(known, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return self.spread(F, dy, data) * F.broadcast_equal(data, data)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         filled = g.Where(g.IsNaN(data), g.const(0, g.dtype(data)), data)
         return self.onnx_reduce(g, filled, "ReduceSum", g.shape(data))
 
@@ -207,21 +209,21 @@ class NanProd(Reduction, name="nanprod"):
         sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0, smooth=False),
     ]
 
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         filled = scratch(data.shape, data.dtype)
         np.copyto(filled, data)
         np.copyto(filled, 1, where=np.isnan(data))
         return np.multiply.reduce(filled, axis=axes, keepdims=True, dtype=data.dtype, out=out)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         known = F.where(F.broadcast_equal(data, data), data, 1.0)
         return F.prod(known, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         known = F.broadcast_equal(data, data)
         return F.where(known, self.spread(F, dy * y, data) / data, 0.0)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         filled = g.Where(g.IsNaN(data), g.const(1, g.dtype(data)), data)
         return self.onnx_reduce(g, filled, "ReduceProd", g.shape(data))
 
@@ -234,10 +236,10 @@ def chosen(op: Operator, data: tuple[int, ...], shape: tuple[int, ...]) -> tuple
 
 
 class _Extreme(Reduction):
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return chosen(self, data, super().infer_shape(data))
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return self.spread(F, dy, data) * F.broadcast_equal(data, self.spread(F, y, data))
 
 
@@ -251,7 +253,7 @@ class Max(_Extreme, name="max", aliases=("max_axis",)):
     onnx_name = "ReduceMax"
     samples = [*_AXES, _TIED, _WHOLE]
 
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         return reduced(np.maximum, data, axes, out)
 
 
@@ -262,7 +264,7 @@ class Min(_Extreme, name="min", aliases=("min_axis",)):
     onnx_name = "ReduceMin"
     samples = [*_AXES, _TIED, _WHOLE]
 
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         return reduced(np.minimum, data, axes, out)
 
 
@@ -288,24 +290,24 @@ class Norm(Reduction, name="norm"):
         if self.out_dtype is not None:
             raise AttributeSpecError("norm: out_dtype is not supported; cast the result with F.cast(y, dtype=...)")
 
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Any) -> np.ndarray:
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         if self.ord == 1:
             return accumulate(np.abs(data, out=scratch(data.shape, data.dtype)), axes, out, scratch)
         wide = np.dtype(np.float32) if data.dtype == np.float16 else data.dtype
         squares = np.square(data, out=scratch(data.shape, wide), dtype=wide)
         return np.sqrt(accumulate(squares, axes, scratch(out.shape, wide), scratch), out=out, casting="unsafe")
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         if self.ord == 1:
             return self.spread(F, dy, data) * F.sign(data)
         return self.spread(F, dy / y, data) * data
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         inner = F.abs(data) if self.ord == 1 else F.square(data)
         total = F.sum(inner, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
         return total if self.ord == 1 else F.sqrt(total)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return self.onnx_reduce(g, data, "ReduceL1" if self.ord == 1 else "ReduceL2", g.shape(data))
 
 
@@ -315,19 +317,19 @@ class _ArgExtreme(Operator):
     axis: int | None = None
     keepdims: bool = False
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         axes = reduced_axes(self.name, self.axis, len(data))
         kept = kept_shape(data, axes)
         dropped = tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
         return chosen(self, data, kept if self.keepdims else dropped)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return _position_type(super().infer_type(*dtypes))
 
     def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
         raise NotImplementedError
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         shape = self.infer_shape(data.shape)
         if 0 in data.shape:
             raise Unmappable(f"{self.name} of an empty array")
@@ -342,7 +344,7 @@ class _ArgExtreme(Operator):
         first = F.min(F.where(hit, steps, F.broadcast_like(F._size_ratio(line, best), line)), axis=axis, keepdims=True)
         return F.Reshape(first, shape=shape)
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         shape = self.infer_shape(data.shape)
         where = self.find(data, self.axis)
         if out is None:
@@ -350,7 +352,7 @@ class _ArgExtreme(Operator):
         np.copyto(out, np.reshape(where, shape), casting="unsafe")
         return out
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         axis, dtype = self.axis, g.dtype(data)
         shape = self.infer_shape(g.shape(data))
         if axis is None:
@@ -408,10 +410,10 @@ class SumLike(Operator, name="_sum_like"):
     shape_only = ("like",)
     samples = [sample((2, 3, 4), (3, 1)), sample((2, 3), (2, 3)), sample((2, 3), (1,)), sample((2, 3, 4), (2, 1, 4))]
 
-    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
         return like
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
     @staticmethod
@@ -420,7 +422,7 @@ class SumLike(Operator, name="_sum_like"):
         lead = len(data) - len(like)
         return tuple(i for i in range(len(data)) if i < lead or (like[i - lead] == 1 and data[i] != 1))
 
-    def numpy(self, data: Any, like: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, like: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if data.shape == like.shape:
             if out is None:
                 return data
@@ -437,14 +439,14 @@ class SumLike(Operator, name="_sum_like"):
         accumulate(data, axes, out.reshape(kept_shape(data.shape, axes)), scratch)
         return out
 
-    def lower(self, F: Any, data: Any, like: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, like: Tensor) -> Tensor:
         axes = self.axes(data.shape, like.shape)
         return F.reshape_like(F.sum(data, axis=axes, keepdims=True) if axes else F.identity(data), like)
 
-    def grad(self, F: Any, data: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F.broadcast_like(dy, data), None
 
-    def onnx(self, g: Any, data: Any, like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
         shape, wanted = g.shape(data), g.shape(like)
         axes = self.axes(shape, wanted)
         if not axes:
@@ -464,19 +466,19 @@ class SizeRatio(Operator, name="_size_ratio"):
     shape_only = ("data", "like")
     samples = [sample((2, 3, 4), (2, 1, 4), gradient=False), sample((2, 3), (1,), gradient=False)]
 
-    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
         return (1,)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, like: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
         if out is None:
             out = np.empty(1, data.dtype)
         out[...] = data.size / max(like.size, 1)
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         ratio, dtype = prod(K.shape(0)) / prod(K.shape(1)), K.dtype()
         if dtype.kind in "iu" or dtype == np.float16:
             largest = np.finfo(dtype).max if dtype == np.float16 else np.iinfo(dtype).max
@@ -484,7 +486,7 @@ class SizeRatio(Operator, name="_size_ratio"):
                 raise Unmappable(f"more elements than {dtype.name} can count")
         return str(K.literal(ratio))
 
-    def onnx(self, g: Any, data: Any, like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
         dtype = g.dtype(data)
         wide = "float32" if dtype == np.float16 else dtype  # sizes may overflow where their ratio does not
         ratio = g.Div(g.cast(g.Size(data), wide), g.cast(g.Size(like), wide))
@@ -501,23 +503,23 @@ class RestoreAxes(Operator, name="_restore_axes"):
     shape_only = ("like",)
     samples = [sample((2, 4), (2, 3, 4), axis=1), sample((1,), (2, 3)), sample((3,), (2, 3, 4), axis=1, exclude=True)]
 
-    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
         return kept_shape(like, reduced_axes(self.name, self.axis, len(like), self.exclude))
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, like: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
         result = data.reshape(self.infer_shape(data.shape, like.shape))
         if out is None:
             return result
         np.copyto(out, result)
         return out
 
-    def grad(self, F: Any, data: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F.reshape_like(dy, data), None
 
-    def onnx(self, g: Any, data: Any, like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
         shape = g.shape(like)
         axes = reduced_axes(self.name, self.axis, len(shape), self.exclude)
         if len(axes) == len(shape):
@@ -532,23 +534,23 @@ class ArgMaxChannel(Operator, name="argmax_channel"):
 
     samples = [sample((3, 4), gradient=False)]
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         return F.argmax(data, axis=1)
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if len(data) != 2:
             raise ShapeError(f"argmax_channel: data has shape {data}; a matrix is needed, or use F.argmax(x, axis=...)")
         return data[:1]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return _position_type(super().infer_type(*dtypes))
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         where = np.argmax(data, axis=1)
         if out is None:
             return where.astype(data.dtype)
         np.copyto(out, where, casting="unsafe")
         return out
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.cast(g.ArgMax(data, axis=1, keepdims=0), g.dtype(data))

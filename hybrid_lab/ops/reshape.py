@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+
+import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Gradients, PartialShape, PartialShapes, Tensor
 
 
 def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse: bool) -> tuple[int, ...]:
@@ -89,16 +92,16 @@ class _Reshaping(Operator):
 
     view = True
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.reshape(self.infer_shape(data.shape)), out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.reshape_like(dy, data)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.reshape_batched(data, self.infer_shape(g.shape(data)))
 
 
@@ -123,10 +126,10 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
         sample((2, 3), shape=(-1,)),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return reshaped("reshape", data, self.shape, self.reverse)
 
-    def complete_from(self, output: tuple[int, ...], *shapes: Any) -> tuple[Any, ...]:
+    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
         """A flattened array gives its one unknown dimension back."""
         (data,) = shapes
         if self.shape != (-1,) or data is None or sum(size is None for size in data) != 1:
@@ -140,7 +143,7 @@ class Flatten(_Reshaping, name="Flatten", aliases=("flatten",)):
 
     samples = [sample((2, 3, 4)), sample((2, 3)), sample((4,))]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if not data:
             raise ShapeError("Flatten: the input has no dimensions")
         return data[0], prod(data[1:])
@@ -152,14 +155,14 @@ class ExpandDims(_Reshaping, name="expand_dims"):
     axis: int
     samples = [sample((2, 3), axis=0), sample((2, 3), axis=1), sample((2, 3), axis=-1)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         rank = len(data)
         if not -rank - 1 <= self.axis <= rank:
             raise ShapeError(f"expand_dims: axis {self.axis} is outside of a shape with {rank} dimensions")
         axis = self.axis % (rank + 1)
         return (*data[:axis], 1, *data[axis:])
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Unsqueeze(data, g.const([self.axis], "int64"))
 
 
@@ -169,7 +172,7 @@ class Squeeze(_Reshaping, name="squeeze"):
     axis: Shape | None = None
     samples = [sample((1, 3, 1)), sample((1, 3, 1), axis=0), sample((1, 3, 1), axis=(0, 2)), sample((1, 1))]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         rank = len(data)
         if self.axis is None:
             return tuple(size for size in data if size != 1) or (1,)
@@ -195,10 +198,10 @@ class ReshapeLike(Operator, name="reshape_like"):
     shape_only = ("rhs",)
     samples = [sample((6, 2), (3, 4)), sample((2, 3, 4), (6, 5), lhs_begin=0, lhs_end=2, rhs_begin=0, rhs_end=1)]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def infer_shape(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         left, right = slice(self.lhs_begin, self.lhs_end), slice(self.rhs_begin, self.rhs_end)
         start, stop, _ = left.indices(len(lhs))
         result = (*lhs[:start], *rhs[right], *lhs[stop:])
@@ -206,13 +209,13 @@ class ReshapeLike(Operator, name="reshape_like"):
             raise ShapeError(f"reshape_like: {lhs} does not have the number of elements of {result}")
         return result
 
-    def numpy(self, lhs: Any, rhs: Any, out: Any = None) -> Any:
+    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         return into(lhs.reshape(self.infer_shape(lhs.shape, rhs.shape)), out)
 
-    def grad(self, F: Any, lhs: Any, rhs: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F.reshape_like(dy, lhs), None
 
-    def onnx(self, g: Any, lhs: Any, rhs: Any) -> Any:
+    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
         return g.reshape_batched(lhs, self.infer_shape(g.shape(lhs), g.shape(rhs)))
 
 
@@ -228,19 +231,19 @@ class ChannelLike(Operator, name="_channel_like"):
     shape_only = ("like",)
     samples = [sample((3,), (2, 3, 4)), sample((4,), (2, 3, 4), axis=-1), sample((1,), (2, 3))]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
         rank = len(like)
         axis = self.axis % rank if -rank <= self.axis < rank else rank - 1
         return tuple(prod(data) if index == axis else 1 for index in range(rank))
 
-    def numpy(self, data: Any, like: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
         return into(data.reshape(self.infer_shape(data.shape, like.shape)), out)
 
-    def grad(self, F: Any, data: Any, like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F.reshape_like(dy, data), None
 
-    def onnx(self, g: Any, data: Any, like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
         return g.Reshape(data, g.const(list(self.infer_shape(g.shape(data), g.shape(like))), "int64"))

@@ -16,8 +16,10 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.elements import joined
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.separable import Separable, image_shape
+from hybrid_lab.ops.types import Array, Gradient, Gradients, PartialShape, PartialShapes, Tensor, Wanted
 
 
 class _Resizing(Separable):
@@ -99,13 +101,13 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
     def names(self) -> tuple[str, ...]:
         return ("data", "like") if self.mode == "like" else ("data",)
 
-    def infer_shape(self, data: tuple[int, ...], like: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, like: tuple[int, ...] | None = None) -> Shape:
         return (*image_shape("BilinearResize2D", data)[:2], *self.target(data, *([like] if like is not None else [])))
 
-    def numpy(self, data: Any, like: Any = None, out: Any = None) -> Any:
+    def numpy(self, data: Array, like: Array | None = None, out: Array | None = None) -> Array:
         return self.forward(data, self.target(data.shape, *([like.shape] if like is not None else [])), out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         like = [K.shape(1)] if self.mode == "like" else []
         wanted, spatial = self.target(K.shape(0), *like), K.shape(0)[2:]
         sides = [self._taps(K, *each) for each in zip(place[2:], spatial, wanted, strict=True)]
@@ -116,7 +118,7 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
                 parts.append(" * ".join([K.read(0, (*place[:2], row, column)), *factors]))
         return " + ".join(parts)
 
-    def _taps(self, K: Any, index: Any, size: int, wanted: int) -> list[tuple[Any, str]]:
+    def _taps(self, K: Elements, index: Any, size: int, wanted: int) -> list[tuple[Any, str]]:
         """The two pixels along an axis that a new one lies between, and their shares."""
         if size == 1 or wanted == 1 and self.align_corners:
             return [(K.zero, "1.0")]
@@ -133,11 +135,11 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
         share = K.named(f"{at} - {first}", "share")
         return [(first, f"(1.0 - {share})"), (second, share)]
 
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient | Gradients:
         ddata = F._bilinear_resize_grad(rest[-1], data, align_corners=self.align_corners)
         return ddata if self.mode != "like" else (ddata, None)
 
-    def onnx(self, g: Any, data: Any, like: Any = None) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, like: str | None = None) -> str:
         wanted = self.infer_shape(g.shape(data), g.shape(like) if like else None)[2:]
         lead = g.Slice(g.Shape(data), g.const([0], "int64"), g.const([2], "int64"))
         sizes = g.Concat(lead, g.const(list(wanted), "int64"), axis=0)
@@ -155,22 +157,22 @@ class BilinearResizeGrad(_Resizing, name="_bilinear_resize_grad"):
     shape_only = ("data",)
     samples = [sample((2, 3, 7, 3), (2, 3, 4, 5)), sample((1, 2, 7, 3), (1, 2, 4, 5), align_corners=False)]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, data: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
         return self.backward(dy, data.shape[2:], out)
 
-    def lower(self, F: Any, dy: Any, data: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, data: Tensor) -> Tensor:
         return self.lower_backward(F, dy, data.shape[2:])
 
-    def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F._contrib_BilinearResize2D(d, dy, mode="like", align_corners=self.align_corners), None
 
-    def onnx(self, g: Any, dy: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
         return self.emit_backward(g, dy, g.shape(data)[2:])
 
 
@@ -221,10 +223,10 @@ class AdaptiveAvgPooling2D(_Adaptive, name="_contrib_AdaptiveAvgPooling2D"):
         sample((1, 2, 3, 2), output_size=(4, 5)),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return (*image_shape("AdaptiveAvgPooling2D", data)[:2], *self.target(data))
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         (n, channels, h, w), (high, wide) = data.shape, self.target(data.shape)
         if high == wide == 1 and data.dtype != np.float16:
             out = np.empty((n, channels, 1, 1), data.dtype) if out is None else out
@@ -233,16 +235,16 @@ class AdaptiveAvgPooling2D(_Adaptive, name="_contrib_AdaptiveAvgPooling2D"):
             return out
         return self.forward(data, (high, wide), out)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         try:
             return F.Pooling(data, **self.pooling(data.shape))
         except Unmappable:
             return self.lower_forward(F, data)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._adaptive_avg_pool_grad(dy, data, output_size=self.output_size)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         spatial, wanted = g.shape(data)[2:], self.target(g.shape(data))
         if wanted == (1, 1):
             return g.GlobalAveragePool(data)
@@ -266,28 +268,28 @@ class AdaptiveAvgPoolGrad(_Adaptive, name="_adaptive_avg_pool_grad"):
         sample((1, 2, 4, 5), (1, 2, 3, 2), output_size=(4, 5)),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, data: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
         if dy.shape[2:] == (1, 1):
             out = np.empty(data.shape, dy.dtype) if out is None else out
             return np.divide(dy, dy.dtype.type(prod(data.shape[2:])), out=out)
         return self.backward(dy, data.shape[2:], out)
 
-    def lower(self, F: Any, dy: Any, data: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, data: Tensor) -> Tensor:
         try:
             return F._spread_pool_grad(dy, data, **self.pooling(data.shape))
         except Unmappable:
             return self.lower_backward(F, dy, data.shape[2:])
 
-    def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F._contrib_AdaptiveAvgPooling2D(d, output_size=self.output_size), None
 
-    def onnx(self, g: Any, dy: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
         return self.emit_backward(g, dy, g.shape(data)[2:])
 
 
@@ -350,12 +352,12 @@ class UpSampling(_Repeating, name="UpSampling"):
             "no_bias": True,
         }
 
-    def complete(self, *data: Any) -> tuple[Any, ...]:
+    def complete(self, *data: PartialShape) -> PartialShapes:
         if self.sample_type == "nearest" or len(data) != 2:
             return data
         return get("Deconvolution").bind(**self.transposed).complete(*data)
 
-    def infer_shape(self, *data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, *data: Shape) -> Shape:
         for shape in data:
             image_shape("UpSampling", shape)
         if self.sample_type == "bilinear":
@@ -370,7 +372,7 @@ class UpSampling(_Repeating, name="UpSampling"):
         depth = channels[0] if self.multi_input_mode == "sum" else sum(channels)
         return (data[0][0], depth, *self.target(data))
 
-    def numpy(self, *data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, *data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if self.sample_type == "bilinear":
             op: Any = get("Deconvolution").bind(**self.transposed)
             return op.numpy(*data, out=out, scratch=scratch)
@@ -391,7 +393,7 @@ class UpSampling(_Repeating, name="UpSampling"):
                 np.copyto(target, repeated)
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         if self.sample_type == "bilinear":
             raise Unmappable("UpSampling: sample_type='bilinear'")
         shapes = [K.shape(number) for number in range(K.count)]
@@ -406,12 +408,12 @@ class UpSampling(_Repeating, name="UpSampling"):
             return " + ".join(read(number, 0, "") for number in range(K.count))
         return joined(K, place[1], list(accumulate(shape[1] for shape in shapes)), read)
 
-    def lower(self, F: Any, *data: Any) -> Any:
+    def lower(self, F: Functions, *data: Tensor) -> Tensor:
         if self.sample_type == "nearest":
             raise Unmappable("UpSampling: sample_type='nearest'")
         return F.Deconvolution(*data, **self.transposed)
 
-    def grad(self, F: Any, *values: Any, wanted: Any = None) -> tuple[Any, ...]:
+    def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
         *data, y, dy = values
         if self.sample_type == "bilinear":
             return get("Deconvolution").bind(**self.transposed).grad(F, *data, y, dy)
@@ -422,7 +424,7 @@ class UpSampling(_Repeating, name="UpSampling"):
             for index in range(len(data))
         )
 
-    def onnx(self, g: Any, *data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, *data: str) -> str:
         shapes = tuple(map(g.shape, data))
         if self.sample_type == "bilinear":
             return get("Deconvolution").bind(**self.transposed).onnx(g, *data)
@@ -457,10 +459,10 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
     def reads_values(self, index: int) -> bool:
         return index == 0
 
-    def infer_shape(self, dy: tuple[int, ...], *data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, *data: Shape) -> Shape:
         return data[self.index]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
     def _channels(self, depths: list[int]) -> slice:
@@ -469,7 +471,7 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
         start = sum(depths[: self.index])
         return slice(start, start + depths[self.index])
 
-    def numpy(self, dy: Any, *data: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, *data: Array, out: Array | None = None) -> Array:
         shape = data[self.index].shape
         if out is None:
             out = np.empty(shape, dy.dtype)
@@ -484,20 +486,20 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
             out += rows[..., step::across]
         return out
 
-    def lower(self, F: Any, dy: Any, *data: Any) -> Any:
+    def lower(self, F: Functions, dy: Tensor, *data: Tensor) -> Tensor:
         channels = self._channels([item.shape[1] for item in data])
         part = F.slice_axis(dy, axis=1, begin=channels.start, end=channels.stop)
         n, depth, h, w = data[self.index].shape
         blocks = F.Reshape(part, shape=(n, depth, h, part.shape[2] // h, w, part.shape[3] // w))
         return F.sum(blocks, axis=(3, 5))
 
-    def grad(self, F: Any, dy: Any, *rest: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, dy: Tensor, *rest: Tensor) -> Gradients:
         *data, _, d = rest
         parts = [d if index == self.index else F.zeros_like(item) for index, item in enumerate(data)]
         attributes = {"scale": self.scale, "sample_type": "nearest", "multi_input_mode": self.multi_input_mode}
         return (F.UpSampling(*parts, **attributes), *(None for _ in data))
 
-    def onnx(self, g: Any, dy: Any, *data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, *data: str) -> str:
         shape, channels = g.shape(data[self.index]), self._channels([g.shape(item)[1] for item in data])
         window = [size // target for size, target in zip(g.shape(dy)[2:], shape[2:], strict=True)]
         bounds = (g.const([bound], "int64") for bound in (channels.start, channels.stop, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any, Literal
 
@@ -12,12 +13,14 @@ from hybrid_lab.ops import philox, rnn_lower
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.rnn_backward import backward
-from hybrid_lab.ops.rnn_kernels import KEPT, Kept, Sizes, forward, read_lengths
+from hybrid_lab.ops.rnn_kernels import KEPT, Kept, Lengths, Sizes, forward, read_lengths
 from hybrid_lab.ops.rnn_onnx import emit_layers
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import filled
 from hybrid_lab.ops.slicing import Concat
+from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, PartialShape, PartialShapes, Shapes, Tensor, Wanted
 
 Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
 
@@ -85,7 +88,7 @@ class _Recurrent(Operator):
             return (layers - 1, steps, batch, directions * hidden)
         return (layers * directions, steps, batch, hidden * (KEPT[self.mode] if name == "gates" else 1))
 
-    def read(self, inputs: Any) -> dict[str, Any]:
+    def read(self, inputs: Iterable[Any]) -> dict[str, Any]:
         """The inputs of the forward by name, None where there is none."""
         given = dict(zip(self.roles, inputs, strict=False))
         return {"state_cell": None, "sequence_length": None, **given}
@@ -94,7 +97,7 @@ class _Recurrent(Operator):
         """What dropout multiplies kept elements with."""
         return 1.0 / (1.0 - self.p)
 
-    def memory(self, steps: int, batch: int, dtype: Any, scratch: Any) -> Kept:
+    def memory(self, steps: int, batch: int, dtype: Any, scratch: Scratch) -> Kept:
         """Temporary memory for what a forward writes; each layer overwrites the one below where no backward follows."""
         places = self.num_layers * self.sizes.directions
         made: dict[str, Any] = {}
@@ -113,19 +116,21 @@ def _working(dtype: np.dtype) -> np.dtype:
     return np.dtype("float32") if dtype == np.float16 else dtype
 
 
-def _writable(out: Any, shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+def _writable(out: Array | None, shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
     """`out` where the kernels can write to it as it is, else memory of that shape."""
     if out is not None and out.dtype == kind and out.flags.c_contiguous:
         return out
     return np.empty(shape, kind)
 
 
-def _delivered(value: np.ndarray | None, out: Any, dtype: Any) -> Any:
+def _delivered(value: np.ndarray | None, out: Array | None, dtype: np.dtype) -> Array | None:
     """The value in its final dtype, in `out` if there is one."""
     return value if value is None or value is out else into(value.astype(dtype, copy=False), out)
 
 
-def _operands(given: dict[str, Any], kind: np.dtype, scratch: Any) -> tuple[Any, ...]:
+def _operands(
+    given: dict[str, Any], kind: np.dtype, scratch: Scratch
+) -> tuple[Array, Array, Array, Array | None, Lengths | None]:
     """data, parameters, state, cell state and lengths as the kernels take them."""
     x, vector, state = (np.ascontiguousarray(given[name], kind) for name in ("data", "parameters", "state"))
     cell = None if given["state_cell"] is None else np.ascontiguousarray(given["state_cell"], kind)
@@ -239,7 +244,7 @@ class RNN(_Recurrent, name="RNN"):
         """In prediction there is no dropout, and nothing is kept: a backward computes the forward again."""
         return self if train else self.variant(_predict=True)
 
-    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
         given = self.read(shapes)
         data, state = given["data"], given["state"]
         if data is not None and len(data) == 3:
@@ -260,8 +265,13 @@ class RNN(_Recurrent, name="RNN"):
         return tuple(given[name] for name in self.roles)
 
     def infer_shape(
-        self, data: Any, parameters: Any, state: Any, state_cell: Any = None, sequence_length: Any = None
-    ) -> Any:
+        self,
+        data: Shape,
+        parameters: Shape,
+        state: Shape,
+        state_cell: Shape | None = None,
+        sequence_length: Shape | None = None,
+    ) -> list[Shape]:
         inputs = (data, parameters, state, state_cell, sequence_length)
         given = self.read([item for item in inputs if item is not None])
         if len(data) != 3:
@@ -281,7 +291,7 @@ class RNN(_Recurrent, name="RNN"):
         kept = [] if self._predict else [self.saved_shape(name, steps, batch) for name in self.saved]
         return [(steps, batch, self.sizes.directions * hidden), *states, *kept]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         given = self.read(dtypes)
         kind = given["data"]
         for name in self.roles:
@@ -292,16 +302,16 @@ class RNN(_Recurrent, name="RNN"):
 
     def numpy(
         self,
-        *inputs: Any,
-        out: Any = None,
-        rng: Any = None,
-        need: Any = None,
-        scratch: Any = np.empty,
-    ) -> Any:
+        *inputs: Array,
+        out: Outs = None,
+        rng: tuple[int, int] | None = None,
+        need: Sequence[bool] | None = None,
+        scratch: Scratch = np.empty,
+    ) -> Array | Arrays:
         given = self.read(inputs)
         data = given["data"]
         shapes = self.infer_shape(*(item.shape for item in inputs))
-        outs = [None] * self.num_outputs if out is None else list(out) if self.num_outputs > 1 else [out]
+        outs: list[Any] = [None] * self.num_outputs if out is None else list(out) if self.num_outputs > 1 else [out]
         kind = _working(data.dtype)
         x, vector, state, cell, lengths = _operands(given, kind, scratch)
         visible = self.num_visible
@@ -334,10 +344,10 @@ class RNN(_Recurrent, name="RNN"):
         )
         values = [*made, *(held.get(name) for name in names)]
         types = self.infer_type(*(item.dtype for item in inputs))
-        results = tuple(map(_delivered, values, outs, types))
+        results: tuple[Any, ...] = tuple(map(_delivered, values, outs, types))
         return results if len(results) > 1 else results[0]
 
-    def grad(self, F: Any, *values: Any, wanted: Any = None) -> tuple[Any, ...]:
+    def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
         count, outputs = len(self.roles), self.num_outputs
         inputs, kept, douts = values[:count], values[count : count + outputs], values[count + outputs :]
         attributes: dict[str, Any] = {**self.written, "heads": tuple(int(item is not None) for item in douts)}
@@ -346,16 +356,16 @@ class RNN(_Recurrent, name="RNN"):
         else:
             kept = (kept[0], *kept[self.num_visible :])
         present = [item for item in douts if item is not None]
-        found = F._rnn_grad(*inputs, *kept, *present, kept=not self._predict, **attributes)
+        found: Any = F._rnn_grad(*inputs, *kept, *present, kept=not self._predict, **attributes)
         return (*found, None) if self.use_sequence_length else tuple(found)
 
-    def lower(self, F: Any, *inputs: Any) -> Any:
+    def lower(self, F: Functions, *inputs: Tensor) -> tuple[Tensor, ...]:
         made = rnn_lower.forward(F, self, self.read(inputs), drops=bool(self.random))
         ends = [rnn_lower.finals(F, self.sizes, made[name]) for name in ("states", "cells")[: self.num_visible - 1]]
         names = () if self._predict else self.saved
         return made["y"], *ends, *(made[name] if name == "mask" else rnn_lower.piled(F, made[name]) for name in names)
 
-    def onnx(self, g: Any, data: Any, parameters: Any, state: Any, *rest: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, parameters: str, state: str, *rest: str) -> str | tuple[str, ...]:
         if not self._predict:
             raise Unmappable("RNN in training mode: ONNX has no outputs for what the backward reads")
         if self.sizes.clip is not None:
@@ -364,7 +374,7 @@ class RNN(_Recurrent, name="RNN"):
         y, finals, cells = emit_layers(g, self.sizes, **given)
         if not self.state_outputs:
             return y
-        return (y, finals, cells) if self.mode == "lstm" else (y, finals)
+        return (y, finals) if cells is None else (y, finals, cells)
 
 
 class RNNGrad(_Recurrent, name="_rnn_grad"):
@@ -392,13 +402,15 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
     def num_outputs(self) -> int:  # type: ignore[override]
         return 4 if self.mode == "lstm" else 3
 
-    def infer_shape(self, *args: Any) -> Any:
+    def infer_shape(self, *args: Shape) -> Shapes:
         return list(args[: self.num_outputs])
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype | list[np.dtype]:
         return [dtypes[0]] * self.num_outputs
 
-    def numpy(self, *inputs: Any, out: Any = None, need: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self, *inputs: Array, out: Outs = None, need: Sequence[bool] | None = None, scratch: Scratch = np.empty
+    ) -> tuple[Array | None, ...]:
         count = len(self.roles)
         given = self.read(inputs[:count])
         data = given["data"]
@@ -409,7 +421,7 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
         weights = sizes.unpack(vector, width)
         if self.kept:
             y, *saved = inputs[count : count + 1 + len(self.saved)]
-            held = {
+            held: dict[str, Any] = {
                 name: value if name == "mask" else value.astype(kind, copy=False)
                 for name, value in zip(self.saved, saved, strict=True)
             }
@@ -417,7 +429,8 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
             y = y.astype(kind, copy=False)
         else:
             y = scratch((steps, batch, sizes.directions * sizes.hidden), kind)
-            kept = Kept(**{name: scratch(self.saved_shape(name, steps, batch), kind) for name in self.saved})
+            memory: dict[str, Any] = {name: scratch(self.saved_shape(name, steps, batch), kind) for name in self.saved}
+            kept = Kept(**memory)
             forward(sizes, x, weights, state, cell, lengths, kept, y, None, None, scratch)
         heads = iter(inputs[len(inputs) - sum(self.heads) :])
         dy, dstate, dcell = ([next(heads) if given else None for given in self.heads] + [None, None])[:3]
@@ -447,13 +460,12 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
             for value, target, wanted in zip(made, outs, need, strict=True)
         )
 
-
-    def lower(self, F: Any, *inputs: Any) -> Any:
+    def lower(self, F: Functions, *inputs: Tensor) -> Gradients:
         count = len(self.roles)
         given = self.read(inputs[:count])
         if self.kept:
             y, *saved = inputs[count : count + 1 + len(self.saved)]
-            kept = {"mask": None, "y": y, **dict(zip(self.saved, saved, strict=True))}
+            kept: dict[str, Any] = {"mask": None, "y": y, **dict(zip(self.saved, saved, strict=True))}
             for name in ("gates", "cells", "lower"):
                 if name in kept:
                     kept[name] = [rnn_lower.one(F, kept[name], place) for place in range(kept[name].shape[0])]
@@ -470,11 +482,12 @@ class ParameterConcat(Concat, name="_rnn_param_concat"):
     dim: int = 0
     samples = [sample((4,), (2,), dim=0)]
 
-    def complete_from(self, output: tuple[int, ...], *shapes: Any) -> tuple[Any, ...]:
+    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
         """Sizes that are unknown are equal: those of a layer's input weights, one per direction."""
-        unknown = [shape is None or None in shape for shape in shapes]
+        unknown: list[bool] = [shape is None or None in shape for shape in shapes]
         if len(output) != 1 or not any(unknown):
             return shapes
-        known = sum(shape[0] for shape, open_ in zip(shapes, unknown, strict=True) if not open_)
+        complete = [shape for shape in shapes if shape is not None and None not in shape]
+        known = sum(size for shape in complete for size in shape[:1] if size is not None)
         share = (output[0] - known) // sum(unknown)
         return tuple((share,) if open_ else shape for shape, open_ in zip(shapes, unknown, strict=True))

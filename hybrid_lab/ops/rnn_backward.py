@@ -6,12 +6,12 @@ step, from the last to the first; then the products that make the gradients of w
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hybrid_lab.ops import blas
+from hybrid_lab.ops.protocols import Scratch
 from hybrid_lab.ops.rnn_kernels import Kept, Lengths, Sizes, Weights
+from hybrid_lab.ops.types import Array
 
 
 def backward(
@@ -28,7 +28,7 @@ def backward(
     dcell: np.ndarray | None,
     dx: np.ndarray | None,
     dweights: list[Weights] | None,
-    scratch: Any,
+    scratch: Scratch,
 ) -> None:
     """The gradient of `forward`.
 
@@ -86,7 +86,7 @@ def run_direction_backward(
     dweights: Weights | None,
     reverse: bool,
     lengths: Lengths | None,
-    scratch: Any,
+    scratch: Scratch,
 ) -> None:
     """The gradient of `run_direction`.
 
@@ -100,9 +100,11 @@ def run_direction_backward(
         dy = np.where(lengths.valid, dy, 0)
     with blas.small_products(batch * sizes.hidden * weights.wh.shape[0]):
         if sizes.mode == "lstm":
+            assert c0 is not None and gates is not None and cells is not None and dc is not None
             hidden_part = _lstm_backward(sizes, weights, c0, gates, cells, dy, dh, dc, reverse, order, lengths, scratch)
             input_part = None
         elif sizes.mode == "gru":
+            assert gates is not None
             input_part, hidden_part = _gru_backward(weights, before, gates, dy, dh, order, lengths, scratch)
         else:
             hidden_part = _plain_backward(sizes.mode, weights, y, dy, dh, order, lengths, scratch)
@@ -127,7 +129,7 @@ def run_direction_backward(
             blas.matmul(ones, hidden_part, out=dweights.bh.reshape(1, -1))
 
 
-def _previous(values: np.ndarray, first: np.ndarray, reverse: bool, lengths: Lengths | None, scratch: Any) -> Any:
+def _previous(values: np.ndarray, first: np.ndarray, reverse: bool, lengths: Lengths | None, scratch: Scratch) -> Array:
     """(T, N, H): what the state was before every step."""
     before = scratch(values.shape, values.dtype)
     if not len(values):
@@ -145,16 +147,16 @@ def _previous(values: np.ndarray, first: np.ndarray, reverse: bool, lengths: Len
 def _lstm_backward(
     sizes: Sizes,
     weights: Weights,
-    c0: Any,
-    gates: Any,
-    cells: Any,
+    c0: Array,
+    gates: Array,
+    cells: Array,
     dy: np.ndarray,
     dh: np.ndarray,
-    dc: Any,
+    dc: Array,
     reverse: bool,
     order: range,
     lengths: Lengths | None,
-    scratch: Any,
+    scratch: Scratch,
 ) -> np.ndarray:
     """Gradients of the gates' arguments, (T, N, 4 H). Everything that does not depend on dh and dc comes first."""
     steps, batch, hidden = dy.shape
@@ -205,12 +207,12 @@ def _lstm_backward(
 def _gru_backward(
     weights: Weights,
     before: np.ndarray,
-    gates: Any,
+    gates: Array,
     dy: np.ndarray,
     dh: np.ndarray,
     order: range,
     lengths: Lengths | None,
-    scratch: Any,
+    scratch: Scratch,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gradients of the arguments on the input's side and on the hidden side, (T, N, 3 H) each."""
     steps, batch, hidden = dy.shape
@@ -256,7 +258,7 @@ def _plain_backward(
     dh: np.ndarray,
     order: range,
     lengths: Lengths | None,
-    scratch: Any,
+    scratch: Scratch,
 ) -> np.ndarray:
     factors = scratch(dy.shape, dy.dtype)
     if mode == "rnn_tanh":

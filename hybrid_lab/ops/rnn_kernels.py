@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybrid_lab.ops import blas
+from hybrid_lab.ops.protocols import Scratch
+from hybrid_lab.ops.types import Array
 
 #: Gates per mode, in the order of MXNet's rows: i, f, g, o of an LSTM; r, z, n of a GRU.
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
@@ -102,7 +104,7 @@ class Kept(NamedTuple):
     mask: Any = None
     scale: float = 1.0
 
-    def entrance(self, layer: int, scratch: Any) -> np.ndarray:
+    def entrance(self, layer: int, scratch: Scratch) -> np.ndarray:
         """The input of a layer above the first: the outputs below it after dropout."""
         below = self.lower[layer - 1]
         if self.mask is None:
@@ -124,7 +126,7 @@ def forward(
     y: np.ndarray,
     final: np.ndarray | None,
     final_cell: np.ndarray | None,
-    scratch: Any,
+    scratch: Scratch,
 ) -> None:
     """All layers. x : (T, N, C), contiguous; state, cell, final, final_cell : (L * D, N, H); y : (T, N, D * H)."""
     hidden, directions = sizes.hidden, sizes.directions
@@ -163,7 +165,7 @@ def run_direction(
     cells: np.ndarray | None,
     reverse: bool,
     lengths: Lengths | None,
-    scratch: Any,
+    scratch: Scratch,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """One layer in one direction; returns the final states (views, or memory of its own).
 
@@ -185,12 +187,14 @@ def run_direction(
     projected = gates if mode == "lstm" and gates is not None else scratch((steps, batch, rows), kind)
     blas.matmul(x.reshape(steps * batch, x.shape[2]), entrance, out=projected.reshape(steps * batch, rows))
     projected += bias * signs
-    carry = None if lengths is None else [scratch((batch, sizes.hidden), kind) for _ in range(2)]
+    carry = [] if lengths is None else [scratch((batch, sizes.hidden), kind) for _ in range(2)]
     # The exp of a gate that is shut for good overflows to infinity, which is what the sigmoid needs.
     with blas.small_products(batch * sizes.hidden * rows), np.errstate(over="ignore"):
         if mode == "lstm":
+            assert c0 is not None and cells is not None
             return _lstm(sizes, projected, recurrent, h0, c0, y, cells, order, lengths, carry, scratch)
         if mode == "gru":
+            assert gates is not None
             hidden_bias = weights.bh[2 * sizes.hidden :]
             return _gru(projected, recurrent, hidden_bias, h0, y, gates, order, lengths, carry, scratch), None
         return _plain(mode, projected, recurrent, h0, y, order, lengths, carry, scratch), None
@@ -209,14 +213,14 @@ def _lstm(
     sizes: Sizes,
     gates: np.ndarray,
     recurrent: np.ndarray,
-    h: Any,
-    c: Any,
+    h: Array,
+    c: Array,
     y: np.ndarray,
-    cells: Any,
+    cells: Array,
     order: range,
     lengths: Lengths | None,
-    carry: Any,
-    scratch: Any,
+    carry: list[np.ndarray],
+    scratch: Scratch,
 ) -> tuple[np.ndarray, np.ndarray]:
     batch, hidden = h.shape
     product, part = scratch((batch, 4 * hidden), y.dtype), scratch((batch, hidden), y.dtype)
@@ -259,13 +263,13 @@ def _gru(
     projected: np.ndarray,
     recurrent: np.ndarray,
     hidden_bias: np.ndarray,
-    h: Any,
+    h: Array,
     y: np.ndarray,
-    gates: Any,
+    gates: Array,
     order: range,
     lengths: Lengths | None,
-    carry: Any,
-    scratch: Any,
+    carry: list[np.ndarray],
+    scratch: Scratch,
 ) -> np.ndarray:
     batch, hidden = h.shape
     product = scratch((batch, 3 * hidden), y.dtype)
@@ -289,12 +293,12 @@ def _plain(
     mode: str,
     projected: np.ndarray,
     recurrent: np.ndarray,
-    h: Any,
+    h: Array,
     y: np.ndarray,
     order: range,
     lengths: Lengths | None,
-    carry: Any,
-    scratch: Any,
+    carry: list[np.ndarray],
+    scratch: Scratch,
 ) -> np.ndarray:
     product = scratch(h.shape, y.dtype)
     for t in order:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.rnn_kernels import GATES, Sizes
+from hybrid_lab.ops.types import Gradients, Tensor
 
-Parts = list[dict[str, Any]]
+Parts = list[dict[str, Tensor]]
 
 
-def unpacked(F: Any, sizes: Sizes, vector: Any, width: int) -> Parts:
+class Recurrent(Protocol):
+    """The members of the records of RNN that are read here."""
+
+    @property
+    def sizes(self) -> Sizes: ...
+
+    @property
+    def p(self) -> float: ...
+
+    def scale(self) -> float: ...
+
+
+def unpacked(F: Functions, sizes: Sizes, vector: Tensor, width: int) -> Parts:
     """wx, wh, bx and bh of every layer and direction, cut out of the packed parameters."""
     found: Parts = [{} for _ in range(sizes.layers * sizes.directions)]
     start = 0
@@ -24,35 +39,35 @@ def unpacked(F: Any, sizes: Sizes, vector: Any, width: int) -> Parts:
     return found
 
 
-def one(F: Any, array: Any, place: int) -> Any:
+def one(F: Functions, array: Tensor, place: int) -> Tensor:
     """array[place], without the first axis."""
     if array.shape[0] != 1:
         array = F.slice_axis(array, axis=0, begin=place, end=place + 1)
     return F.Reshape(array, shape=(-3, -2))  # no batch in an attribute
 
 
-def joined(F: Any, items: list[Any], axis: int) -> Any:
+def joined(F: Functions, items: Sequence[Tensor], axis: int) -> Tensor:
     return items[0] if len(items) == 1 else F.Concat(*items, dim=axis)
 
 
-def piled(F: Any, items: list[Any]) -> Any:
+def piled(F: Functions, items: Sequence[Tensor]) -> Tensor:
     """Arrays of one shape along a new first axis."""
     return joined(F, [F.expand_dims(item, axis=0) for item in items], 0)
 
 
-def masked(F: Any, array: Any, lengths: Any) -> Any:
+def masked(F: Functions, array: Tensor, lengths: Tensor | None) -> Tensor:
     """0 behind the end of each sequence."""
     return array if lengths is None else F.SequenceMask(array, lengths, use_sequence_length=True)
 
 
-def recurrence_attributes(sizes: Sizes, direction: int, lengths: Any) -> dict[str, Any]:
+def recurrence_attributes(sizes: Sizes, direction: int, lengths: Tensor | None) -> dict[str, Any]:
     found: dict[str, Any] = {"mode": sizes.mode, "reverse": direction == 1, "use_sequence_length": lengths is not None}
     if sizes.clip is not None:
         found |= dict(zip(("clip_min", "clip_max", "clip_nan"), sizes.clip, strict=True))
     return found
 
 
-def forward(F: Any, op: Any, given: dict[str, Any], drops: bool) -> dict[str, Any]:
+def forward(F: Functions, op: Recurrent, given: dict[str, Any], drops: bool) -> dict[str, Any]:
     """y; states, cells and gates of each layer and direction; the outputs below the last layer; dropout's mask."""
     sizes, x, lengths = op.sizes, given["data"], given["sequence_length"]
     steps, batch, width = x.shape
@@ -81,8 +96,14 @@ def forward(F: Any, op: Any, given: dict[str, Any], drops: bool) -> dict[str, An
 
 
 def _direction(
-    F: Any, sizes: Sizes, below: Any, weights: dict[str, Any], given: dict[str, Any], place: int, direction: int
-) -> tuple[Any, ...]:
+    F: Functions,
+    sizes: Sizes,
+    below: Tensor,
+    weights: dict[str, Tensor],
+    given: dict[str, Any],
+    place: int,
+    direction: int,
+) -> tuple[Tensor, ...]:
     """states, an LSTM's cells, and the gates where there are some."""
     rows, hidden, lengths = GATES[sizes.mode] * sizes.hidden, sizes.hidden, given["sequence_length"]
     bias, extra = weights["bx"] + weights["bh"], []
@@ -99,7 +120,7 @@ def _direction(
     return made if isinstance(made, tuple) else (made,)
 
 
-def finals(F: Any, sizes: Sizes, states: list[Any]) -> Any:
+def finals(F: Functions, sizes: Sizes, states: list[Tensor]) -> Tensor:
     """The states after the last step that each direction computes: (layers * directions, N, H)."""
     ends = []
     for place, item in enumerate(states):
@@ -110,8 +131,8 @@ def finals(F: Any, sizes: Sizes, states: list[Any]) -> Any:
 
 
 def backward(
-    F: Any, op: Any, given: dict[str, Any], kept: dict[str, Any], heads: list[Any]
-) -> tuple[Any, Any, Any, Any]:
+    F: Functions, op: Recurrent, given: dict[str, Any], kept: dict[str, Any], heads: Sequence[Tensor | None]
+) -> Gradients:
     """Gradients of data, parameters, state and state_cell. kept : as `forward` leaves it; heads : None for 0"""
     sizes, x, lengths = op.sizes, given["data"], given["sequence_length"]
     weights, places = unpacked(F, sizes, given["parameters"], x.shape[2]), sizes.layers * sizes.directions
@@ -125,10 +146,11 @@ def backward(
         if mask is not None:
             below = F._masked_scale(below, mask, scale=op.scale())
         output = kept["y"] if layer == sizes.layers - 1 else kept["lower"][layer]
-        flat, dbelow = F.Reshape(below, shape=(-1, below.shape[2])), None
+        flat = F.Reshape(below, shape=(-1, below.shape[2]))
+        dbelow: Tensor | None = None
         for direction in range(sizes.directions):
             place = layer * sizes.directions + direction
-            states = {}
+            states: dict[str, tuple[Tensor, Tensor]] = {}
             for name, head in zip(("state", "state_cell"), (*heads[1:], None, None), strict=False):
                 if given[name] is not None:
                     first = one(F, given[name], place)
@@ -161,7 +183,7 @@ def backward(
     return dy, joined(F, pieces, 0), piled(F, dstates), dcell
 
 
-def _before(F: Any, output: Any, first: Any, lengths: Any, direction: int) -> Any:
+def _before(F: Functions, output: Tensor, first: Tensor, lengths: Tensor | None, direction: int) -> Tensor:
     """(T, N, H): the state before each step that counts."""
     first = F.expand_dims(first, axis=0)
     if direction == 1 and lengths is not None:  # outputs are 0 behind the end, where the state still is the first one
@@ -175,9 +197,9 @@ def _before(F: Any, output: Any, first: Any, lengths: Any, direction: int) -> An
 
 
 def _step_gradients(
-    F: Any, sizes: Sizes, kept: Any, output: Any, dy: Any, weight: Any, states: Any, before: Any, lengths: Any,
-    place: int, direction: int,
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    F: Functions, sizes: Sizes, kept: dict[str, Any], output: Tensor, dy: Tensor, weight: Tensor,
+    states: dict[str, tuple[Tensor, Tensor]], before: Tensor, lengths: Tensor | None, place: int, direction: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:  # fmt: skip
     """Gradients of the gates' arguments on the input's and on the hidden side, of the first state, and of the cell."""
     last = [lengths] if lengths is not None else []
     inputs = [dy, weight, states["state"][1]]
@@ -188,7 +210,9 @@ def _step_gradients(
         inputs += [kept["gates"][place], before]
     else:
         inputs += [output]
-    made = F._recurrence_grad(*inputs, *last, **recurrence_attributes(sizes, direction, lengths))
+    made = cast(
+        tuple[Tensor, ...], F._recurrence_grad(*inputs, *last, **recurrence_attributes(sizes, direction, lengths))
+    )
     if sizes.mode == "lstm":
         return made[0], made[0], made[1], made[2]
-    return (*made, None) if sizes.mode == "gru" else (made[0], made[0], made[1], None)
+    return (made[0], made[1], made[2], None) if sizes.mode == "gru" else (made[0], made[0], made[1], None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from hybrid_lab.ops.protocols import OnnxGraph
 from hybrid_lab.ops.rnn_kernels import GATES, Sizes
 
 #: Our gates in the order of ONNX: i, o, f, c of an LSTM; z, r, h of a GRU.
@@ -12,8 +13,8 @@ _ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}
 
 
 def emit_layers(
-    g: Any, sizes: Sizes, data: Any, parameters: Any, state: Any, state_cell: Any, sequence_length: Any
-) -> tuple[Any, Any, Any]:
+    g: OnnxGraph, sizes: Sizes, data: str, parameters: str, state: str, state_cell: str, sequence_length: str | None
+) -> tuple[str, str, str | None]:
     """The names of the output, the final states and the LSTM's final cell states (None otherwise)."""
     steps, batch, width = g.shape(data)
     lengths = empty = None
@@ -47,15 +48,15 @@ def emit_layers(
     return x, _stacked(g, finals), _stacked(g, cells) if cells else None
 
 
-def _stacked(g: Any, items: list[Any]) -> Any:
+def _stacked(g: OnnxGraph, items: list[str]) -> str:
     return items[0] if len(items) == 1 else g.Concat(*items, axis=0)
 
 
-def _slice(g: Any, value: Any, start: int, stop: int) -> Any:
+def _slice(g: OnnxGraph, value: str, start: int, stop: int) -> str:
     return g.Slice(value, g.const([start], "int64"), g.const([stop], "int64"), g.const([0], "int64"))
 
 
-def _rows(g: Any, value: Any, places: range) -> Any:
+def _rows(g: OnnxGraph, value: str, places: range) -> str:
     """The entries of some layers and directions of a state."""
     return value if g.shape(value)[0] == len(places) else _slice(g, value, places[0], places[-1] + 1)
 
@@ -63,7 +64,7 @@ def _rows(g: Any, value: Any, places: range) -> Any:
 class _Weights:
     """The packed parameters, taken apart."""
 
-    def __init__(self, g: Any, sizes: Sizes, parameters: Any, width: int):
+    def __init__(self, g: OnnxGraph, sizes: Sizes, parameters: str, width: int):
         self.g, self.sizes, self.parameters = g, sizes, parameters
         self.places: dict[tuple[int, str], tuple[int, tuple[int, ...]]] = {}
         start = 0

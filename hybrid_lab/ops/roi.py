@@ -12,7 +12,9 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import Derived, sample
+from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Tensor
 
 
 def _regions(values: list[Any]) -> np.ndarray:
@@ -42,7 +44,7 @@ class _Pooled(Operator):
         if not self.spatial_scale > 0:
             raise AttributeSpecError(f"{self.name}: spatial_scale={self.spatial_scale} must be positive")
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
     def checked(self, data: tuple[int, ...], rois: tuple[int, ...], columns: tuple[int, ...]) -> None:
@@ -68,15 +70,15 @@ class ROIPooling(_Pooled, name="ROIPooling"):
         sample((2, 1, 5, 4), _ROIS, pooled_size=(1, 1), spatial_scale=0.7),
     ]
 
-    def infer_shape(self, data: tuple[int, ...], rois: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape, rois: Shape) -> list[Shape]:
         self.checked(data, rois, (5,))
         shape = (rois[0], data[1], *self.pooled_size)
         return [shape, shape]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         return [dtypes[0], np.dtype("int64")]
 
-    def numpy(self, data: Any, rois: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, rois: Array, out: Outs = None) -> Arrays:
         n, channels, height, width = data.shape
         image = np.clip(rois[:, 0].astype(np.int64), 0, n - 1)
         first, last = self._parts(rois, 2, 4, self.pooled_size[0], height, data.dtype)
@@ -104,7 +106,7 @@ class ROIPooling(_Pooled, name="ROIPooling"):
         first, last = np.floor(line[:-1] * step) + start[:, None], np.ceil(line[1:] * step) + start[:, None]
         return np.clip(first, 0, size).astype(np.int64), np.clip(last, 0, size).astype(np.int64)
 
-    def grad(self, F: Any, data: Any, rois: Any, y: Any, places: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, rois: Tensor, y: Tensor, places: Tensor, dy: Tensor) -> Gradients:
         return F._roi_pooling_grad(dy, data, rois, places), None
 
 
@@ -184,21 +186,21 @@ class ROIPoolingGrad(Operator, name="_roi_pooling_grad"):
         ),
     ]  # fmt: skip
 
-    def infer_shape(
-        self, dy: tuple[int, ...], data: tuple[int, ...], rois: tuple[int, ...], places: tuple[int, ...]
-    ) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, rois: Shape, places: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, data: Any, rois: Any, places: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, data: Array, rois: Array, places: Array, out: Array | None = None) -> Array:
         index, found = _flat_places(data.shape, rois, places)
         wide = np.float32 if dy.dtype == np.float16 else dy.dtype
         total = np.bincount(index[found], weights=dy[found].astype(np.float64), minlength=int(np.prod(data.shape)))
         return into(total.astype(wide).reshape(data.shape).astype(dy.dtype, copy=False), out)
 
-    def grad(self, F: Any, dy: Any, data: Any, rois: Any, places: Any, y: Any, d: Any) -> tuple[Any, ...]:
+    def grad(
+        self, F: Functions, dy: Tensor, data: Tensor, rois: Tensor, places: Tensor, y: Tensor, d: Tensor
+    ) -> Gradients:
         return F._roi_pooling_pick(d, rois, places), None, None, None
 
 
@@ -212,18 +214,18 @@ class ROIPoolingPick(Operator, name="_roi_pooling_pick"):
     mxnet = None
     samples = [sample((2, 3, 8, 9), _ROIS, np.array([[[[7, -1]], [[70, 7]], [[0, 7]]]] * 5, "int64"), gradient=False)]
 
-    def infer_shape(self, d: tuple[int, ...], rois: tuple[int, ...], places: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, d: Shape, rois: Shape, places: Shape) -> Shape:
         return places
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, d: Any, rois: Any, places: Any, out: Any = None) -> Any:
+    def numpy(self, d: Array, rois: Array, places: Array, out: Array | None = None) -> Array:
         index, found = _flat_places(d.shape, rois, places)
         picked = np.take(d.reshape(-1), np.where(found, index, 0))
         return into(np.where(found, picked, d.dtype.type(0)), out)
 
-    def grad(self, F: Any, d: Any, rois: Any, places: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, d: Tensor, rois: Tensor, places: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._roi_pooling_grad(dy, d, rois, places), None, None
 
 
@@ -311,14 +313,14 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         ),
     ]
 
-    def infer_shape(self, data: tuple[int, ...], rois: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, rois: Shape) -> Shape:
         self.checked(data, rois, (4, 5))
         parts = self.pooled_size[0] * self.pooled_size[1] if self.position_sensitive else 1
         if data[1] % parts:
             raise ShapeError(f"ROIAlign: the channels of {data} cannot be shared out among {parts} parts")
         return (rois[0], data[1] // parts, *self.pooled_size)
 
-    def numpy(self, data: Any, rois: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, rois: Array, out: Array | None = None) -> Array:
         if data.dtype == np.float16:
             return into(self.numpy(data.astype(np.float32), rois).astype(np.float16), out)
         shape = self.infer_shape(data.shape, rois.shape)
@@ -330,10 +332,10 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         made = gather(pixels, Terms(terms.rows, terms.weights.astype(data.dtype)))
         return channels_first(made, shape, out)
 
-    def grad(self, F: Any, data: Any, rois: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, rois: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._roi_align_grad(dy, data, rois, **self.attributes), None
 
-    def onnx(self, g: Any, data: Any, rois: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, rois: str) -> str:
         if self.position_sensitive or g.shape(rois)[1] != 5:
             raise Unmappable("ROIAlign with position_sensitive, or regions without the number of their image")
         # onnxruntime refuses images that are not there and edges that are not finite: such regions give 0.
@@ -371,10 +373,10 @@ class ROIAlignGrad(_Aligned, name="_roi_align_grad"):
         sample((5, 2, 2, 2), (2, 8, 5, 4), _ROIS, pooled_size=(2, 2), spatial_scale=0.5, position_sensitive=True),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], rois: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, rois: Shape) -> Shape:
         return data
 
-    def numpy(self, dy: Any, data: Any, rois: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, data: Array, rois: Array, out: Array | None = None) -> Array:
         if dy.dtype == np.float16:
             return into(self.numpy(dy.astype(np.float32), data, rois).astype(np.float16), out)
         terms, (n, channels, height, width) = self.terms(rois, data.shape), data.shape
@@ -388,5 +390,5 @@ class ROIAlignGrad(_Aligned, name="_roi_align_grad"):
         made = made.reshape(pixels, parts, channels // parts).swapaxes(1, 2).reshape(pixels, channels)
         return channels_first(made, data.shape, out)
 
-    def grad(self, F: Any, dy: Any, data: Any, rois: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, rois: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F._contrib_ROIAlign(d, rois, **self.attributes), None, None

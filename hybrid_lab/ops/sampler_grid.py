@@ -13,7 +13,9 @@ import numpy as np
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Gradients, Shape, Tensor
 
 #: The signs of the four pixels in p00 - p01 - p10 + p11.
 _MIXED = (1.0, -1.0, -1.0, 1.0)
@@ -34,7 +36,7 @@ class _Slope(Operator):
     kinds = "f"
     mxnet = None
 
-    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+    def numpy(self, *inputs: Array, out: Array | None = None) -> Array:
         if inputs[0].dtype == np.float16:
             return into(self.computed(*(item.astype(np.float32) for item in inputs)).astype(np.float16), out)
         return into(self.computed(*inputs), out)
@@ -76,7 +78,7 @@ class SamplerGridGrad(_Slope, name="_sampler_grid_grad"):
 
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2)]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], grid: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, grid: Shape) -> Shape:
         return grid
 
     def computed(self, dy: Any, data: Any, grid: Any) -> np.ndarray:
@@ -89,7 +91,7 @@ class SamplerGridGrad(_Slope, name="_sampler_grid_grad"):
             total[:, 1] += product * slopes_y[:, term]
         return channels_first(total, grid.shape, None)
 
-    def grad(self, F: Any, dy: Any, data: Any, grid: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, grid: Tensor, y: Tensor, d: Tensor) -> Gradients:
         dgrid = F._sampler_twist(dy, data, grid) * F.reverse(d, axis=1)
         return F._sampler_slope(data, grid, d), F._sampler_slope_data_grad(dy, data, grid, d), dgrid
 
@@ -100,7 +102,7 @@ class SamplerSlope(_Slope, name="_sampler_slope"):
     refuses_gradient = True
     samples = [sample((2, 3, 4, 5), (2, 2, 3, 4), (2, 2, 3, 4), low=-1.2, high=1.2, gradient=False)]
 
-    def infer_shape(self, data: tuple[int, ...], grid: tuple[int, ...], direction: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, grid: Shape, direction: Shape) -> Shape:
         return (*data[:2], *grid[2:])
 
     def computed(self, data: Any, grid: Any, direction: Any) -> np.ndarray:
@@ -118,7 +120,7 @@ class SamplerSlopeDataGrad(_Slope, name="_sampler_slope_data_grad"):
     shape_only = ("data",)
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), (2, 2, 3, 4), low=-1.2, high=1.2, gradient=False)]
 
-    def infer_shape(self, dy: Any, data: tuple[int, ...], grid: Any, direction: Any) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, grid: Shape, direction: Shape) -> Shape:
         return data
 
     def computed(self, dy: Any, data: Any, grid: Any, direction: Any) -> np.ndarray:
@@ -136,7 +138,7 @@ class SamplerTwist(_Slope, name="_sampler_twist"):
     refuses_gradient = True
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2, gradient=False)]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], grid: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, grid: Shape) -> Shape:
         return grid
 
     def computed(self, dy: Any, data: Any, grid: Any) -> np.ndarray:

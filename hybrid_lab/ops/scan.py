@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,10 @@ from hybrid_lab.ops.attributes import DType
 from hybrid_lab.ops.elements import on_diagonal
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Shape, Tensor
 
 
 class CumSum(Operator, name="cumsum", aliases=("_np_cumsum",)):
@@ -33,27 +34,27 @@ class CumSum(Operator, name="cumsum", aliases=("_np_cumsum",)):
         sample((2, 3), gradient=False, attrs={"axis": 1, "dtype": "float64"}),
     ]
 
-    def infer_shape(self, a: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, a: Shape) -> Shape:
         if self.axis is None:
             return (prod(a),)
         axis_of("cumsum", self.axis, len(a))
         return a
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.dtype) if self.dtype is not None else dtypes[0]
 
-    def numpy(self, a: Any, out: Any = None) -> Any:
+    def numpy(self, a: Array, out: Array | None = None) -> Array:
         dtype = self.infer_type(a.dtype)
         if dtype == np.float16:
             return into(np.cumsum(a, axis=self.axis, dtype=np.float32).astype(dtype), out)
         return np.cumsum(a, axis=self.axis, dtype=dtype, out=out)
 
-    def grad(self, F: Any, a: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, a: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         axis = 0 if self.axis is None else self.axis
         behind = F.reverse(F.cumsum(F.reverse(dy, axis=axis), axis=axis), axis=axis)
         return F._cast_like(F.reshape_like(behind, a), a)
 
-    def onnx(self, g: Any, a: Any) -> Any:
+    def onnx(self, g: OnnxGraph, a: str) -> str:
         axis = 0 if self.axis is None else self.axis
         a = g.Reshape(a, g.const([-1], "int64")) if self.axis is None else a
         return g.CumSum(g.cast(a, self.dtype) if self.dtype else a, g.const(axis, "int64"))
@@ -85,18 +86,19 @@ class Histogram(Operator, name="_histogram"):
                 f"histogram: bin_cnt={self.bin_cnt}, range={self.range}; a positive number and (low, high) are needed"
             )
 
-    def infer_shape(self, data: tuple[int, ...], bins: tuple[int, ...] | None = None) -> Any:
+    def infer_shape(self, data: Shape, bins: tuple[int, ...] | None = None) -> list[Shape]:
         if bins is not None and (len(bins) != 1 or bins[0] < 2):
             raise ShapeError(f"histogram: bins has shape {bins}; two or more edges are needed")
         count = self.bin_cnt if bins is None else bins[0] - 1
-        return [(count,), (count + 1,)]  # type: ignore[operator]
+        assert count is not None, "check() wants it where there are no edges"
+        return [(count,), (count + 1,)]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         if dtypes[0].kind == "b":
             raise DTypeError("_histogram: data is bool, numbers are needed")
         return [np.dtype("int64"), super().infer_type(*dtypes)]
 
-    def numpy(self, data: Any, bins: Any = None, out: Any = None) -> Any:
+    def numpy(self, data: Array, bins: Array | None = None, out: Outs = None) -> Arrays:
         if bins is None:
             low, high = self.range  # type: ignore[misc]
             edges = np.linspace(low, high, self.bin_cnt + 1).astype(data.dtype)  # type: ignore[operator]
@@ -130,7 +132,7 @@ class Diag(Operator, name="diag"):
             raise ShapeError(f"diag: axis1={self.axis1} and axis2={self.axis2} are one axis of {data}")
         return first, second
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if len(data) == 1:
             return (data[0] + abs(self.k),) * 2
         if not data:
@@ -141,22 +143,22 @@ class Diag(Operator, name="diag"):
             raise ShapeError(f"diag: {data} has no diagonal k={self.k}")
         return (*(size for axis, size in enumerate(data) if axis not in (first, second)), min(rows, columns))
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         if data.ndim == 1:
             return into(np.diag(data, self.k), out)
         return into(np.diagonal(data, self.k, *self.axes(data.shape)).copy(), out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         if len(K.shape(0)) == 1:
             return on_diagonal(K, place, 0, 1, self.k, (place[0] if self.k >= 0 else place[1],))
         rest, step = list(place[:-1]), place[-1]
         where = {axis: step + max(sign * self.k, 0) for axis, sign in zip(self.axes(K.shape(0)), (-1, 1), strict=True)}
         return str(K.read(0, tuple(where[axis] if axis in where else rest.pop(0) for axis in range(len(K.shape(0))))))
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._diag_grad(dy, data, k=self.k, axis1=self.axis1, axis2=self.axis2)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         shape = g.shape(data)
         places = np.arange(prod(shape)).reshape(shape)
         if len(shape) == 1:
@@ -181,13 +183,13 @@ class DiagGrad(Operator, name="_diag_grad"):
         sample((4, 2), (2, 4, 3), axis1=0, axis2=2),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
         return like
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
         if len(like.shape) == 1:
             return into(np.diagonal(dy, self.k).copy(), out)
         result = np.zeros(like.shape, dy.dtype)
@@ -196,7 +198,7 @@ class DiagGrad(Operator, name="_diag_grad"):
         result.reshape(-1)[places] = dy
         return into(result, out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         if len(K.shape(1)) == 1:
             return str(K.read(0, (place[0] + max(-self.k, 0), place[0] + max(self.k, 0))))
         diag = Diag.bind(k=self.k, axis1=self.axis1, axis2=self.axis2)
@@ -204,5 +206,5 @@ class DiagGrad(Operator, name="_diag_grad"):
         rest = [index for axis, index in enumerate(place) if axis not in (row, column)]
         return on_diagonal(K, place, row, column, self.k, (*rest, place[row] + min(self.k, 0)))
 
-    def grad(self, F: Any, dy: Any, like: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.diag(d, k=self.k, axis1=self.axis1, axis2=self.axis2), None

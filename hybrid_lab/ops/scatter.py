@@ -7,7 +7,6 @@ from __future__ import annotations
 from functools import reduce
 from math import prod
 from operator import add
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,10 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.index import emit_whole, whole
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.types import Array, Gradients, Tensor
 
 
 class BatchTake(Operator, name="batch_take"):
@@ -28,25 +29,25 @@ class BatchTake(Operator, name="batch_take"):
 
     samples = [sample((4, 3), ints((4,), 0, 3, "int32")), sample((4, 3), ints((4,), -2, 6, "int32"), gradient=False)]
 
-    def infer_shape(self, a: tuple[int, ...], indices: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, a: Shape, indices: Shape) -> Shape:
         if len(a) != 2 or prod(indices) != a[0]:
             raise ShapeError(f"batch_take: a {a} and indices {indices}; (n, m) and (n,) are needed")
         return indices
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, a: Any, indices: Any, out: Any = None) -> Any:
+    def numpy(self, a: Array, indices: Array, out: Array | None = None) -> Array:
         places = whole(indices, a.shape[1], "clip", self.name).reshape(-1)
         return into(a[np.arange(len(a)), places].reshape(indices.shape), out)
 
-    def grad(self, F: Any, a: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, a: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._pick_grad(F.Reshape(dy, shape=(-1,)), a, F.Reshape(indices, shape=(-1,)), axis=1), None
 
-    def lower(self, F: Any, a: Any, indices: Any) -> Any:
+    def lower(self, F: Functions, a: Tensor, indices: Tensor) -> Tensor:
         return F.reshape_like(F.pick(a, F.Reshape(indices, shape=(-1,)), axis=1), indices)
 
-    def onnx(self, g: Any, a: Any, indices: Any) -> Any:
+    def onnx(self, g: OnnxGraph, a: str, indices: str) -> str:
         rows, width = g.shape(a)
         places = g.Reshape(emit_whole(g, indices, width, "clip"), g.const([rows, 1], "int64"))
         return g.Reshape(g.GatherElements(a, places, axis=1), g.const(list(g.shape(indices)), "int64"))
@@ -57,15 +58,15 @@ class FillElement(Operator, name="fill_element_0index"):
 
     samples = [sample((4, 3), (4,), ints((4,), 0, 3), gradient=False)]
 
-    def infer_shape(self, lhs: tuple[int, ...], mhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, lhs: Shape, mhs: Shape, rhs: Shape) -> Shape:
         if len(lhs) != 2 or mhs != lhs[:1] or rhs != lhs[:1]:
             raise ShapeError(f"fill_element_0index: {lhs}, {mhs} and {rhs}; (n, m), (n,) and (n,) are needed")
         return lhs
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return super().infer_type(*dtypes[:2])
 
-    def numpy(self, lhs: Any, mhs: Any, rhs: Any, out: Any = None) -> Any:
+    def numpy(self, lhs: Array, mhs: Array, rhs: Array, out: Array | None = None) -> Array:
         y = lhs.copy()
         y[np.arange(len(lhs)), whole(rhs, lhs.shape[1], "raise", self.name)] = mhs
         return into(y, out)
@@ -82,9 +83,7 @@ class IndexCopy(Operator, name="_contrib_index_copy", aliases=("contrib_index_co
         sample((4, 2, 2), np.array([1], "int32"), (1, 2, 2)),
     ]
 
-    def infer_shape(
-        self, old_tensor: tuple[int, ...], index_vector: tuple[int, ...], new_tensor: tuple[int, ...]
-    ) -> tuple[int, ...]:
+    def infer_shape(self, old_tensor: Shape, index_vector: Shape, new_tensor: Shape) -> Shape:
         if len(index_vector) != 1 or new_tensor != (*index_vector, *old_tensor[1:]):
             raise ShapeError(
                 f"index_copy: new_tensor has shape {new_tensor}; old_tensor {old_tensor} and index_vector "
@@ -92,18 +91,18 @@ class IndexCopy(Operator, name="_contrib_index_copy", aliases=("contrib_index_co
             )
         return old_tensor
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return super().infer_type(dtypes[0], dtypes[2])
 
-    def numpy(self, old_tensor: Any, index_vector: Any, new_tensor: Any, out: Any = None) -> Any:
+    def numpy(self, old_tensor: Array, index_vector: Array, new_tensor: Array, out: Array | None = None) -> Array:
         y = old_tensor.copy()
         y[whole(index_vector, len(y), "raise", "index_copy")] = new_tensor
         return into(y, out)
 
-    def lower(self, F: Any, old: Any, index: Any, new: Any) -> Any:
+    def lower(self, F: Functions, old: Tensor, index: Tensor, new: Tensor) -> Tensor:
         return F._scatter_set_nd(old, new, F.expand_dims(index, axis=0), shape=old.shape)
 
-    def grad(self, F: Any, old: Any, index: Any, new: Any, y: Any, dy: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, old: Tensor, index: Tensor, new: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._contrib_index_copy(dy, index, F.zeros_like(new)), None, F.take(dy, index)
 
 
@@ -125,17 +124,17 @@ class IndexArray(Operator, name="_contrib_index_array", aliases=("contrib_index_
         """The axes, counted from the front. Raises ShapeError."""
         return list(range(rank)) if self.axes is None else [axis_of("index_array", axis, rank) for axis in self.axes]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return (*data, len(self.chosen(len(data))))
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype("int64")
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         grid = np.indices(data.shape, dtype=np.int64)[self.chosen(data.ndim)]
         return into(np.ascontiguousarray(np.moveaxis(grid, 0, -1)), out)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         grid = np.moveaxis(np.indices(g.shape(data))[self.chosen(len(g.shape(data)))], 0, -1)
         return g.Identity(g.const(grid, "int64"))
 
@@ -155,7 +154,7 @@ class _Numbering(Operator):
         """How many places lie between neighbours along each axis."""
         return np.array([prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))], np.int64)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         if dtypes[0].kind == "b":
             raise DTypeError(f"{self.name}: data is bool, numbers are needed")
         return dtypes[0]
@@ -169,22 +168,22 @@ class RavelMultiIndex(_Numbering, name="_ravel_multi_index", aliases=("ravel_mul
         sample(np.array([[1, 0], [2, 1], [0, 3]], "int32"), gradient=False, shape=(-1, 3, 4)),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if len(data) < 2 or data[0] != len(self.shape):
             raise ShapeError(f"ravel_multi_index: data {data}; ({len(self.shape)}, n) is needed for shape={self.shape}")
         return data[1:]
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         numbers = np.tensordot(self.strides, data.astype(np.int64), 1)
         return into(np.asarray(numbers).astype(data.dtype), out)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         numbers = F.Cast(data, dtype="int64")
         parts = [F.slice_axis(numbers, axis=0, begin=axis, end=axis + 1) for axis in range(len(self.shape))]
         total = reduce(add, (part * int(stride) for part, stride in zip(parts, self.strides, strict=True)))
         return F.Cast(F.Reshape(total, shape=(-3, -2)) if data.shape[1:] else total, dtype=data.dtype.name)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         rank = len(g.shape(data))
         strides = g.const(self.strides.reshape(-1, *(1,) * (rank - 1)), "int64")
         total = g.ReduceSum(g.Mul(g.cast(data, "int64"), strides), g.const([0], "int64"), keepdims=0)
@@ -199,17 +198,17 @@ class UnravelIndex(_Numbering, name="_unravel_index", aliases=("unravel_index",)
         sample(np.array([5, 23, 0, 1], "int32"), gradient=False, shape=(-1, 3, 4)),
     ]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return (len(self.shape), *data)
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         numbers, made = data.astype(np.int64), []
         for axis, stride in enumerate(self.strides):
             place = numbers // stride
             made.append(place % self.shape[axis] if axis else place)
         return into(np.stack(made).astype(data.dtype), out)
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         numbers, made = F.Cast(data, dtype="int64"), []
         for axis, (stride, size) in enumerate(zip(self.strides, self.shape, strict=True)):
             place = F.broadcast_div(numbers, int(stride))
@@ -217,7 +216,7 @@ class UnravelIndex(_Numbering, name="_unravel_index", aliases=("unravel_index",)
             made.append(F.broadcast_mod(place, int(size)) if axis else place)
         return F.Cast(F.stack(*made, axis=0), dtype=data.dtype.name)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         numbers, parts = g.cast(data, "int64"), []
         for axis, stride in enumerate(self.strides):
             place = g.Div(numbers, g.const(stride, "int64"))

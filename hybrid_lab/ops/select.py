@@ -9,8 +9,10 @@ import numpy as np
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import is_scalar, scalar_as
+from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import broadcast_shapes
+from hybrid_lab.ops.types import Array, Gradients, PartialShape, Shape, Tensor
 
 
 class Where(Operator, name="where"):
@@ -26,14 +28,16 @@ class Where(Operator, name="where"):
     ]
     triton = "tl.where({0} != 0, {1}, {2})"
 
-    def is_pointwise(self, condition: Any, x: Any, y: Any) -> bool:
+    def is_pointwise(self, condition: Shape, x: Shape, y: Shape) -> bool:
         return len(condition) == max(len(x), len(y)) or not (len(x) or len(y))
 
-    def complete(self, condition: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+    def complete(
+        self, condition: PartialShape, x: PartialShape, y: PartialShape
+    ) -> tuple[PartialShape, PartialShape, PartialShape]:
         known = x if x else y
         return condition or known, x if x is not None else known, y if y is not None else known
 
-    def infer_shape(self, condition: tuple[int, ...], x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, condition: Shape, x: Shape, y: Shape) -> Shape:
         shape = broadcast_shapes("where", x, y)
         if condition != shape and len(condition) == 1 and shape and condition[0] == shape[0]:
             return shape
@@ -41,14 +45,16 @@ class Where(Operator, name="where"):
             return condition
         return broadcast_shapes("where", condition, shape)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return super().infer_type(*dtypes[1:]) if any(dtypes[1:]) else (dtypes[0] or np.dtype("float32"))
 
     @staticmethod
     def _by_row(condition: Any, shape: tuple[int, ...]) -> bool:
         return len(condition) == 1 and len(shape) > 1 and condition[0] == shape[0]
 
-    def numpy(self, condition: Any, x: Any, y: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self, condition: Array, x: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
         shape = np.broadcast_shapes(np.shape(x), np.shape(y))
         hit = (
             condition if condition.dtype == bool else np.not_equal(condition, 0, out=scratch(condition.shape, np.bool_))
@@ -65,12 +71,12 @@ class Where(Operator, name="where"):
         np.copyto(out, scalar_as(x, out), where=hit, casting="unsafe" if is_scalar(x) else "same_kind")
         return out
 
-    def grad(self, F: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, condition: Tensor, x: Tensor, y: Tensor, z: Tensor, dz: Tensor) -> Gradients:
         dx = None if is_scalar(x) else F._sum_like(F.where(condition, dz, 0.0), x)
         dy = None if is_scalar(y) else F._sum_like(F.where(condition, 0.0, dz), y)
         return None, dx, dy
 
-    def onnx(self, g: Any, condition: Any, x: Any, y: Any) -> Any:
+    def onnx(self, g: OnnxGraph, condition: str, x: str, y: str) -> str:
         hit = g.cast(condition, "bool")
         shape = np.broadcast_shapes(g.shape(x), g.shape(y))
         if self._by_row(g.shape(condition), shape):
@@ -91,24 +97,24 @@ class Present(Operator, name="_present"):
         sample(np.array([0.0], np.float32), (3, 4), gradient=False),
     ]
 
-    def infer_shape(self, number: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, number: Shape, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[1]
 
-    def numpy(self, number: Any, data: Any, out: Any = None) -> Any:
+    def numpy(self, number: Array, data: Array, out: Array | None = None) -> Array:
         return into(data if number.item() else np.zeros_like(data), out)
 
-    def lower(self, F: Any, number: Any, data: Any) -> Any:
+    def lower(self, F: Functions, number: Tensor, data: Tensor) -> Tensor:
         return F.reshape_like(F.where(number, data, 0.0), data)
 
-    def grad(self, F: Any, number: Any, data: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, number: Tensor, data: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return None, F._present(number, dy)
 
     def presence(self, node: Any, index: int) -> Any:
         return node.inputs[0]
 
-    def onnx(self, g: Any, number: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, number: str, data: str) -> str:
         hit = g.Reshape(g.cast(number, "bool"), g.const([], "int64"))
         return g.Where(hit, data, g.const(0, g.dtype(data)))

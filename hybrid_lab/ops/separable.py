@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,8 @@ from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
 from hybrid_lab.ops import blas
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
+from hybrid_lab.ops.types import Tensor
 
 
 def image_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -53,17 +54,17 @@ class Separable(Operator):
         rows, columns = self.matrices(spatial, dy.shape[2:], dy.dtype.name)
         return _both_sides(rows.T, dy, columns.T, out)
 
-    def lower_forward(self, F: Any, data: Any) -> Any:
+    def lower_forward(self, F: Functions, data: Tensor) -> Tensor:
         """rows data columns^T in two products with constants."""
         rows, columns = self.matrices(data.shape[2:], self.target(data.shape), "float64")
         return _lowered_sides(F, rows, data, columns)
 
-    def lower_backward(self, F: Any, dy: Any, spatial: tuple[int, ...]) -> Any:
+    def lower_backward(self, F: Functions, dy: Tensor, spatial: tuple[int, ...]) -> Tensor:
         """rows^T dy columns, likewise."""
         rows, columns = self.matrices(spatial, dy.shape[2:], "float64")
         return _lowered_sides(F, np.ascontiguousarray(rows.T), dy, np.ascontiguousarray(columns.T))
 
-    def emit_backward(self, g: Any, dy: Any, spatial: tuple[int, ...]) -> Any:
+    def emit_backward(self, g: OnnxGraph, dy: str, spatial: tuple[int, ...]) -> str:
         """The gradient in ONNX: the same two products."""
         wanted = g.shape(dy)[2:]
         rows, columns = self.matrices(spatial, wanted, "float64")
@@ -87,13 +88,13 @@ def _both_sides(left: np.ndarray, x: np.ndarray, right: np.ndarray, out: np.ndar
     return out
 
 
-def _lowered_sides(F: Any, left: np.ndarray, x: Any, right: np.ndarray) -> Any:
+def _lowered_sides(F: Functions, left: np.ndarray, x: Tensor, right: np.ndarray) -> Tensor:
     """left x right^T for every image of x, in F."""
     if 0 in x.shape:
         raise Unmappable("an image without pixels")
     n, channels, height, width = x.shape
-    left, right = (F._cast_like(item, x) for item in (left, right))
-    half = F.dot(F.Reshape(x, shape=(-1, width)), right, transpose_b=True)
-    turned = F.transpose(F.Reshape(half, shape=(n, channels, height, right.shape[0])), axes=(0, 1, 3, 2))
+    before, after = (F._cast_like(item, x) for item in (left, right))
+    half = F.dot(F.Reshape(x, shape=(-1, width)), after, transpose_b=True)
+    turned = F.transpose(F.Reshape(half, shape=(n, channels, height, after.shape[0])), axes=(0, 1, 3, 2))
     both = F.dot(F.Reshape(turned, shape=(-1, height)), left, transpose_b=True)
     return F.transpose(F.Reshape(both, shape=(n, channels, right.shape[0], left.shape[0])), axes=(0, 1, 3, 2))

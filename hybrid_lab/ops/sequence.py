@@ -9,7 +9,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.types import Array, Gradient, Gradients, PartialShape, PartialShapes, Shape, Tensor
 
 
 class _Sequence(Operator):
@@ -25,7 +27,7 @@ class _Sequence(Operator):
     def names(self) -> tuple[str, ...]:
         return ("data", "sequence_length") if self.use_sequence_length else ("data",)
 
-    def complete(self, data: Any, sequence_length: Any = None) -> Any:
+    def complete(self, data: PartialShape, sequence_length: PartialShape = None) -> PartialShapes:
         if not self.use_sequence_length:
             return (data,)
         if data is not None and len(data) > 1 and (sequence_length is None or None in sequence_length):
@@ -41,10 +43,10 @@ class _Sequence(Operator):
                 f"{self.name}: sequence_length has shape {sequence_length}; data {data} needs {(data[1 - self.axis],)}"
             )
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def last(self, K: Any, number: int, place: tuple[Any, ...], steps: int) -> Any:
+    def last(self, K: Elements, number: int, place: Place, steps: int) -> Any:
         """In kernels: the index of a sequence's last step. number : the input with the lengths; place : the batch's"""
         if not self.use_sequence_length:
             return K.zero + (steps - 1)
@@ -67,7 +69,7 @@ class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
         sample((4, 3)),
     ]
 
-    def infer_shape(self, data: tuple[int, ...], sequence_length: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, sequence_length: tuple[int, ...] | None = None) -> Shape:
         self.check_shapes(data, sequence_length)
         return data
 
@@ -76,28 +78,30 @@ class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
         grid = steps[:, None] >= length[None, :] if self.axis == 0 else steps[None, :] >= length[:, None]
         return grid.reshape(*grid.shape, *(1,) * (len(shape) - 2))
 
-    def numpy(self, data: Any, sequence_length: Any = None, out: Any = None) -> Any:
+    def numpy(self, data: Array, sequence_length: Array | None = None, out: Array | None = None) -> Array:
         result = data.copy() if out is None else into(data, out)
         if self.use_sequence_length:
+            assert sequence_length is not None
             np.copyto(result, self.value, casting="unsafe", where=self._behind(data.shape, sequence_length))
         return result
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         data = K.read(0, place)
         if not self.use_sequence_length:
             return str(data)
         length = K.read(1, (place[1 - self.axis],))
         return f"tl.where(({place[self.axis]}) >= {length}, {K.literal(self.value)}, {data})"
 
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient | Gradients:
         dy = rest[-1]
         if not self.use_sequence_length:
             return dy
         return F.SequenceMask(dy, rest[0], use_sequence_length=True, axis=self.axis), None
 
-    def onnx(self, g: Any, data: Any, sequence_length: Any = None) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, sequence_length: str | None = None) -> str:
         if not self.use_sequence_length:
             return g.Identity(data)
+        assert sequence_length is not None
         shape = g.shape(data)
         if None in shape:
             raise Unmappable("SequenceMask: the number of steps must be known")
@@ -123,7 +127,7 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         sample((2, 4, 3), axis=1),
     ]
 
-    def infer_shape(self, data: tuple[int, ...], sequence_length: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, sequence_length: tuple[int, ...] | None = None) -> Shape:
         self.check_shapes(data, sequence_length)
         return (*data[: self.axis], *data[self.axis + 1 :])
 
@@ -135,25 +139,26 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         batch = np.arange(shape[1 - self.axis])
         return (last, batch) if self.axis == 0 else (batch, last)
 
-    def numpy(self, data: Any, sequence_length: Any = None, out: Any = None) -> Any:
+    def numpy(self, data: Array, sequence_length: Array | None = None, out: Array | None = None) -> Array:
         return into(data[self.places(data.shape, sequence_length)].copy(), out)
 
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradients:
         flags = {"use_sequence_length": self.use_sequence_length, "axis": self.axis}
         lengths = rest[:-2]
         dx = F._sequence_last_grad(rest[-1], data, *lengths, **flags)
         return (dx, *(None for _ in lengths))
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         last = self.last(K, 1, place[:1], K.shape(0)[self.axis])
         return str(K.read(0, (*place[: self.axis], last, *place[self.axis :])))
 
-    def onnx(self, g: Any, data: Any, sequence_length: Any = None) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, sequence_length: str | None = None) -> str:
         shape = g.shape(data)
         if not self.use_sequence_length:
             return g.Gather(data, g.const(shape[self.axis] - 1, "int64"), axis=self.axis)
         if self.axis == 0:
             data = g.Transpose(data, perm=[1, 0, *range(2, len(shape))])
+        assert sequence_length is not None
         last = g.Sub(g.cast(sequence_length, "int64"), g.const(1, "int64"))
         last = g.Max(g.Min(last, g.const(shape[self.axis] - 1, "int64")), g.const(0, "int64"))
         return g.GatherND(data, g.Unsqueeze(last, g.const([1], "int64")), batch_dims=1)
@@ -176,33 +181,34 @@ class SequenceLastGrad(SequenceLast, name="_sequence_last_grad"):
     def names(self) -> tuple[str, ...]:
         return ("dy", "like", "sequence_length") if self.use_sequence_length else ("dy", "like")
 
-    def complete(self, *shapes: Any) -> Any:
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
         return shapes
 
-    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...], sequence_length: Any = None) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, like: Shape, sequence_length: Shape | None = None) -> Shape:
         return like
 
-    def numpy(self, dy: Any, like: Any, sequence_length: Any = None, out: Any = None) -> Any:
+    def numpy(self, dy: Array, like: Array, sequence_length: Array | None = None, out: Array | None = None) -> Array:
         out = np.empty(like.shape, dy.dtype) if out is None else out
         out.fill(0)
         out[self.places(like.shape, sequence_length)] = dy
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         last = self.last(K, 2, (place[1 - self.axis],) if self.use_sequence_length else (), K.shape(1)[self.axis])
         dy = K.read(0, (*place[: self.axis], *place[self.axis + 1 :]))
         return f"tl.where(({place[self.axis]}) == ({last}), {dy}, {K.literal(0)})"
 
-    def grad(self, F: Any, dy: Any, like: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, *rest: Tensor) -> Gradients:
         flags = {"use_sequence_length": self.use_sequence_length, "axis": self.axis}
         lengths = rest[:-2]
         return (F.SequenceLast(rest[-1], *lengths, **flags), None, *(None for _ in lengths))
 
-    def onnx(self, g: Any, dy: Any, like: Any, sequence_length: Any = None) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, like: str, sequence_length: str | None = None) -> str:
         shape, dtype = g.shape(like), g.dtype(dy)
         steps = np.arange(shape[self.axis]).reshape((-1, 1) if self.axis == 0 else (1, -1))
         last: Any = g.const(shape[self.axis] - 1, "int64")
         if self.use_sequence_length:
+            assert sequence_length is not None
             given = g.Sub(g.cast(sequence_length, "int64"), g.const(1, "int64"))
             given = g.Max(g.Min(given, last), g.const(0, "int64"))
             last = g.Unsqueeze(given, g.const([self.axis], "int64"))
@@ -231,19 +237,20 @@ class SequenceReverse(_Sequence, name="SequenceReverse"):
                 f"SequenceReverse: axis={self.axis}; the steps are on axis 0, use F.SwapAxis(x, dim1=0, dim2=1) first"
             )
 
-    def infer_shape(self, data: tuple[int, ...], sequence_length: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, sequence_length: tuple[int, ...] | None = None) -> Shape:
         self.check_shapes(data, sequence_length)
         return data
 
-    def numpy(self, data: Any, sequence_length: Any = None, out: Any = None) -> Any:
+    def numpy(self, data: Array, sequence_length: Array | None = None, out: Array | None = None) -> Array:
         if not self.use_sequence_length:
             return into(data[::-1].copy(), out)
+        assert sequence_length is not None
         steps = np.arange(len(data))[:, None]
         length = np.minimum(sequence_length.astype(np.int64), len(data))[None, :]
         source = np.where(steps < length, length - 1 - steps, steps)
         return into(data[source, np.arange(data.shape[1])], out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         step, steps = place[0], K.shape(0)[0]
         if not self.use_sequence_length:
             return str(K.read(0, (step * -1 + (steps - 1), *place[1:])))
@@ -251,15 +258,16 @@ class SequenceReverse(_Sequence, name="SequenceReverse"):
         source = K.computed(f"tl.where(({step}) < {length}, {length} - 1 - ({step}), {step})", steps, *place[:2])
         return str(K.read(0, (source, *place[1:])))
 
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradients:
         lengths = rest[:-2]
         dx = F.SequenceReverse(rest[-1], *lengths, use_sequence_length=self.use_sequence_length)
         return (dx, *(None for _ in lengths))
 
-    def onnx(self, g: Any, data: Any, sequence_length: Any = None) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, sequence_length: str | None = None) -> str:
         steps = g.shape(data)[0]
         if not self.use_sequence_length:
             return g.Gather(data, g.const(np.arange(steps)[::-1], "int64"), axis=0)
+        assert sequence_length is not None
         if not steps:
             return g.Identity(data)
         # ONNX wants lengths from 1: a sequence of 0 steps stays as it is, and so does one of 1.

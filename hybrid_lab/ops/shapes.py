@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.attributes import Axis
-
-Shape = tuple[int, ...]
+from hybrid_lab.ops.attributes import Axis, Shape
+from hybrid_lab.ops.types import PartialShape
 
 
 def axis_of(name: str, axis: int, rank: int) -> int:
@@ -53,12 +50,20 @@ def _broadcast(shapes: tuple[Shape, ...]) -> Shape:
     return tuple(made)
 
 
-def filled(shape: Any, wanted: Any) -> Any:
+def known_shape(shape: PartialShape) -> Shape | None:
+    """For `complete`: the shape, None where a part of it is unknown."""
+    if shape is None:
+        return None
+    sizes = tuple([size for size in shape if size is not None])
+    return sizes if len(sizes) == len(shape) else None
+
+
+def filled(shape: PartialShape, wanted: PartialShape) -> PartialShape:
     """For `complete`: `shape` if it is known, else `wanted` (which may be unknown as well)."""
     return wanted if shape is None or None in shape else shape
 
 
-def same_rank_shapes(lhs: Any, rhs: Any) -> tuple[Any, Any]:
+def same_rank_shapes(lhs: PartialShape, rhs: PartialShape) -> tuple[PartialShape, PartialShape]:
     """For `complete`: unknown dimensions of one operand from the other, as for equal shapes.
 
     A wholly unknown shape stays unknown next to a scalar.

@@ -13,8 +13,10 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.elements import among_zeros, joined
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, PartialShape, PartialShapes, Shapes, Tensor, Wanted
 
 _END = 2**31 - 1
 _WHOLE = slice(None)
@@ -32,24 +34,24 @@ class _Slicing(Operator):
 
     view = True
 
-    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         """One slice per dimension of the whole array."""
         raise NotImplementedError
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return cut_shape(data, self.cut(data))
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data[self.cut(data.shape)], out)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return emit_slice(g, data, self.cut(g.shape(data)), g.shape(data))
 
 
-def emit_slice(g: Any, data: Any, cut: tuple[slice, ...], shape: tuple[int, ...]) -> Any:
+def emit_slice(g: OnnxGraph, data: str, cut: tuple[slice, ...], shape: tuple[int, ...]) -> str:
     """ONNX Slice over the axes that are really cut."""
     starts, ends, axes, steps = [], [], [], []
     for axis, (part, size) in enumerate(zip(cut, shape, strict=True)):
@@ -71,16 +73,16 @@ class _SliceGradient(Operator):
     mxnet = None
     shape_only = ("like",)
 
-    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         raise NotImplementedError
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def infer_shape(self, dy: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
         return like
 
-    def numpy(self, dy: Any, like: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
         if out is None:
             out = np.zeros(like.shape, dy.dtype)
         else:
@@ -88,10 +90,10 @@ class _SliceGradient(Operator):
         out[self.cut(like.shape, dy.shape)] = dy
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         return among_zeros(K, self.cut(K.shape(1), K.shape(0)), place)
 
-    def onnx(self, g: Any, dy: Any, like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, like: str) -> str:
         shape = g.shape(like)
         before, after = [], []
         for part, size, kept in zip(self.cut(shape, g.shape(dy)), shape, g.shape(dy), strict=True):
@@ -102,7 +104,7 @@ class _SliceGradient(Operator):
             after.append(size - start - kept)
         return g.Pad(dy, g.const(before + after, "int64"), g.const(0, g.dtype(dy)))
 
-    def _scatter(self, g: Any, dy: Any, shape: tuple[int, ...]) -> Any:
+    def _scatter(self, g: OnnxGraph, dy: str, shape: tuple[int, ...]) -> str:
         place = np.arange(int(np.prod(shape))).reshape(shape)[self.cut(shape)].reshape(-1, 1)
         flat = g.ScatterND(
             g.const(np.zeros(int(np.prod(shape))), g.dtype(dy)),
@@ -134,10 +136,10 @@ class Slice(_Slicing, name="slice", aliases=("crop",)):
         sample((6, 5), begin=(0, None), end=(6, None), step=(2, -1)),
     ]
 
-    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         return _ranges("slice", self.begin, self.end, self.step, shape)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._slice_grad(dy, data, begin=self.begin, end=self.end, step=self.step)
 
 
@@ -152,10 +154,10 @@ class SliceGrad(_SliceGradient, name="_slice_grad"):
         sample((3, 5), (6, 5), begin=(0, None), end=(6, None), step=(2, -1)),
     ]
 
-    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         return _ranges("slice", self.begin, self.end, self.step, shape)
 
-    def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
         return F.slice(ddy, begin=self.begin, end=self.end, step=self.step), None
 
 
@@ -171,11 +173,11 @@ class SliceAxis(_Slicing, name="slice_axis"):
         sample((4, 5), axis=-1, begin=0, end=-1),
     ]
 
-    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         axis = axis_of("slice_axis", self.axis, len(shape))
         return tuple(slice(self.begin, self.end) if index == axis else slice(None) for index in range(len(shape)))
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._slice_axis_grad(dy, data, axis=self.axis, begin=self.begin, end=self.end)
 
 
@@ -187,11 +189,11 @@ class SliceAxisGrad(_SliceGradient, name="_slice_axis_grad"):
     end: int | None = None
     samples = [sample((4, 2), (4, 5), axis=1, begin=1, end=3)]
 
-    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         axis = axis_of("slice_axis", self.axis, len(shape))
         return tuple(slice(self.begin, self.end) if index == axis else slice(None) for index in range(len(shape)))
 
-    def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
         return F.slice_axis(ddy, axis=self.axis, begin=self.begin, end=self.end), None
 
 
@@ -202,7 +204,7 @@ class SliceLike(_Slicing, name="slice_like"):
     shape_only = ("shape_like",)
     samples = [sample((4, 5), (2, 3)), sample((4, 5, 6), (2, 3), axes=(0, 1)), sample((4, 5), (9, 3), axes=(-1,))]
 
-    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         like = others[0]
         if not self.axes and len(shape) != len(like):
             raise ShapeError(f"slice_like: {shape} and {like} differ in their number of dimensions; name the axes")
@@ -215,16 +217,16 @@ class SliceLike(_Slicing, name="slice_like"):
             made[index] = slice(0, wanted)
         return tuple(made)
 
-    def infer_shape(self, data: tuple[int, ...], shape_like: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, shape_like: Shape) -> Shape:
         return cut_shape(data, self.cut(data, shape_like))
 
-    def numpy(self, data: Any, shape_like: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, shape_like: Array, out: Array | None = None) -> Array:
         return into(data[self.cut(data.shape, shape_like.shape)], out)
 
-    def grad(self, F: Any, data: Any, shape_like: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, shape_like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._pad_like(dy, data), None
 
-    def onnx(self, g: Any, data: Any, shape_like: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, shape_like: str) -> str:
         return emit_slice(g, data, self.cut(g.shape(data), g.shape(shape_like)), g.shape(data))
 
 
@@ -233,10 +235,10 @@ class PadLike(_SliceGradient, name="_pad_like"):
 
     samples = [sample((2, 3), (4, 5)), sample((2, 3), (2, 3))]
 
-    def cut(self, shape: tuple[int, ...], *others: tuple[int, ...]) -> tuple[slice, ...]:
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         return tuple(slice(0, size) for size in others[0])
 
-    def grad(self, F: Any, dy: Any, like: Any, y: Any, ddy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
         return F.slice_like(ddy, dy), None
 
 
@@ -251,7 +253,7 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
         sample((2, 3)),
     ]
 
-    def complete(self, *data: Any) -> tuple[Any, ...]:
+    def complete(self, *data: PartialShape) -> PartialShapes:
         known = next((shape for shape in data if shape is not None), None)
         if known is None:
             return data
@@ -270,7 +272,7 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
             for shape in data
         )
 
-    def infer_shape(self, *data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, *data: Shape) -> Shape:
         if not data:
             raise ShapeError("Concat: there is nothing to join")
         first = data[0]
@@ -282,7 +284,7 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
                 raise ShapeError(f"Concat: {' and '.join(map(str, data))} differ outside of dim={self.dim}")
         return (*first[:axis], sum(shape[axis] for shape in data), *first[axis + 1 :])
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         axis = self.dim % len(place)
         ends = accumulate(K.shape(number)[axis] for number in range(K.count))
 
@@ -291,17 +293,17 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
 
         return joined(K, place[axis], list(ends), read)
 
-    def numpy(self, *data: Any, out: Any = None) -> Any:
+    def numpy(self, *data: Array, out: Array | None = None) -> Array:
         return np.concatenate(data, axis=self.dim, out=out)
 
-    def grad(self, F: Any, *values: Any, wanted: Any = None) -> tuple[Any, ...]:
+    def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
         *data, _, dy = values
         return tuple(
             None if wanted is not None and not wanted[index] else F._concat_part(dy, *data, dim=self.dim, index=index)
             for index in range(len(data))
         )
 
-    def onnx(self, g: Any, *data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, *data: str) -> str:
         return g.Concat(*data, axis=self.dim)
 
 
@@ -318,10 +320,10 @@ class ConcatPart(Operator, name="_concat_part"):
         sample((2, 6), (2, 3), (2, 1), (2, 2), dim=-1, index=2),
     ]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def infer_shape(self, dy: tuple[int, ...], *data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, *data: Shape) -> Shape:
         return data[self.index]
 
     def cut(self, shapes: list[tuple[int, ...]]) -> tuple[slice, ...]:
@@ -334,15 +336,15 @@ class ConcatPart(Operator, name="_concat_part"):
             *((slice(None),) * (len(shapes[0]) - axis - 1)),
         )
 
-    def numpy(self, dy: Any, *data: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, *data: Array, out: Array | None = None) -> Array:
         return into(dy[self.cut([item.shape for item in data])], out)
 
-    def grad(self, F: Any, dy: Any, *rest: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, dy: Tensor, *rest: Tensor) -> Gradients:
         *data, _, ddy = rest
         parts = [ddy if index == self.index else F.zeros_like(item) for index, item in enumerate(data)]
         return (F.Concat(*parts, dim=self.dim), *(None for _ in data))
 
-    def onnx(self, g: Any, dy: Any, *data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, *data: str) -> str:
         return emit_slice(g, dy, self.cut([g.shape(item) for item in data]), g.shape(dy))
 
 
@@ -356,7 +358,7 @@ class Stack(Operator, name="stack"):
         sample((2, 3), (2, 3), axis=-1),
     ]
 
-    def complete(self, *data: Any) -> tuple[Any, ...]:
+    def complete(self, *data: PartialShape) -> PartialShapes:
         known = next((shape for shape in data if shape is not None and None not in shape), None)
         return (
             data
@@ -364,7 +366,7 @@ class Stack(Operator, name="stack"):
             else tuple(known if shape is None or len(shape) == len(known) else shape for shape in data)
         )
 
-    def infer_shape(self, *data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, *data: Shape) -> Shape:
         if not data:
             raise ShapeError("stack: there is nothing to stack")
         if any(shape != data[0] for shape in data):
@@ -372,27 +374,27 @@ class Stack(Operator, name="stack"):
         axis = axis_of("stack", self.axis, len(data[0]) + 1)
         return (*data[0][:axis], len(data), *data[0][axis:])
 
-    def numpy(self, *data: Any, out: Any = None) -> Any:
+    def numpy(self, *data: Array, out: Array | None = None) -> Array:
         return np.stack(data, axis=self.axis, out=out)
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         axis = self.axis % len(place)
         inner = (*place[:axis], *place[axis + 1 :])
         return joined(
             K, place[axis], range(1, K.count + 1), lambda number, start, guard: str(K.read(number, inner, guard))
         )
 
-    def grad(self, F: Any, *values: Any) -> tuple[Any, ...]:
+    def grad(self, F: Functions, *values: Tensor) -> Gradients:
         *data, _, dy = values
         parts = (F.slice_axis(dy, axis=self.axis, begin=index, end=index + 1) for index in range(len(data)))
         return tuple(F.reshape_like(part, item) for part, item in zip(parts, data, strict=True))
 
-    def onnx(self, g: Any, *data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, *data: str) -> str:
         axis = self.axis % (len(g.shape(data[0])) + 1)
         return g.Concat(*(g.Unsqueeze(item, g.const([axis], "int64")) for item in data), axis=axis)
 
 
-def parts_of(F: Any, data: Any, axis: int, places: Sequence[int], squeeze: bool) -> tuple[Any, ...]:
+def parts_of(F: Functions, data: Tensor, axis: int, places: Sequence[int], squeeze: bool) -> tuple[Tensor, ...]:
     """data cut along `axis` at these places, the end among them, as slices."""
     ends = zip(places, places[1:], strict=False)
     parts = tuple(F.slice_axis(data, axis=axis, begin=start, end=stop) for start, stop in ends)
@@ -420,7 +422,7 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
         if self.num_outputs < 1:
             raise AttributeSpecError(f"SliceChannel: num_outputs={self.num_outputs}; at least 1 is needed")
 
-    def infer_shape(self, data: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape) -> list[Shape]:
         axis = axis_of("SliceChannel", self.axis, len(data))
         if data[axis] % self.num_outputs:
             raise ShapeError(
@@ -434,7 +436,7 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
         part = (*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :])
         return [part] * self.num_outputs
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | Outs = None) -> Array | Arrays:
         parts = np.split(data, self.num_outputs, axis=self.axis)
         if self.squeeze_axis:
             parts = [part.squeeze(self.axis) for part in parts]
@@ -447,17 +449,17 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
         )
         return made if len(made) > 1 else made[0]
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> tuple[Tensor, ...]:
         size = data.shape[self.axis] // self.num_outputs
         places = [index * size for index in range(self.num_outputs + 1)]
         return parts_of(F, data, self.axis, places, self.squeeze_axis)
 
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Tensor:
         outputs, douts = rest[: self.num_outputs], rest[self.num_outputs :]
         parts = [F.zeros_like(y) if dy is None else dy for y, dy in zip(outputs, douts, strict=True)]
         return F.stack(*parts, axis=self.axis) if self.squeeze_axis else F.Concat(*parts, dim=self.axis)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> tuple[str, ...]:
         count = self.num_outputs
         size = g.shape(data)[self.axis] // count
         parts = g.Split(data, g.const([size] * count, "int64"), axis=self.axis, outputs=count)
@@ -500,7 +502,7 @@ class SplitV2(Operator, name="_split_v2"):
             return [index * (size // self.sections) for index in range(self.sections + 1)]
         return [min(place, size) for place in (*self.indices, size)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> Any:
+    def infer_shape(self, data: Shape) -> Shapes:
         axis = axis_of("split_v2", self.axis, len(data))
         places = self.places(data[axis])
         sizes = [stop - start for start, stop in zip(places, places[1:], strict=False)]
@@ -509,22 +511,22 @@ class SplitV2(Operator, name="_split_v2"):
         parts = [(*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :]) for size in sizes]
         return parts if len(parts) > 1 else parts[0]
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Outs = None) -> Array | Arrays:
         parts = np.split(data, self.places(data.shape[self.axis])[1:-1], axis=self.axis)
         parts = [part.squeeze(self.axis) for part in parts] if self.squeeze_axis else parts
         targets = out if isinstance(out, tuple) else (out,) * len(parts)
         made = tuple(into(part.copy(), target) for part, target in zip(parts, targets, strict=True))
         return made if len(made) > 1 else made[0]
 
-    def lower(self, F: Any, data: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor) -> Tensor | tuple[Tensor, ...]:
         return parts_of(F, data, self.axis, self.places(data.shape[self.axis]), self.squeeze_axis)
 
-    def grad(self, F: Any, data: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Tensor:
         outputs, douts = rest[: self.num_outputs], rest[self.num_outputs :]
         parts = [F.zeros_like(y) if dy is None else dy for y, dy in zip(outputs, douts, strict=True)]
         return F.stack(*parts, axis=self.axis) if self.squeeze_axis else F.Concat(*parts, dim=self.axis)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
         axis = self.axis % len(g.shape(data))
         places = self.places(g.shape(data)[axis])
         sizes = [stop - start for start, stop in zip(places, places[1:], strict=False)]

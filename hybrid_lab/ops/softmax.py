@@ -13,9 +13,11 @@ from hybrid_lab.ops.dtypes import NARROW, is_floating
 from hybrid_lab.ops.index import whole
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.types import Array, Gradient, Gradients, Shape, Tensor
 
 _SAMPLES = [
     sample((4, 5)),
@@ -54,14 +56,14 @@ class _SoftmaxLike(Operator):
             return self
         return SoftmaxWith.bind(**{key: self.attributes[key] for key in _SHARED}, kind=self.name)
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         axis_of(self.name, self.axis, len(data))
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.dtype) if self.dtype is not None and is_floating(dtypes[0]) else dtypes[0]
 
-    def _run(self, data: np.ndarray, out: np.ndarray | None, scratch: Any, sign: float = 1.0) -> np.ndarray:
+    def _run(self, data: np.ndarray, out: np.ndarray | None, scratch: Scratch, sign: float = 1.0) -> np.ndarray:
         """The operator of sign * data / temperature, into `out`."""
         if out is None:
             out = np.empty(data.shape, data.dtype)
@@ -77,14 +79,16 @@ class _SoftmaxLike(Operator):
             self._along(0, columns, columns, result.reshape(columns.shape), result.T, factor, np.empty)
         return out
 
-    def _along(self, axis: int, data: Any, work: Any, spare: Any, out: Any, factor: float, scratch: Any) -> None:
+    def _along(
+        self, axis: int, data: Array, work: Array, spare: Array | None, out: Array, factor: float, scratch: Scratch
+    ) -> None:
         """The operator of factor * data over one axis, into `out`.
 
         work : memory as data, may be data or out; spare : other memory as data, may be out's, or None: from scratch
         """
         raise NotImplementedError
 
-    def _shifted(self, axis: int, data: Any, work: Any, factor: float, scratch: Any) -> tuple[Any, Any]:
+    def _shifted(self, axis: int, data: Array, work: Array, factor: float, scratch: Scratch) -> tuple[Array, Array]:
         """(factor * data minus its maximum, memory for a sum) over the axis."""
         if factor != 1.0:
             data = np.multiply(data, data.dtype.type(factor), out=work)
@@ -96,7 +100,7 @@ class _SoftmaxLike(Operator):
         factor = sign / (self.temperature or 1.0)
         return value if factor == 1.0 else value * factor
 
-    def _emit_scaled(self, g: Any, data: Any, sign: float = 1.0) -> Any:
+    def _emit_scaled(self, g: OnnxGraph, data: str, sign: float = 1.0) -> str:
         factor = sign / (self.temperature or 1.0)
         return data if factor == 1.0 else g.Mul(data, g.const(factor, g.dtype(data)))
 
@@ -119,7 +123,7 @@ class Softmax(_SoftmaxLike, name="softmax"):
     def names(self) -> tuple[str, ...]:
         return ("data", "length") if self.use_length else ("data",)
 
-    def infer_shape(self, data: tuple[int, ...], length: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, length: tuple[int, ...] | None = None) -> Shape:
         axis = axis_of(self.name, self.axis, len(data))
         if length is not None and length != (*data[:axis], *data[axis + 1 :]):
             raise ShapeError(
@@ -128,26 +132,30 @@ class Softmax(_SoftmaxLike, name="softmax"):
             )
         return data
 
-    def numpy(self, data: Any, length: Any = None, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(
+        self, data: Array, length: Array | None = None, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
         if self.mode_dependent:
             given = (data,) if length is None else (data, length)
             return self.bind_mode(True).numpy(*given, out=out)
         return self._run(data, out, scratch, self._sign)
 
-    def _along(self, axis: int, data: Any, work: Any, spare: Any, out: Any, factor: float, scratch: Any) -> None:
+    def _along(
+        self, axis: int, data: Array, work: Array, spare: Array | None, out: Array, factor: float, scratch: Scratch
+    ) -> None:
         shifted, total = self._shifted(axis, data, work, factor, scratch)
         np.exp(shifted, out=shifted)
         np.divide(shifted, accumulate(shifted, (axis,), total, scratch), out=out)
 
-    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return self._scaled(F._softmax_grad(dy, y, axis=self.axis), self._sign)
 
-    def lower(self, F: Any, x: Any) -> Any:
+    def lower(self, F: Functions, x: Tensor) -> Tensor:
         x = self._scaled(x, self._sign)
         e = F.exp(x - F.max(x, axis=self.axis, keepdims=True))
         return e / F.sum(e, axis=self.axis, keepdims=True)
 
-    def onnx(self, g: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str) -> str:
         return g.Softmax(self._emit_scaled(g, x, self._sign), axis=self.axis)
 
 
@@ -160,7 +168,7 @@ class Softmin(Softmax, name="softmin"):
     def names(self) -> tuple[str, ...]:
         return ("data",)
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:  # type: ignore[override]
+    def infer_shape(self, data: Shape) -> Shape:  # type: ignore[override]
         return super().infer_shape(data)
 
 
@@ -172,26 +180,35 @@ class LogSoftmax(_SoftmaxLike, name="log_softmax"):
 
     samples = [*_SAMPLES, sample((2, 3), dtype="float16", attrs={"dtype": "float32"})]
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if self.mode_dependent:
             return self.bind_mode(True).numpy(data, out=out)
         return self._run(data, out, scratch)
 
-    def _along(self, axis: int, data: Any, work: Any, spare: Any, out: Any, factor: float, scratch: Any) -> None:
+    def _along(
+        self,
+        axis: int,
+        data: Array,
+        work: Array,
+        spare: Array | None,
+        out: Array | None,
+        factor: float,
+        scratch: Scratch,
+    ) -> None:
         shifted, total = self._shifted(axis, data, work, factor, scratch)
         exponentials = np.exp(shifted, out=scratch(data.shape, data.dtype) if spare is None else spare)
         accumulate(exponentials, (axis,), total, scratch)
         np.subtract(shifted, np.log(total, out=total), out=out)
 
-    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return self._scaled(F._log_softmax_grad(dy, y, axis=self.axis))
 
-    def lower(self, F: Any, x: Any) -> Any:
+    def lower(self, F: Functions, x: Tensor) -> Tensor:
         x = self._scaled(x)
         shifted = x - F.max(x, axis=self.axis, keepdims=True)
         return shifted - F.log(F.sum(F.exp(shifted), axis=self.axis, keepdims=True))
 
-    def onnx(self, g: Any, x: Any) -> Any:
+    def onnx(self, g: OnnxGraph, x: str) -> str:
         return g.LogSoftmax(self._emit_scaled(g, x), axis=self.axis)
 
 
@@ -224,12 +241,12 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         """The operator without lengths and dtype."""
         return get(self.kind).bind(axis=self.axis, temperature=self.temperature)
 
-    def infer_shape(self, data: tuple[int, ...], length: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, length: tuple[int, ...] | None = None) -> Shape:
         return Softmax.bind(axis=self.axis, use_length=self.use_length).infer_shape(
             *((data,) if length is None else (data, length))
         )
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.dtype) if self.dtype is not None and is_floating(dtypes[0]) else dtypes[0]
 
     def counted(self, data: np.ndarray, length: np.ndarray) -> np.ndarray:
@@ -237,7 +254,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         steps = np.arange(data.shape[self.axis]).reshape(-1, *(1,) * (data.ndim - 1 - self.axis % data.ndim))
         return steps < np.expand_dims(length, self.axis)
 
-    def numpy(self, data: Any, length: Any = None, out: Any = None) -> Any:
+    def numpy(self, data: Array, length: Array | None = None, out: Array | None = None) -> Array:
         dtype = self.infer_type(data.dtype)
         wide = data.astype(np.float32 if dtype == np.float16 else dtype)
         if length is None:
@@ -248,7 +265,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         y = self.plain().numpy(np.where(inside | ~some, wide, wide.dtype.type(-np.inf)))
         return into(np.where(inside, y, wide.dtype.type(0)).astype(dtype), out)
 
-    def lower(self, F: Any, data: Any, length: Any = None) -> Any:
+    def lower(self, F: Functions, data: Tensor, length: Tensor | None = None) -> Tensor:
         dtype = self.infer_type(data.dtype)
         narrow = dtype.name in NARROW and dtype != data.dtype
         wide = F.Cast(data, dtype="float32" if narrow else dtype.name)
@@ -262,7 +279,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
             y = F.where(inside, self.plain().lower(F, F.where(inside, wide, -np.inf)), 0.0)
         return F.Cast(y, dtype=dtype.name)
 
-    def grad(self, F: Any, x: Any, *rest: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, *rest: Tensor) -> Gradient | Gradients:
         y, dy = rest[-2:]
         sign = -1.0 if self.kind == "softmin" else 1.0
         gradient = F._log_softmax_grad if self.kind == "log_softmax" else F._softmax_grad
@@ -271,7 +288,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         dx = F._cast_like(dx if factor == 1.0 else dx * factor, x)
         return (dx, None) if self.use_length else dx
 
-    def onnx(self, g: Any, data: Any, length: Any = None) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, length: str | None = None) -> str:
         dtype = self.infer_type(g.dtype(data))
         wide = data if dtype == g.dtype(data) else g.declare(g.cast(data, dtype), g.shape(data), dtype)
         if length is None:
@@ -294,15 +311,15 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
     kinds = "f"
     samples = [sample((4, 5), ints((4,), 0, 5))]
 
-    def infer_shape(self, data: tuple[int, ...], label: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, label: Shape) -> Shape:
         if len(data) != 2 or label != data[:1]:
             raise ShapeError(f"softmax_cross_entropy: data {data} and label {label}; (n, classes) and (n,) are needed")
         return (1,)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, label: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
         logarithms = data - data.max(axis=1, keepdims=True)
         logarithms -= np.log(np.exp(logarithms).sum(axis=1, keepdims=True))
         total = -logarithms[np.arange(len(data)), whole(label, data.shape[1], "raise", self.name)].sum()
@@ -311,14 +328,14 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
         out[...] = total
         return out
 
-    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, label: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         probabilities = F.softmax(data)
         return F._one_hot_subtract(probabilities, label) * dy, None
 
-    def lower(self, F: Any, data: Any, label: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return -F.sum(F.pick(F.log_softmax(data), label))
 
-    def onnx(self, g: Any, data: Any, label: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
         places = g.Unsqueeze(g.cast(label, "int64"), g.const([1], "int64"))
         picked = g.GatherElements(g.LogSoftmax(data, axis=1), places, axis=1)
         return g.Neg(g.Reshape(g.ReduceSum(picked, keepdims=0), g.const([1], "int64")))
@@ -334,13 +351,13 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
     mxnet = None
     samples = [sample((3, 4), ints((3,), 0, 4))]
 
-    def infer_shape(self, data: tuple[int, ...], label: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, label: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, data: Any, label: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
         if out is None:
             out = data.copy()
         else:
@@ -348,14 +365,14 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
         out[np.arange(len(data)), whole(label, data.shape[1], "raise", "softmax_cross_entropy")] -= 1
         return out
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         data, label = K.read(0, place), K.number(1, place[:1], K.shape(0)[1])
         return f"tl.where(({label}) == ({place[1]}), {data} - {K.literal(1)}, {data})"
 
-    def grad(self, F: Any, data: Any, label: Any, y: Any, dy: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, label: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return dy, None
 
-    def onnx(self, g: Any, data: Any, label: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
         classes = g.const(np.arange(g.shape(data)[1]), "int64")
         hit = g.Equal(g.Unsqueeze(g.cast(label, "int64"), g.const([1], "int64")), classes)
         return g.Sub(data, g.cast(hit, g.dtype(data)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import polynomial
@@ -11,7 +10,9 @@ from numpy.polynomial import polynomial
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Unary, unary
+from hybrid_lab.ops.protocols import Functions, Scratch
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Shape, Tensor
 
 # erf(x) = x P(x^2) / Q(x^2) for |x| < 4, the rational fit that Eigen uses for float32 (error below 3e-7).
 _P = (
@@ -22,7 +23,7 @@ _Q = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37
 _exact = np.frompyfunc(math.erf, 1, 1)
 
 
-def error_function(x: Any, out: np.ndarray | None = None, scratch: Any = np.empty) -> Any:
+def error_function(x: Array, out: np.ndarray | None = None, scratch: Scratch = np.empty) -> Array:
     """erf of an array; float64 goes element by element through the C library, the others through a rational fit."""
     if out is None:
         out = np.empty(x.shape, x.dtype)
@@ -55,10 +56,10 @@ class Erf(Unary, name="erf"):
     ufunc = staticmethod(error_function)
     samples = [sample((3, 4)), sample((2, 3, 4), low=-3.0, high=3.0), sample((2, 3), dtype="float16")]
 
-    def numpy(self, data: Any, out: Any = None, scratch: Any = np.empty) -> Any:
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return error_function(data, out, scratch) if data.dtype.kind == "f" else super().numpy(data, out)
 
-    def grad(self, F: Any, x: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return dy * F.exp(-(x * x)) * (2.0 / math.sqrt(math.pi))
 
 
@@ -75,7 +76,7 @@ _TAIL = (
 )
 
 
-def inverse_error_function(x: Any, out: np.ndarray | None = None) -> Any:
+def inverse_error_function(x: Array, out: np.ndarray | None = None) -> Array:
     """erfinv: NaN outside of [-1, 1], infinite at the ends. float64 is refined by Newton's method."""
     wide = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
@@ -89,7 +90,7 @@ def inverse_error_function(x: Any, out: np.ndarray | None = None) -> Any:
     return _delivered(y, x, out)
 
 
-def _delivered(y: np.ndarray, x: np.ndarray, out: np.ndarray | None) -> Any:
+def _delivered(y: np.ndarray, x: np.ndarray, out: np.ndarray | None) -> Array:
     if out is None:
         return y.astype(x.dtype)
     np.copyto(out, y, casting="same_kind")
@@ -139,7 +140,7 @@ def _factorials(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return listed, _FACTORIALS[x[listed].astype(np.int64) - 1]
 
 
-def gamma_function(x: Any, out: np.ndarray | None = None) -> Any:
+def gamma_function(x: Array, out: np.ndarray | None = None) -> Array:
     """gamma(x); (x - 1)! exactly, NaN at the negative whole numbers, infinite at 0."""
     wide = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
@@ -154,7 +155,7 @@ def gamma_function(x: Any, out: np.ndarray | None = None) -> Any:
     return _delivered(y, x, out)
 
 
-def log_gamma(x: Any, out: np.ndarray | None = None) -> Any:
+def log_gamma(x: Array, out: np.ndarray | None = None) -> Array:
     """log |gamma(x)|; 0 at 1 and 2, infinite at 0 and the negative whole numbers."""
     wide = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
@@ -183,7 +184,7 @@ def _shifted(x: np.ndarray, power: int, up_to: int = 10) -> tuple[np.ndarray, np
     return x, total
 
 
-def digamma_function(x: Any, out: np.ndarray | None = None) -> Any:
+def digamma_function(x: Array, out: np.ndarray | None = None) -> Array:
     """The derivative of log gamma(x)."""
     wide = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
@@ -195,7 +196,7 @@ def digamma_function(x: Any, out: np.ndarray | None = None) -> Any:
     return _delivered(y, x, out)
 
 
-def trigamma_function(x: Any, out: np.ndarray | None = None) -> Any:
+def trigamma_function(x: Array, out: np.ndarray | None = None) -> Array:
     """The derivative of digamma."""
     wide = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
@@ -219,7 +220,7 @@ def _cotangent_derivative(order: int) -> np.ndarray:
     return found
 
 
-def polygamma_function(x: Any, order: int, out: np.ndarray | None = None) -> Any:
+def polygamma_function(x: Array, order: int, out: np.ndarray | None = None) -> Array:
     """Derivative number `order` of digamma (Abramowitz and Stegun, 6.4.6, 6.4.7 and 6.4.11)."""
     wide = np.asarray(x, np.float64)
     sign, factorial = (-1.0) ** (order + 1), math.factorial(order)
@@ -258,13 +259,13 @@ class Polygamma(Operator, name="_polygamma"):
         if self.order < 1:
             raise AttributeSpecError(f"_polygamma: order={self.order}; at least 1 is needed")
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return polygamma_function(data, self.order, out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return dy * F._polygamma(data, order=self.order + 1)
 
 

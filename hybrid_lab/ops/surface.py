@@ -8,6 +8,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.ops.operator import Operator, unknown_attribute
+from hybrid_lab.ops.types import Array
 
 #: dispatch(op, inputs, out, name) -> result. Inputs that the user left out are MISSING.
 Dispatch = Callable[[Operator, list[Any], Any, str | None], Any]
@@ -93,7 +94,7 @@ def _known(record: type[Operator], attributes: dict[str, Any]) -> dict[str, Any]
 def make_function(record: type[Operator], dispatch: Dispatch, name: str | None = None) -> Callable[..., Any]:
     """The function `nd.<name>` or `sym.<name>` of a record."""
 
-    def function(*args: Any, out: Any = None, name: str | None = None, **attributes: Any) -> Any:
+    def function(*args: Array, out: Array | None = None, name: str | None = None, **attributes: Any) -> Array:
         op, inputs = split_arguments(record, args, attributes)
         return dispatch(op, inputs, out, name)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hybrid_lab.ops.elementwise import onnx_half_away, round_, sign
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import unary
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Array, Shape, Tensor
 
 
-def _through(F: Any, x: Any, y: Any, dy: Any) -> Any:
+def _through(F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
     return F.identity(dy)
 
 
@@ -50,14 +50,14 @@ class GradientMultiplier(Operator, name="_contrib_gradientmultiplier", aliases=(
     identity = True
     samples = [sample((3, 4), scalar=-0.5), sample((3,), scalar=2.0)]
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.copy() if out is None else data, out)
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return dy * self.scalar
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Identity(data)

@@ -32,33 +32,35 @@ from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.namespace import F as raw
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import is_scalar
-from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.protocols import Functions
+from hybrid_lab.ops.sample import Sample, ints, sample
+from hybrid_lab.ops.types import Array, Arrays, Number, Outs, PartialShape, PartialShapes, Shape, Tensor
 
 _PIECE = 16384
 """Elements updated at a time: weight, gradient, states and temporaries stay in the cache."""
 
 
-def scaled(value: Any, number: Any) -> Any:
+def scaled(value: Tensor, number: Number) -> Tensor:
     """value * number, without the multiplication by an immediate 1."""
     return value if is_scalar(number) and number == 1 else value * number
 
 
-def decayed(gradient: Any, weight: Any, wd: Any) -> Any:
+def decayed(gradient: Tensor, weight: Tensor, wd: Number) -> Tensor:
     """gradient + wd * weight, without an immediate 0."""
     return gradient if is_scalar(wd) and wd == 0 else gradient + weight * wd
 
 
-def limited(F: Any, value: Any, limit: float) -> Any:
+def limited(F: Functions, value: Tensor, limit: float) -> Tensor:
     """value within [-limit, limit]; a negative limit is none."""
     return F.clip(value, a_min=-limit, a_max=limit) if limit >= 0 else value
 
 
-def mean_of(old: Any, new: Any, beta: float) -> Any:
+def mean_of(old: Tensor, new: Tensor, beta: float) -> Tensor:
     """The running mean beta * old + (1 - beta) * new."""
     return old * beta + new * (1.0 - beta)
 
 
-def begun(F: Any, beta: float, t: Any) -> Any:
+def begun(F: Functions, beta: float, t: Number) -> Number:
     """1 - beta^t, how much of a running mean there is after t steps: few digits of beta^t differ from those of 1."""
     return 1.0 - beta**t if is_scalar(t) or beta <= 0 else -F.expm1(t * log(beta))
 
@@ -83,7 +85,7 @@ class Update(Operator):
         """The input that each visible output replaces when the operator is called with `out=`."""
         return (0,)
 
-    def step(self, F: Any, *inputs: Any) -> tuple[Any, ...]:
+    def step(self, F: Functions, *inputs: Any) -> tuple[Tensor, ...]:
         """(arrays ..., numbers ...) -> (new weight, new states ...). Numbers are floats, or values of one element."""
         raise NotImplementedError
 
@@ -91,12 +93,12 @@ class Update(Operator):
         """Whether the input has an element for each one of the weight."""
         return name not in self.scalars and name not in self.ones
 
-    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
         given = list(zip(self.names(), shapes, strict=True))
         known = next((item for name, item in given if self.is_array(name) and item and None not in item), None)
         return tuple(known if shape is None and self.is_array(name) else shape for name, shape in given)
 
-    def same(self, *shapes: tuple[int, ...]) -> list[tuple[int, ...]] | tuple[int, ...]:
+    def same(self, *shapes: Shape) -> list[tuple[int, ...]] | tuple[int, ...]:
         """The shape rule: arrays of one shape, scalars of one element; every output has the weight's shape."""
         for name, shape in zip(self.names(), shapes, strict=True):
             if self.is_array(name):
@@ -106,7 +108,7 @@ class Update(Operator):
                 raise ShapeError(f"{self.name}: {name} has shape {shape}; a number or an array of shape (1,) is needed")
         return [shapes[0]] * self.num_outputs if self.num_outputs > 1 else shapes[0]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype]:
         weight = dtypes[0]
         for name, dtype in zip(self.names(), dtypes, strict=True):
             wanted = np.dtype("float32") if name in self.single else weight
@@ -114,11 +116,12 @@ class Update(Operator):
                 raise DTypeError(f"{self.name}: {name} must be an array")
             if dtype is None or dtype == wanted or (not self.is_array(name) and dtype.name in ("float32", "float64")):
                 continue
-            raise DTypeError(f"{self.name}: {name} is {dtype.name}, {wanted.name} is needed")
+            raise DTypeError(f"{self.name}: {name} is {dtype}, {wanted} is needed")
+        assert weight is not None
         return [weight, *(np.dtype("float32") if name in self.single else weight for name in self.aux_names)]
 
-    def numpy(self, *inputs: Any, out: Any = None) -> Any:
-        values = [
+    def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
+        values: list[Any] = [
             np.ascontiguousarray(item).reshape(-1)
             if self.is_array(name)
             else (item if is_scalar(item) else item.item())
@@ -135,7 +138,7 @@ class Update(Operator):
         narrow = not self.single and inputs[0].dtype == np.float16
         for start in range(0, inputs[0].size, _PIECE):
             piece = slice(start, start + _PIECE)
-            parts = [item if is_scalar(item) else item[piece] for item in values]
+            parts: list[Any] = [item if is_scalar(item) else item[piece] for item in values]
             if narrow:
                 parts = [item if is_scalar(item) else item.astype(np.float32) for item in parts]
             new = self.step(raw, *parts)
@@ -144,10 +147,10 @@ class Update(Operator):
         results = tuple(into(item, None if target is item else target) for item, target in zip(made, given))
         return results if len(results) > 1 else results[0]
 
-    def aux(self, F: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[str, Any]:
+    def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         return dict(zip(self.aux_names, outputs[1:], strict=True))
 
-    def lower(self, F: Any, *inputs: Any) -> Any:
+    def lower(self, F: Functions, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         names, given = self.names(), list(inputs)
         narrow = not self.single and is_narrow(inputs[0].dtype)
         if narrow:
@@ -168,11 +171,11 @@ class Descent(Update):
 
     clip_gradient: float = -1.0
 
-    def gradient(self, F: Any, grad: Any, rescale_grad: Any) -> Any:
+    def gradient(self, F: Functions, grad: Tensor, rescale_grad: Number) -> Tensor:
         """grad, rescaled and then limited."""
         return limited(F, scaled(grad, rescale_grad), self.clip_gradient)
 
-    def regularized(self, F: Any, weight: Any, grad: Any, wd: Any, rescale_grad: Any) -> Any:
+    def regularized(self, F: Functions, weight: Tensor, grad: Tensor, wd: Number, rescale_grad: Number) -> Tensor:
         """grad, rescaled, with the decay in it, and then limited."""
         return limited(F, decayed(scaled(grad, rescale_grad), weight, wd), self.clip_gradient)
 
@@ -182,7 +185,7 @@ class Mixed:
 
     aux_names: ClassVar[tuple[str, ...]]
 
-    def step(self, F: Any, weight: Any, grad: Any, *rest: Any) -> tuple[Any, ...]:
+    def step(self, F: Functions, weight: Tensor, grad: Tensor, *rest: Any) -> tuple[Tensor, ...]:
         count = len(self.aux_names) - 1
         states, weight32, numbers = rest[:count], rest[count], rest[count + 1 :]
         rule: Any = super()
@@ -190,13 +193,13 @@ class Mixed:
         return (F._cast_like(new, weight), *changed, new)
 
 
-def changing(*shape: int, states: int = 0, numbers: Sequence[float] = (0.1, 0.01, 0.5), **attributes: Any) -> Any:
+def changing(*shape: int, states: int = 0, numbers: Sequence[float] = (0.1, 0.01, 0.5), **attributes: Any) -> Sample:
     """A sample: weight, gradient and positive states of one shape, then the scalars."""
     arrays = [shape] * (2 + states)
     return sample(*arrays, *numbers, gradient=False, low=0.05, high=1.0, **attributes)
 
 
-def mixed(states: int, numbers: Sequence[float] = (0.1, 0.01, 0.5), **attributes: Any) -> Any:
+def mixed(states: int, numbers: Sequence[float] = (0.1, 0.01, 0.5), **attributes: Any) -> Sample:
     """A sample of an `mp_` form: float16 weight and gradient, float32 states and copy."""
     narrow, wide = [ints((3, 4), 1, 6, "float16")] * 2, [(3, 4)] * (states + 1)
     return sample(*narrow, *wide, *numbers, gradient=False, low=0.05, high=1.0, **attributes)

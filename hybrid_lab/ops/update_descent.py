@@ -8,7 +8,9 @@ import numpy as np
 
 from hybrid_lab.ops.attributes import Scalar
 from hybrid_lab.ops.pointwise import is_scalar
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.types import Number, Shape, Shapes, Tensor
 from hybrid_lab.ops.update import Descent, Mixed, Update, begun, changing, decayed, limited, mean_of, mixed, scaled
 
 
@@ -27,10 +29,12 @@ class SGDUpdate(Descent, name="sgd_update"):
         sample((3, 4), (3, 4), np.array([0.1], "float32"), 0.0, 1.0, gradient=False),
     ]
 
-    def infer_shape(self, weight: Any, grad: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(self, weight: Shape, grad: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
         return self.same(weight, grad, lr, wd, rescale_grad)
 
-    def step(self, F: Any, weight: Any, grad: Any, lr: Any, wd: Any, rescale_grad: Any) -> tuple[Any, ...]:
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, lr: Number, wd: Number, rescale_grad: Number
+    ) -> tuple[Tensor, ...]:
         return (weight - decayed(self.gradient(F, grad, rescale_grad), weight, wd) * lr,)
 
 
@@ -46,10 +50,12 @@ class SGDMomentumUpdate(Descent, name="sgd_mom_update"):
     lazy_update: bool = True
     samples = [changing(3, 4, states=1, momentum=0.9), changing(5, states=1, momentum=0.5, clip_gradient=0.2)]
 
-    def infer_shape(self, weight: Any, grad: Any, mom: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(self, weight: Shape, grad: Shape, mom: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
         return self.same(weight, grad, mom, lr, wd, rescale_grad)
 
-    def step(self, F: Any, weight: Any, grad: Any, mom: Any, lr: Any, wd: Any, rescale_grad: Any) -> tuple[Any, ...]:
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, mom: Tensor, lr: Number, wd: Number, rescale_grad: Number
+    ) -> tuple[Tensor, ...]:
         change = decayed(self.gradient(F, grad, rescale_grad), weight, wd) * lr
         mom = mom * self.momentum - change
         return weight + mom, mom
@@ -61,7 +67,9 @@ class MixedSGDUpdate(Mixed, SGDUpdate, name="mp_sgd_update"):
     aux_names = single = ("weight32",)
     samples = [mixed(0), mixed(0, clip_gradient=0.2)]
 
-    def infer_shape(self, weight: Any, grad: Any, weight32: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(
+        self, weight: Shape, grad: Shape, weight32: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
+    ) -> Shapes:
         return self.same(weight, grad, weight32, lr, wd, rescale_grad)
 
 
@@ -71,7 +79,9 @@ class MixedSGDMomentumUpdate(Mixed, SGDMomentumUpdate, name="mp_sgd_mom_update")
     aux_names = single = ("mom", "weight32")  # type: ignore[assignment]
     samples = [mixed(1, momentum=0.9)]
 
-    def infer_shape(self, weight: Any, grad: Any, mom: Any, weight32: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(
+        self, weight: Shape, grad: Shape, mom: Shape, weight32: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
+    ) -> Shapes:
         return self.same(weight, grad, mom, weight32, lr, wd, rescale_grad)
 
 
@@ -91,10 +101,12 @@ class NAGUpdate(Descent, name="nag_mom_update"):
     clip_gradient: float = -1.0
     samples = [changing(3, 4, states=1, momentum=0.9), changing(5, states=1, momentum=0.5, clip_gradient=0.2)]
 
-    def infer_shape(self, weight: Any, grad: Any, mom: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(self, weight: Shape, grad: Shape, mom: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
         return self.same(weight, grad, mom, lr, wd, rescale_grad)
 
-    def step(self, F: Any, weight: Any, grad: Any, mom: Any, lr: Any, wd: Any, rescale_grad: Any) -> tuple[Any, ...]:
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, mom: Tensor, lr: Number, wd: Number, rescale_grad: Number
+    ) -> tuple[Tensor, ...]:
         grad = self.gradient(F, grad, rescale_grad)
         mom = mom * self.momentum
         new = weight + mom * self.momentum - decayed(grad, weight, wd) * (lr * (self.momentum + 1.0))
@@ -107,7 +119,9 @@ class MixedNAGUpdate(Mixed, NAGUpdate, name="mp_nag_mom_update"):
     aux_names = single = ("mom", "weight32")  # type: ignore[assignment]
     samples = [mixed(1, momentum=0.9)]
 
-    def infer_shape(self, weight: Any, grad: Any, mom: Any, weight32: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(
+        self, weight: Shape, grad: Shape, mom: Shape, weight32: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
+    ) -> Shapes:
         return self.same(weight, grad, mom, weight32, lr, wd, rescale_grad)
 
 
@@ -120,10 +134,12 @@ class SignSGDUpdate(Descent, name="signsgd_update"):
     clip_gradient: float = -1.0
     samples = [changing(3, 4), sample((3, 4), (3, 4), 0.1, 0.0, 1.0, gradient=False)]
 
-    def infer_shape(self, weight: Any, grad: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(self, weight: Shape, grad: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
         return self.same(weight, grad, lr, wd, rescale_grad)
 
-    def step(self, F: Any, weight: Any, grad: Any, lr: Any, wd: Any, rescale_grad: Any) -> tuple[Any, ...]:
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, lr: Number, wd: Number, rescale_grad: Number
+    ) -> tuple[Tensor, ...]:
         return (weight * (1.0 - lr * wd) - F.sign(grad) * lr,)
 
 
@@ -144,10 +160,12 @@ class SignumUpdate(Descent, name="signum_update"):
         sample((4,), (4,), (4,), 0.1, 0.01, 2.0, gradient=False, momentum=0.2, wd_lh=0.1, clip_gradient=0.5),
     ]
 
-    def infer_shape(self, weight: Any, grad: Any, mom: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(self, weight: Shape, grad: Shape, mom: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
         return self.same(weight, grad, mom, lr, wd, rescale_grad)
 
-    def step(self, F: Any, weight: Any, grad: Any, mom: Any, lr: Any, wd: Any, rescale_grad: Any) -> tuple[Any, ...]:
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, mom: Tensor, lr: Number, wd: Number, rescale_grad: Number
+    ) -> tuple[Tensor, ...]:
         change = decayed(self.gradient(F, grad, rescale_grad), weight, wd) * (1.0 - self.momentum)
         mom = mom * self.momentum - change
         kept = weight if self.wd_lh == 0 else weight * (1.0 - lr * self.wd_lh)
@@ -172,12 +190,22 @@ class FTRLUpdate(Descent, name="ftrl_update"):
         changing(12, states=2, lamda1=3.0, beta=0.5, clip_gradient=0.2),
     ]
 
-    def infer_shape(self, weight: Any, grad: Any, z: Any, n: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(
+        self, weight: Shape, grad: Shape, z: Shape, n: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
+    ) -> Shapes:
         return self.same(weight, grad, z, n, lr, wd, rescale_grad)
 
     def step(
-        self, F: Any, weight: Any, grad: Any, z: Any, n: Any, lr: Any, wd: Any, rescale_grad: Any
-    ) -> tuple[Any, ...]:
+        self,
+        F: Functions,
+        weight: Tensor,
+        grad: Tensor,
+        z: Tensor,
+        n: Tensor,
+        lr: Number,
+        wd: Number,
+        rescale_grad: Number,
+    ) -> tuple[Tensor, ...]:
         g = self.gradient(F, grad, rescale_grad)
         new_n = n + F.square(g)
         root = F.sqrt(new_n)
@@ -213,13 +241,32 @@ class FTMLUpdate(Update, name="ftml_update"):
     ]
 
     def infer_shape(
-        self, weight: Any, grad: Any, d: Any, v: Any, z: Any, lr: Any, t: Any, wd: Any, rescale_grad: Any
-    ) -> Any:
+        self,
+        weight: Shape,
+        grad: Shape,
+        d: Shape,
+        v: Shape,
+        z: Shape,
+        lr: Shape,
+        t: Shape,
+        wd: Shape,
+        rescale_grad: Shape,
+    ) -> Shapes:
         return self.same(weight, grad, d, v, z, lr, t, wd, rescale_grad)
 
     def step(
-        self, F: Any, weight: Any, grad: Any, d: Any, v: Any, z: Any, lr: Any, t: Any, wd: Any, rescale_grad: Any
-    ) -> tuple[Any, ...]:
+        self,
+        F: Functions,
+        weight: Tensor,
+        grad: Tensor,
+        d: Tensor,
+        v: Tensor,
+        z: Tensor,
+        lr: Number,
+        t: Number,
+        wd: Number,
+        rescale_grad: Number,
+    ) -> tuple[Tensor, ...]:
         g = limited(F, decayed(scaled(grad, rescale_grad), weight, wd), self.clip_grad)
         v = mean_of(v, F.square(g), self.beta2)
         new_d = (F.sqrt(v / begun(F, self.beta2, t)) + self.epsilon) * (begun(F, self.beta1, t) / lr)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hybrid_lab.ops.attributes import Scalar
 from hybrid_lab.ops.pointwise import is_scalar
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.types import Number, Shape, Shapes, Tensor
 from hybrid_lab.ops.update import Descent, Mixed, Update, begun, changing, decayed, limited, mean_of, scaled
 
 
@@ -34,12 +34,22 @@ class AdamUpdate(Descent, name="adam_update"):
         sample((3,), (3,), (3,), (3,), np.array([0.1], "float32"), 0.0, 1.0, gradient=False, low=0.1),
     ]
 
-    def infer_shape(self, weight: Any, grad: Any, mean: Any, var: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(
+        self, weight: Shape, grad: Shape, mean: Shape, var: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
+    ) -> Shapes:
         return self.same(weight, grad, mean, var, lr, wd, rescale_grad)
 
     def step(
-        self, F: Any, weight: Any, grad: Any, mean: Any, var: Any, lr: Any, wd: Any, rescale_grad: Any
-    ) -> tuple[Any, ...]:
+        self,
+        F: Functions,
+        weight: Tensor,
+        grad: Tensor,
+        mean: Tensor,
+        var: Tensor,
+        lr: Number,
+        wd: Number,
+        rescale_grad: Number,
+    ) -> tuple[Tensor, ...]:
         g = self.regularized(F, weight, grad, wd, rescale_grad)
         mean, var = mean_of(mean, g, self.beta1), mean_of(var, F.square(g), self.beta2)
         return weight - mean / (F.sqrt(var) + self.epsilon) * lr, mean, var
@@ -68,13 +78,22 @@ class AdamWUpdate(Update, name="_adamw_update", aliases=("_contrib_adamw_update"
     ] + [sample(*[(5,)] * 4, np.array([2.0], "float32"), 0.1, 0.0, 1.0, gradient=False, low=0.05, clip_gradient=0.2)]
 
     def infer_shape(
-        self, weight: Any, grad: Any, mean: Any, var: Any, rescale_grad: Any, lr: Any, wd: Any, eta: Any
-    ) -> Any:
+        self, weight: Shape, grad: Shape, mean: Shape, var: Shape, rescale_grad: Shape, lr: Shape, wd: Shape, eta: Shape
+    ) -> Shapes:
         return self.same(weight, grad, mean, var, rescale_grad, lr, wd, eta)
 
     def step(
-        self, F: Any, weight: Any, grad: Any, mean: Any, var: Any, rescale_grad: Any, lr: Any, wd: Any, eta: Any
-    ) -> tuple[Any, ...]:
+        self,
+        F: Functions,
+        weight: Tensor,
+        grad: Tensor,
+        mean: Tensor,
+        var: Tensor,
+        rescale_grad: Tensor,
+        lr: Number,
+        wd: Number,
+        eta: Number,
+    ) -> tuple[Tensor, ...]:
         if is_scalar(rescale_grad) and (rescale_grad == 0 or not np.isfinite(rescale_grad)):
             return weight + 0.0, mean + 0.0, var + 0.0
         g = limited(F, scaled(grad, rescale_grad), self.clip_gradient)
@@ -104,16 +123,16 @@ class MixedAdamWUpdate(Mixed, AdamWUpdate, name="_mp_adamw_update", aliases=("_c
 
     def infer_shape(
         self,
-        weight: Any,
-        grad: Any,
-        mean: Any,
-        var: Any,
-        weight32: Any,
-        rescale_grad: Any,
-        lr: Any,
-        wd: Any,
-        eta: Any,
-    ) -> Any:
+        weight: Shape,
+        grad: Shape,
+        mean: Shape,
+        var: Shape,
+        weight32: Shape,
+        rescale_grad: Shape,
+        lr: Shape,
+        wd: Shape,
+        eta: Shape,
+    ) -> Shapes:
         return self.same(weight, grad, mean, var, weight32, rescale_grad, lr, wd, eta)
 
 
@@ -135,10 +154,12 @@ class RMSPropUpdate(Descent, name="rmsprop_update"):
         changing(5, states=1, gamma1=0.5, clip_gradient=0.2, clip_weights=0.3),
     ]
 
-    def infer_shape(self, weight: Any, grad: Any, n: Any, lr: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(self, weight: Shape, grad: Shape, n: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
         return self.same(weight, grad, n, lr, wd, rescale_grad)
 
-    def step(self, F: Any, weight: Any, grad: Any, n: Any, lr: Any, wd: Any, rescale_grad: Any) -> tuple[Any, ...]:
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, n: Tensor, lr: Number, wd: Number, rescale_grad: Number
+    ) -> tuple[Tensor, ...]:
         g = self.regularized(F, weight, grad, wd, rescale_grad)
         n = mean_of(n, F.square(g), self.gamma1)
         return limited(F, weight - g / F.sqrt(n + self.epsilon) * lr, self.clip_weights), n
@@ -175,13 +196,22 @@ class CenteredRMSPropUpdate(Descent, name="rmspropalex_update"):
     ]
 
     def infer_shape(
-        self, weight: Any, grad: Any, n: Any, g: Any, delta: Any, lr: Any, wd: Any, rescale_grad: Any
-    ) -> Any:
+        self, weight: Shape, grad: Shape, n: Shape, g: Shape, delta: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
+    ) -> Shapes:
         return self.same(weight, grad, n, g, delta, lr, wd, rescale_grad)
 
     def step(
-        self, F: Any, weight: Any, grad: Any, n: Any, g: Any, delta: Any, lr: Any, wd: Any, rescale_grad: Any
-    ) -> tuple[Any, ...]:
+        self,
+        F: Functions,
+        weight: Tensor,
+        grad: Tensor,
+        n: Tensor,
+        g: Tensor,
+        delta: Tensor,
+        lr: Number,
+        wd: Number,
+        rescale_grad: Number,
+    ) -> tuple[Tensor, ...]:
         change = self.regularized(F, weight, grad, wd, rescale_grad)
         n, g = mean_of(n, F.square(change), self.gamma1), mean_of(g, change, self.gamma1)
         delta = delta * self.gamma2 - change / F.sqrt(n - F.square(g) + self.epsilon) * lr
@@ -208,12 +238,22 @@ class LAMBDirection(Update, name="lamb_update_phase1"):
         changing(5, states=2, numbers=(1, 0.1, 1.0), bias_correction=False, clip_gradient=0.2),
     ]
 
-    def infer_shape(self, weight: Any, grad: Any, mean: Any, var: Any, t: Any, wd: Any, rescale_grad: Any) -> Any:
+    def infer_shape(
+        self, weight: Shape, grad: Shape, mean: Shape, var: Shape, t: Shape, wd: Shape, rescale_grad: Shape
+    ) -> Shapes:
         return self.same(weight, grad, mean, var, t, wd, rescale_grad)
 
     def step(
-        self, F: Any, weight: Any, grad: Any, mean: Any, var: Any, t: Any, wd: Any, rescale_grad: Any
-    ) -> tuple[Any, ...]:
+        self,
+        F: Functions,
+        weight: Tensor,
+        grad: Tensor,
+        mean: Tensor,
+        var: Tensor,
+        t: Number,
+        wd: Number,
+        rescale_grad: Number,
+    ) -> tuple[Tensor, ...]:
         g = limited(F, scaled(grad, rescale_grad), self.clip_gradient)
         mean, var = mean_of(mean, g, self.beta1), mean_of(var, F.square(g), self.beta2)
         first, second = mean, var
@@ -234,14 +274,22 @@ class MixedLAMBDirection(LAMBDirection, name="mp_lamb_update_phase1"):
         return ()
 
     def infer_shape(
-        self, weight: Any, grad: Any, mean: Any, var: Any, weight32: Any, t: Any, wd: Any, rescale_grad: Any
-    ) -> Any:
+        self,
+        weight: Shape,
+        grad: Shape,
+        mean: Shape,
+        var: Shape,
+        weight32: Shape,
+        t: Shape,
+        wd: Shape,
+        rescale_grad: Shape,
+    ) -> Shapes:
         return self.same(weight, grad, mean, var, weight32, t, wd, rescale_grad)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         return [np.dtype("float32"), *super().infer_type(*dtypes)[1:]]
 
-    def step(self, F: Any, weight: Any, grad: Any, *rest: Any) -> tuple[Any, ...]:
+    def step(self, F: Functions, weight: Tensor, grad: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         mean, var, weight32, *numbers = rest
         return super().step(F, weight32, F._cast_like(grad, weight32), mean, var, *numbers)
 
@@ -277,10 +325,10 @@ class LAMBUpdate(Update, name="lamb_update_phase2"):
         )
     ]
 
-    def infer_shape(self, weight: Any, g: Any, r1: Any, r2: Any, lr: Any) -> Any:
+    def infer_shape(self, weight: Shape, g: Shape, r1: Shape, r2: Shape, lr: Shape) -> Shapes:
         return self.same(weight, g, r1, r2, lr)
 
-    def ratio(self, F: Any, r1: Any, r2: Any) -> Any:
+    def ratio(self, F: Functions, r1: Number, r2: Number) -> Number:
         """r1 / r2 with r1 between the bounds, 1 where one of them is 0."""
         if is_scalar(r1):
             r1 = max(r1, self.lower_bound) if self.lower_bound >= 0 else r1
@@ -293,7 +341,7 @@ class LAMBUpdate(Update, name="lamb_update_phase2"):
         usable = F.broadcast_not_equal(r1, 0.0) * F.broadcast_not_equal(r2, 0.0)
         return F.where(usable, r1 / F.where(usable, r2, 1.0), 1.0)
 
-    def step(self, F: Any, weight: Any, g: Any, r1: Any, r2: Any, lr: Any) -> tuple[Any, ...]:
+    def step(self, F: Functions, weight: Tensor, g: Tensor, r1: Tensor, r2: Tensor, lr: Number) -> tuple[Tensor, ...]:
         return (weight - g * (self.ratio(F, r1, r2) * lr),)
 
 
@@ -310,10 +358,10 @@ class MixedLAMBUpdate(LAMBUpdate, name="mp_lamb_update_phase2"):
         )
     ]
 
-    def infer_shape(self, weight: Any, g: Any, r1: Any, r2: Any, weight32: Any, lr: Any) -> Any:
+    def infer_shape(self, weight: Shape, g: Shape, r1: Shape, r2: Shape, weight32: Shape, lr: Shape) -> Shapes:
         return self.same(weight, g, r1, r2, weight32, lr)
 
-    def step(self, F: Any, weight: Any, g: Any, *rest: Any) -> tuple[Any, ...]:
+    def step(self, F: Functions, weight: Tensor, g: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         r1, r2, weight32, lr = rest
         (new,) = super().step(F, weight32, g, r1, r2, lr)
         return F._cast_like(new, weight), new

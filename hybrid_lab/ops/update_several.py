@@ -7,7 +7,8 @@ Where they change from step to step the `preloaded_` forms, or one `sgd_update` 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -15,7 +16,11 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeE
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.namespace import F as raw
 from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.types import Array, Arrays, Number, Outs, Shape, Shapes, Tensor
+
+Item = TypeVar("Item")
 
 
 class _Several(Operator):
@@ -30,7 +35,7 @@ class _Several(Operator):
     clip_gradient: float = -1.0
     num_weights: int = 1
 
-    def one(self) -> Any:
+    def one(self) -> Operator:
         """The operator of one weight."""
         momentum = {key: self.attributes[key] for key in ("momentum",) if key in self.attributes}
         return get(self.rule).bind(clip_gradient=self.clip_gradient, **momentum)
@@ -69,7 +74,7 @@ class _Several(Operator):
                 f"{self.name}: {len(lrs)} lrs and {len(wds)} wds for num_weights={self.num_weights}; one each is needed"
             )
 
-    def each(self, data: Any) -> list[Any]:
+    def each(self, data: tuple[Item, ...]) -> list[tuple[Item, ...]]:
         """The arrays of each weight. Raises ShapeError."""
         count, size = self.num_weights, len(self.group)
         wanted = count * size + 2 * self.preloaded
@@ -77,11 +82,11 @@ class _Several(Operator):
             raise ShapeError(f"{self.name}: {len(data)} inputs; num_weights={count} needs {wanted}: {self.names()}")
         return [data[index * size : (index + 1) * size] for index in range(count)]
 
-    def arranged(self, results: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    def arranged(self, results: Sequence[Sequence[Item]]) -> tuple[Item, ...]:
         """The weights first, then all states."""
         return (*(item[0] for item in results), *(state for item in results for state in item[1:]))
 
-    def infer_shape(self, *data: tuple[int, ...]) -> Any:
+    def infer_shape(self, *data: Shape) -> Shapes:
         if self.preloaded and any(shape != (self.num_weights,) for shape in data[-2:]):
             raise ShapeError(f"{self.name}: lrs {data[-2]} and wds {data[-1]}; ({self.num_weights},) is needed")
         for arrays in self.each(data):
@@ -89,7 +94,7 @@ class _Several(Operator):
         shapes = self.arranged([(arrays[0],) * self.one().num_outputs for arrays in self.each(data)])
         return list(shapes) if len(shapes) > 1 else shapes[0]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype | None) -> np.dtype | list[np.dtype]:
         if any(dtype is None for dtype in dtypes):
             raise DTypeError(f"{self.name}: all inputs must be arrays")
         try:
@@ -98,14 +103,14 @@ class _Several(Operator):
             raise DTypeError(f"{self.name}: {error}") from None
         return list(self.arranged(made))
 
-    def rates(self, F: Any, data: Any, index: int) -> tuple[Any, Any]:
+    def rates(self, F: Functions, data: tuple[Any, ...], index: int) -> tuple[Number, Number]:
         """lr and wd of one weight: numbers, or values of one element."""
         if not self.preloaded:
             return self.attributes["lrs"][index], self.attributes["wds"][index]
         lr, wd = (F.slice_axis(item, axis=0, begin=index, end=index + 1) for item in data[-2:])
         return lr, wd
 
-    def numpy(self, *data: Any, out: Any = None) -> Any:
+    def numpy(self, *data: Array, out: Outs = None) -> Array | Arrays:
         given = out if isinstance(out, tuple) else (out,) * self.num_outputs
         results = []
         for index, arrays in enumerate(self.each(data)):
@@ -114,10 +119,10 @@ class _Several(Operator):
         filled = tuple(into(item, target) for item, target in zip(self.arranged(results), given, strict=True))
         return filled if len(filled) > 1 else filled[0]
 
-    def aux(self, F: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[str, Any]:
+    def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         return dict(zip(self.aux_names, outputs[self.num_weights :], strict=True))
 
-    def lower(self, F: Any, *data: Any) -> Any:
+    def lower(self, F: Functions, *data: Tensor) -> Tensor | tuple[Tensor, ...]:
         results = []
         for index, arrays in enumerate(self.each(data)):
             made = self.one().lower(F, *arrays, *self.rates(F, data, index), self.rescale_grad)
@@ -224,20 +229,20 @@ class MultiSumSquares(Operator, name="multi_sum_sq"):
     num_arrays: int
     samples = [sample((3, 4), (5,), gradient=False, num_arrays=2)]
 
-    def infer_shape(self, *data: tuple[int, ...]) -> Any:
+    def infer_shape(self, *data: Shape) -> Shape:
         if len(data) != self.num_arrays:
             raise ShapeError(f"multi_sum_sq: {len(data)} inputs, num_arrays={self.num_arrays}")
         return (len(data),)
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         super().infer_type(*dtypes)
         return np.dtype("float32")
 
-    def numpy(self, *data: Any, out: Any = None) -> Any:
+    def numpy(self, *data: Array, out: Array | None = None) -> Array:
         flat = [item.reshape(-1).astype(np.float32, copy=False) for item in data]
         return into(np.array([np.dot(item, item) for item in flat], np.float32), out)
 
-    def lower(self, F: Any, *data: Any) -> Any:
+    def lower(self, F: Functions, *data: Tensor) -> Tensor:
         return F.Concat(*(F.sum(F.square(F.Cast(item, dtype="float32"))) for item in data), dim=0)
 
 
@@ -259,15 +264,18 @@ class MultiLARS(Operator, name="multi_lars"):
         ),
     ]
 
-    def infer_shape(self, lrs: Any, weights_sum_sq: Any, grads_sum_sq: Any, wds: Any) -> Any:
+    def infer_shape(self, lrs: Shape, weights_sum_sq: Shape, grads_sum_sq: Shape, wds: Shape) -> Shape:
         if not lrs == weights_sum_sq == grads_sum_sq == wds:
             raise ShapeError(f"multi_lars: the shapes {lrs}, {weights_sum_sq}, {grads_sum_sq} and {wds} differ")
         return lrs
 
-    def numpy(self, lrs: Any, weights_sum_sq: Any, grads_sum_sq: Any, wds: Any, out: Any = None) -> Any:
-        return into(self.lower(raw, lrs, weights_sum_sq, grads_sum_sq, wds), out)
+    def numpy(
+        self, lrs: Array, weights_sum_sq: Array, grads_sum_sq: Array, wds: Array, out: Array | None = None
+    ) -> Array:
+        rule: Any = self.lower
+        return into(rule(raw, lrs, weights_sum_sq, grads_sum_sq, wds), out)
 
-    def lower(self, F: Any, lrs: Any, weights_sum_sq: Any, grads_sum_sq: Any, wds: Any) -> Any:
+    def lower(self, F: Functions, lrs: Tensor, weights_sum_sq: Tensor, grads_sum_sq: Tensor, wds: Tensor) -> Tensor:
         weights, grads = F.sqrt(weights_sum_sq), F.sqrt(grads_sum_sq) * self.rescale_grad
         usable = F.broadcast_greater(weights, 0.0) * F.broadcast_greater(grads, 0.0)
         divisor = F.where(usable, grads + wds * weights + self.eps, 1.0)

@@ -12,8 +12,10 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
+from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.sampler_grid import places
+from hybrid_lab.ops.types import Array, Gradients, Tensor, Wanted
 
 
 class GridGenerator(Operator, name="GridGenerator"):
@@ -45,7 +47,7 @@ class GridGenerator(Operator, name="GridGenerator"):
         y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
         return np.stack([x.reshape(-1), y.reshape(-1), np.ones(height * width)])
 
-    def infer_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape) -> Shape:
         if self.transform_type == "affine":
             if len(data) != 2 or data[1] != 6:
                 raise ShapeError(f"GridGenerator: data has shape {data}; affine needs (n, 6)")
@@ -54,7 +56,7 @@ class GridGenerator(Operator, name="GridGenerator"):
             raise ShapeError(f"GridGenerator: data has shape {data}; warp needs (n, 2, h, w), h and w at least 2")
         return data
 
-    def numpy(self, data: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
         wide = np.float32 if data.dtype == np.float16 else data.dtype
         if self.transform_type == "affine":
             matrix = data.astype(wide, copy=False).reshape(-1, 3)
@@ -68,10 +70,10 @@ class GridGenerator(Operator, name="GridGenerator"):
         result -= data.dtype.type(1)
         return result
 
-    def grad(self, F: Any, data: Any, y: Any, dy: Any) -> Any:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._grid_generator_grad(dy, data, **self.attributes)
 
-    def onnx(self, g: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str) -> str:
         shape, dtype = self.infer_shape(g.shape(data)), g.dtype(data)
         if self.transform_type == "affine":
             grid = g.MatMul(g.Reshape(data, g.const([-1, 2, 3], "int64")), g.const(self.base, dtype))
@@ -100,10 +102,10 @@ class GridGeneratorGrad(Operator, name="_grid_generator_grad"):
         sample((2, 2, 3, 4), (2, 2, 3, 4), transform_type="warp"),
     ]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
     @cached_property
@@ -112,21 +114,21 @@ class GridGeneratorGrad(Operator, name="_grid_generator_grad"):
         op: Any = GridGenerator.bind(**self.attributes)
         return op.base
 
-    def numpy(self, dy: Any, data: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
         wide = np.float32 if dy.dtype == np.float16 else dy.dtype
         if self.transform_type == "warp":
             return np.multiply(dy, _pixel_scale(data.shape[2:]).astype(dy.dtype), out=out)
         made = dy.astype(wide, copy=False).reshape(2 * len(dy), -1) @ self.base.T.astype(wide)
         return into(made.reshape(data.shape).astype(dy.dtype, copy=False), out)
 
-    def grad(self, F: Any, dy: Any, data: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
         # The grid is linear in data but for the warp's starting places, which a difference takes away.
         made = F.GridGenerator(d, **self.attributes)
         if self.transform_type == "warp":
             made = made - F.GridGenerator(F.zeros_like(d), **self.attributes)
         return made, None
 
-    def onnx(self, g: Any, dy: Any, data: Any) -> Any:
+    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
         if self.transform_type == "warp":
             return g.Mul(dy, g.const(_pixel_scale(g.shape(data)[2:]), g.dtype(dy)))
         rows = g.Reshape(dy, g.const([0, 2, -1], "int64"))
@@ -157,22 +159,22 @@ class BilinearSampler(Operator, name="BilinearSampler"):
         sample((1, 2, 3, 3), (1, 2, 4, 2), low=-1.4, high=1.4),
     ]
 
-    def infer_shape(self, data: tuple[int, ...], grid: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, grid: Shape) -> Shape:
         _checked("BilinearSampler", data, grid)
         return (*data[:2], *grid[2:])
 
-    def numpy(self, data: Any, grid: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, grid: Array, out: Array | None = None) -> Array:
         if data.dtype == np.float16:
             return into(self.numpy(data.astype(np.float32), grid.astype(np.float32)).astype(np.float16), out)
         made = gather(channels_last(data), _terms(grid, data.shape[2:], data.dtype))
         return channels_first(made, self.infer_shape(data.shape, grid.shape), out)
 
-    def grad(self, F: Any, data: Any, grid: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, grid: Tensor, y: Tensor, dy: Tensor, wanted: Wanted = None) -> Gradients:
         wanted = (True, True) if wanted is None else wanted
         ddata = F._sampler_data_grad(dy, data, grid) if wanted[0] else None
         return ddata, F._sampler_grid_grad(dy, data, grid) if wanted[1] else None
 
-    def onnx(self, g: Any, data: Any, grid: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, grid: str) -> str:
         places = g.Transpose(grid, perm=[0, 2, 3, 1])
         return g.GridSample(data, places, mode="bilinear", padding_mode="zeros", align_corners=1)
 
@@ -185,20 +187,20 @@ class SamplerDataGrad(Operator, name="_sampler_data_grad"):
     shape_only = ("data",)
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2)]
 
-    def infer_shape(self, dy: tuple[int, ...], data: tuple[int, ...], grid: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, dy: Shape, data: Shape, grid: Shape) -> Shape:
         return data
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def numpy(self, dy: Any, data: Any, grid: Any, out: Any = None) -> Any:
+    def numpy(self, dy: Array, data: Array, grid: Array, out: Array | None = None) -> Array:
         if dy.dtype == np.float16:
             return into(self.numpy(dy.astype(np.float32), data, grid.astype(np.float32)).astype(np.float16), out)
         n, _, height, width = data.shape
         made = scatter(channels_last(dy), _terms(grid, (height, width), dy.dtype), n * height * width)
         return channels_first(made, data.shape, out)
 
-    def grad(self, F: Any, dy: Any, data: Any, grid: Any, y: Any, d: Any) -> tuple[Any, Any, Any]:
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, grid: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.BilinearSampler(d, grid), None, F._sampler_grid_grad(dy, d, grid)
 
 
@@ -224,26 +226,26 @@ class SpatialTransformer(Operator, name="SpatialTransformer"):
     def check(self) -> None:
         GridGenerator.bind(**self._grid)
 
-    def infer_shape(self, data: tuple[int, ...], loc: tuple[int, ...]) -> tuple[int, ...]:
+    def infer_shape(self, data: Shape, loc: Shape) -> Shape:
         grid: tuple[int, ...] = GridGenerator.bind(**self._grid).infer_shape(loc)
         _checked("SpatialTransformer", data, grid)
         return (*data[:2], *grid[2:])
 
-    def numpy(self, data: Any, loc: Any, out: Any = None) -> Any:
+    def numpy(self, data: Array, loc: Array, out: Array | None = None) -> Array:
         grid = GridGenerator.bind(**self._grid).numpy(loc)
         return BilinearSampler.bind().numpy(data, grid, out=out)
 
-    def grad(self, F: Any, data: Any, loc: Any, y: Any, dy: Any, wanted: Any = None) -> tuple[Any, Any]:
+    def grad(self, F: Functions, data: Tensor, loc: Tensor, y: Tensor, dy: Tensor, wanted: Wanted = None) -> Gradients:
         grid = F.GridGenerator(loc, **self._grid)
         wanted = (True, True) if wanted is None else wanted
         ddata = F._sampler_data_grad(dy, data, grid) if wanted[0] else None
         dloc = F._grid_generator_grad(F._sampler_grid_grad(dy, data, grid), loc, **self._grid) if wanted[1] else None
         return ddata, dloc
 
-    def lower(self, F: Any, data: Any, loc: Any) -> Any:
+    def lower(self, F: Functions, data: Tensor, loc: Tensor) -> Tensor:
         return F.BilinearSampler(data, F.GridGenerator(loc, **self._grid))
 
-    def onnx(self, g: Any, data: Any, loc: Any) -> Any:
+    def onnx(self, g: OnnxGraph, data: str, loc: str) -> str:
         grid: Any = GridGenerator.bind(**self._grid)
         sampler: Any = BilinearSampler.bind()
         return sampler.onnx(g, data, grid.onnx(g, loc))

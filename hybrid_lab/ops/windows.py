@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import ceil, prod
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.pointwise import MAXIMUM
+from hybrid_lab.ops.protocols import Elements, Index, Place, Scratch
+from hybrid_lab.ops.types import Shape
 
 #: Kernels read the places of a window one by one, so there are at most so many.
 MOST_PLACES = 64
@@ -20,7 +22,7 @@ MOST_PLACES = 64
 class Windows:
     """Where the windows of a pooling lie; one entry per spatial axis."""
 
-    def __init__(self, spatial: Any, kernel: Any, stride: Any, pad: Any, output: Any):
+    def __init__(self, spatial: Shape, kernel: Shape, stride: Shape, pad: Shape, output: Shape):
         self.spatial, self.kernel, self.stride, self.pad, self.output = spatial, kernel, stride, pad, output
         # The padded input as far as windows reach; "full" reaches beyond the symmetric padding, "valid" may
         # stop before the end.
@@ -64,7 +66,7 @@ class Windows:
         original = tuple(slice(0, part.stop - part.start) for part in padded)
         return padded, original
 
-    def padding(self, data: np.ndarray, fill: Any, scratch: Any) -> np.ndarray:
+    def padding(self, data: np.ndarray, fill: float, scratch: Scratch) -> np.ndarray:
         """data with `fill` around it, as far as windows reach; data itself where that is all."""
         if not self.padded:
             return data
@@ -74,7 +76,7 @@ class Windows:
         np.copyto(result[everywhere(target)], data[everywhere(source)])
         return result
 
-    def sweep(self, data: np.ndarray, combine: Any, out: np.ndarray, scratch: Any) -> np.ndarray:
+    def sweep(self, data: np.ndarray, combine: np.ufunc, out: np.ndarray, scratch: Scratch) -> np.ndarray:
         """`combine` over every window, one axis after the other: kernel sizes add up instead of multiplying."""
         rank = len(self.kernel)
         current = data
@@ -95,7 +97,7 @@ class Windows:
         return out
 
 
-def everywhere(where: Any) -> Any:
+def everywhere(where: Sequence[slice]) -> tuple[EllipsisType | slice, ...]:
     """An index of the last axes, for all of the first ones."""
     return (..., *where)
 
@@ -103,7 +105,7 @@ def everywhere(where: Any) -> Any:
 # -- in kernels --------------------------------------------------------------------------------------------------------
 
 
-def covered(K: Any, windows: Windows, place: Sequence[Any]) -> list[tuple[str, str]]:
+def covered(K: Elements, windows: Windows, place: Place) -> list[tuple[str, str]]:
     """The elements of input 0 in a window, row by row, each with the condition that it is no padding ("" where it never
     is). place : image, channel and window. Raises Unmappable for windows of more than MOST_PLACES.
     """
@@ -121,7 +123,7 @@ def covered(K: Any, windows: Windows, place: Sequence[Any]) -> list[tuple[str, s
     return found
 
 
-def covering(K: Any, windows: Windows, place: Sequence[Any]) -> list[tuple[Sequence[Any], Any, str]]:
+def covering(K: Elements, windows: Windows, place: Place) -> list[tuple[Place, Index, str]]:
     """The windows that an element of the input lies in: (image, channel and window; the number of its place in the
     window, row by row; the condition that there is such a window). Raises Unmappable where they are many.
     """
@@ -130,7 +132,7 @@ def covering(K: Any, windows: Windows, place: Sequence[Any]) -> list[tuple[Seque
         for sizes in zip(place[2:], windows.kernel, windows.stride, windows.pad, windows.output, strict=True)
     ]
     few(prod(map(len, axes)))
-    found: list[tuple[Sequence[Any], Any, str]] = []
+    found: list[tuple[Place, Index, str]] = []
     for chosen in product(*axes):
         number = K.zero
         for (_, at, _), size in zip(chosen, windows.kernel, strict=True):
@@ -140,13 +142,15 @@ def covering(K: Any, windows: Windows, place: Sequence[Any]) -> list[tuple[Seque
     return found
 
 
-def _along(K: Any, pixel: Any, kernel: int, stride: int, pad: int, output: int) -> Iterator[tuple[Any, Any, str]]:
+def _along(
+    K: Elements, pixel: Index, kernel: int, stride: int, pad: int, output: int
+) -> Iterator[tuple[Index, Index, str]]:
     """The windows over a pixel along one axis: their index, the place in them, and the condition."""
     shifted, overlapping = pixel + pad, ceil(kernel / stride)
     if output <= overlapping:
-        for window in range(output):
-            at = shifted + -window * stride
-            yield K.zero + window, at, K.guard(at, kernel)
+        for number in range(output):
+            at = shifted + -number * stride
+            yield K.zero + number, at, K.guard(at, kernel)
         return
     last = K.quotient(shifted, stride)
     for back in range(overlapping):
@@ -162,7 +166,7 @@ def few(places: int) -> None:
         raise Unmappable(f"a window of {places} places; kernels have up to {MOST_PLACES}")
 
 
-def divisor(K: Any, windows: Windows, window: Sequence[Any], with_padding: bool) -> str:
+def divisor(K: Elements, windows: Windows, window: Place, with_padding: bool) -> str:
     """How many elements a window averages over, as `Windows.counts` has it. window : an index per spatial axis."""
     factors = []
     axes = zip(window, windows.spatial, windows.kernel, windows.stride, windows.pad, strict=True)
@@ -180,7 +184,7 @@ def divisor(K: Any, windows: Windows, window: Sequence[Any], with_padding: bool)
     return f"({' * '.join(factors)})"
 
 
-def folded(K: Any, parts: Sequence[str], combine: Callable[[str, str], str], name: str) -> str:
+def folded(K: Elements, parts: Sequence[str], combine: Callable[[str, str], str], name: str) -> str:
     """The parts combined one after the other, a line each."""
     total, *rest = parts
     for number, part in enumerate(rest, 2):
@@ -189,16 +193,16 @@ def folded(K: Any, parts: Sequence[str], combine: Callable[[str, str], str], nam
     return total
 
 
-def added(K: Any, parts: Sequence[str]) -> str:
+def added(K: Elements, parts: Sequence[str]) -> str:
     """The sum of the parts."""
     return folded(K, parts, lambda total, part: f"{total} + {part}", "total")
 
 
-def largest(K: Any, parts: Sequence[str]) -> str:
+def largest(K: Elements, parts: Sequence[str]) -> str:
     """The maximum of the parts; NaN where one of them is."""
     return folded(K, parts, MAXIMUM.format, "largest")
 
 
-def lowest(dtype: Any) -> float:
+def lowest(dtype: np.dtype) -> float:
     """What padding counts as in a maximum."""
     return -np.inf if is_floating(dtype) else int(np.iinfo(dtype).min)
