@@ -20,7 +20,7 @@ from hybrid_lab.engines.store import Store, versions_of
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.graph.control_flow import Backward
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Input, Value
+from hybrid_lab.graph.node import Constant, Input, Node, Value
 
 #: Changes when entries of before must not be believed any more.
 FORMAT = 2
@@ -71,7 +71,7 @@ def _structure(graph: Graph, typed: bool = True) -> str:
     """The graph as text, without names and places in the source. typed : with shapes and dtypes."""
     number: dict[Value, int] = {}
     lines = []
-    for node in graph.nodes:
+    for node in _ordered(graph):
         if isinstance(node.op, Constant):
             what = "constant"
         elif isinstance(node.op, Input):
@@ -87,6 +87,22 @@ def _structure(graph: Graph, typed: bool = True) -> str:
         for value in node.outputs:
             number[value] = len(number)
     return "\n".join(lines) + f"\n{[number[value] for value in graph.roots]}\n"
+
+
+def _ordered(graph: Graph) -> list[Node]:
+    """The inputs, then what each root is computed from, its operands from left to right: graphs of one structure may
+    hold their nodes in different orders.
+    """
+    order = dict.fromkeys(value.node for value in graph.inputs)
+    waiting = [(value.node, False) for value in reversed(graph.roots)]
+    while waiting:
+        node, entered = waiting.pop()
+        if entered:
+            order[node] = None
+        elif node not in order:
+            waiting.append((node, True))
+            waiting += [(value.node, False) for value in reversed(node.values_in) if value.node not in order]
+    return list(order)
 
 
 def _rounded(size: int) -> int:

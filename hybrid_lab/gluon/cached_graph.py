@@ -396,6 +396,10 @@ class GraphCache:
                     self._latest = program
         return program
 
+    def program(self, spec: Spec, leaves: Sequence[NDArray]) -> Program:
+        """The program of a call with these arrays, in the mode of now; it does not run."""
+        return self._find(spec, leaves)
+
     def _known(self, key: tuple[Any, ...]) -> Program | None:
         """A valid program for calls of this kind: the one of the last such call - perhaps of another thread - or one
         for the gradients that the parameters ask for now.

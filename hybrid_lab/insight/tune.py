@@ -1,27 +1,32 @@
-"""mx.tune: measure which tiles a model's kernels run fastest with on this machine's GPU, and keep what was found."""
+"""mx.tune: measure which engine, or which tiles of kernels on a GPU, run a model fastest here, and keep it."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.engines.policy import PolicyEngine
 from hybrid_lab.gluon import access
 from hybrid_lab.insight.compiled import known_inputs
 from hybrid_lab.insight.states import walk
 from hybrid_lab.insight.table import Column, Row, Table, frame
+from hybrid_lab.insight.tune_engines import EngineTuning, tune_engines
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.tuning import Tuned
     from hybrid_lab.gluon.block import Block
+    from hybrid_lab.gluon.hybrid import HybridBlock
 
 
 @dataclass
 class Tuning:
-    """What `mx.tune` found; print it, show it in a notebook, or take `data()`.
+    """What `mx.tune` found on a GPU; print it, show it in a notebook, or take `data()`.
 
     kernels : each distinct product, attention and row reduction; seconds : that it all took
     """
@@ -77,30 +82,50 @@ class Tuning:
         return frame(self._head(), *([self._table().html()] if self.kernels else []))
 
 
-def tune(net: Block, *inputs: Any, train: bool | None = None, again: bool = False) -> Tuning:
-    """Measure, for calls on `inputs`, which tiles the products, attentions and row reductions of a model run fastest
-    with on this machine's GPU, torch's own products among them; later compiles take what was found, in other processes
-    too, and shapes of about the same size share it.
+def tune(
+    net: Block, *inputs: Any, train: bool | None = None, again: bool = False
+) -> Tuning | EngineTuning:
+    """Measure what runs calls on `inputs` fastest on this machine, and keep it: later compiles take what was found, in
+    other processes too, and shapes of about the same size share it. Nothing else in this package measures.
 
-    inputs : arrays or shapes, as the call takes them; none: those of the last call. What they hold is not looked at,
-        and the model does not run
-    train : only the graphs of training, or only those of prediction; None means both
-    again : measure those too that were measured at an earlier time
+    inputs : arrays or shapes, as the call takes them; none: those of the first call
+    train : only training, or only prediction; None means both
+    again : measure that too what was measured at an earlier time
 
-    Takes seconds to minutes, with a bar of progress; interrupting it keeps what was found until then. A candidate must
-    give the rule's numbers to be timed. Raises EngineUnavailable without a GPU, HybridLabError for a Block that is not
-    hybrid or was not called so far, HybridizeError where the code cannot become a graph.
+    On a CPU each engine runs the calls: forward, and in training backward. One whose numbers are not NumPy's is left
+    out. On a GPU each candidate for the tiles of a product, an attention or a row reduction runs, torch's own product
+    among them, on random numbers; one that does not give the numbers of the rule's tiles is left out.
+
+    Takes seconds to minutes, with a bar of progress. Interrupting it leaves everything as it was; on a GPU it keeps
+    what was found until then. Raises EngineUnavailable for Triton's interpreter, HybridLabError for a Block that is not
+    hybrid, was not called so far or runs on an engine that was asked for by name, HybridizeError where the code cannot
+    become a graph.
     """
+    from hybrid_lab.gluon.hybrid import HybridBlock
+
+    if not isinstance(net, HybridBlock):
+        raise HybridLabError(f"{net.name} is not a HybridBlock: tune those in it one by one, mx.tune(net.features, x)")
+    modes = (False, True) if train is None else (train,)
+    engine = engines.get(access.flags(net).get("engine"))
+    if engine.name == "triton":
+        return _tune_kernels(net, inputs, modes, again)
+    if not isinstance(engine, PolicyEngine):
+        raise HybridLabError(
+            f"{net.name} runs on {engine.title}, which was asked for by name: leave engine= out of hybridize(), and "
+            "HYBRID_LAB_CPU unset, where the fastest engine is to run it"
+        )
+    return tune_engines(net, list(inputs) or known_inputs(net), modes, engine.engines, again)
+
+
+def _tune_kernels(net: HybridBlock, inputs: Sequence[Any], modes: Sequence[bool], again: bool) -> Tuning:
+    """The kernels of this machine's GPU."""
     from hybrid_lab.engines.triton import tuning
     from hybrid_lab.engines.triton.writing import tiles
     from hybrid_lab.gluon.ahead import graphs_of
     from hybrid_lab.gluon.hybrid import HybridBlock
 
-    if not isinstance(net, HybridBlock):
-        raise HybridLabError(f"{net.name} is not a HybridBlock: tune those in it one by one, mx.tune(net.features, x)")
     started = time.perf_counter()
     bench = tuning.GpuBench()
-    modes = (False, True) if train is None else (train,)
     graphs = [
         graph
         for mode in modes

@@ -15,10 +15,12 @@ _WIDTH, _LONGEST = 24, 110
 
 
 class Progress:
-    """title : "compiling for gfx942"; total : kernels. Draws nothing where standard error is a file or a pipe."""
+    """title : "compiling for gfx942"; total : kernels, or other units. Draws nothing where standard error is a file or
+    a pipe.
+    """
 
-    def __init__(self, title: str, total: int):
-        self.title, self.total = title, total
+    def __init__(self, title: str, total: int, unit: str = "kernels"):
+        self.title, self.total, self.unit = title, total, unit
         self._started = self._drawn = time.perf_counter()
         self._out = _Notebook() if _in_cell() else _Terminal() if sys.stderr is not None and _is_terminal() else None
 
@@ -27,7 +29,7 @@ class Progress:
         now = time.perf_counter()
         if self._out is not None and now - self._started > PATIENCE and now - self._drawn > PACE:
             self._drawn = now
-            text = f"{done} of {self.total} kernels, {now - self._started:.0f} s  {current}"
+            text = f"{done} of {self.total} {self.unit}, {now - self._started:.0f} s  {current}"
             with contextlib.suppress(Exception):  # nobody's work ends because a bar cannot be drawn
                 self._out.draw(self.title, done / max(self.total, 1), text)
 

@@ -1,0 +1,254 @@
+"""The CPU's part of mx.tune: every engine that can run a call, measured and held against NumPy's numbers."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab import engines
+from hybrid_lab import ndarray as nd
+from hybrid_lab.diagnostics.words import count, first_line
+from hybrid_lab.engines import tuned
+from hybrid_lab.engines.engine import Engine
+from hybrid_lab.engines.triton.building.progress import Progress
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.ahead import arguments
+from hybrid_lab.gluon.structure import flatten
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.specialize import Specialized
+from hybrid_lab.insight.table import Column, Row, Table, frame
+from hybrid_lab.ndarray import tape
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.hybrid import HybridBlock
+
+#: How far results may lie from NumPy's, relative to the largest: outputs, gradients.
+TOLERANCES = (1e-4, 1e-3)
+#: Runs before any is timed: the first ones make sessions, lay out weights and fill caches.
+WARM_UP = 3
+#: Seconds that an engine is timed for, and how many runs that are at the least and at the most.
+BUDGET, FEWEST, MOST = 0.5, 5, 50
+#: Seconds in which the threads of the engine that ran last go to sleep.
+SETTLE = 0.05
+
+#: A call: returns outputs, and of a recorded call gradients.
+Call = Callable[[], tuple[Sequence[np.ndarray], Sequence[np.ndarray]]]
+
+
+@dataclass(frozen=True)
+class EngineTimes:
+    """What was found for one kind of call.
+
+    role : "training" or "prediction"; engine : the fastest
+    seconds : median of a call, by engine; left_out : engine -> why it was not compared
+    measured : now, not taken from an earlier time
+    """
+
+    role: str
+    engine: str
+    seconds: Mapping[str, float]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    measured: bool = True
+
+
+@dataclass
+class EngineTuning:
+    """What `mx.tune` found on a CPU; print it, show it in a notebook, or take `data()`."""
+
+    name: str
+    calls: list[EngineTimes] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def data(self) -> dict[str, Any]:
+        """Everything as dicts, lists, strings and numbers."""
+        return asdict(self)
+
+    def _head(self) -> str:
+        chosen = ", ".join(f"{call.engine} for {call.role}" for call in self.calls)
+        left = sum(len(call.left_out) for call in self.calls)
+        return f"{self.name}: {chosen}" + (f", {count(left, 'engine')} left out" if left else "") + (
+            f"; {self.seconds:.1f} s"
+        )
+
+    def _table(self) -> Table:
+        table = Table([Column("call"), Column("engine"), *(Column(name, right=True) for name in ("ms", "x fastest")),
+                       Column("note", flexible=True)])  # fmt: skip
+        for call in self.calls:
+            for name, seconds in sorted(call.seconds.items(), key=lambda item: item[1]):
+                note = ("chosen" if call.measured else "chosen at an earlier time") if name == call.engine else ""
+                times = f"{1e3 * seconds:.3g}", f"{seconds / call.seconds[call.engine]:.2f}"
+                table.rows.append(Row([call.role, name, *times, note], strong=name == call.engine))
+            for name, why in call.left_out.items():
+                table.rows.append(Row([call.role, name, "", "", f"left out: {why}"]))
+        return table
+
+    def __str__(self) -> str:
+        return "\n".join([self._head(), *self._table().lines()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return frame(self._head(), self._table().html())
+
+
+def tune_engines(
+    net: HybridBlock, inputs: Sequence[Any], modes: Sequence[bool], candidates: Mapping[str, Engine], again: bool
+) -> EngineTuning:
+    """Measure each engine with the model's calls, and keep which is fastest. candidates : by name, NumPy among them"""
+    started = time.perf_counter()
+    found: list[tuple[list[Graph], EngineTimes]] = []
+    progress = Progress(f"tuning {net.name}", len(modes) * len(candidates), "engines")
+    try:
+        for number, train in enumerate(modes):
+            special, arrays, options = _call_of(net, inputs, train)
+            graphs = [special.forward] if special.backward is None else [special.forward, special.backward]
+            role = "training" if train else "prediction"
+            known = None if again else tuned.recall(graphs)
+            if known is not None:
+                found.append((graphs, EngineTimes(role, known.engine, known.seconds, measured=False)))
+                continue
+
+            def tell(name: str, place: int = number * len(candidates), role: str = role) -> None:
+                progress.step(place + list(candidates).index(name), f"{name}, {role}")
+
+            found.append((graphs, measure(role, special, arrays, candidates, options, tell)))
+    finally:
+        progress.close()
+    for graphs, times in found:  # together, so that an interrupt leaves everything as it was
+        if times.measured:
+            tuned.remember(graphs, tuned.Tuned(times.engine, dict(times.seconds)))
+    access.graphs(net).forget_programs()
+    return EngineTuning(net.name, [times for _, times in found], time.perf_counter() - started)
+
+
+def _call_of(net: HybridBlock, inputs: Sequence[Any], train: bool) -> tuple[Specialized, list[np.ndarray], Any]:
+    """The graphs of a call as the model makes them, the arrays that their inputs count, and options for engines."""
+    leaves, spec = flatten(tuple(map(_filled, arguments(list(inputs)))), f"the input of {net.name}")
+    with tape.Mode(train, train):
+        program = access.graphs(net).twin(traces=True).program(spec, leaves)
+    parameters = program.neutral.parameters
+    arrays = [*(leaf.asnumpy() for leaf in leaves), *(parameter.data().asnumpy() for parameter in parameters)]
+    flags = access.flags(net)
+    return program.special, arrays, {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
+
+
+def _filled(array: Any) -> Any:
+    """Random numbers in the place of zeros, which stand for a shape: engines are held against each other's numbers."""
+    if not isinstance(array, nd.NDArray) or np.dtype(array.dtype).kind != "f" or array.asnumpy().any():
+        return array
+    numbers = np.random.default_rng(0).uniform(0.01, 1, array.shape)
+    return nd.array(numbers, dtype=array.dtype)
+
+
+def measure(
+    role: str,
+    special: Specialized,
+    arrays: Sequence[np.ndarray],
+    candidates: Mapping[str, Engine],
+    options: Mapping[str, bool],
+    tell: Callable[[str], None] = lambda name: None,
+) -> EngineTimes:
+    """Run the engines one after the other, NumPy first, for its numbers; each warmed up, and alone."""
+    seconds: dict[str, float] = {}
+    left_out: dict[str, str] = {}
+    wanted: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None
+    for name in sorted(candidates, key=lambda name: name != "numpy"):
+        tell(name)
+        try:
+            call, release = _compiled(candidates[name], special, arrays, options)
+            try:
+                results, taken = _timed(call)
+            finally:
+                release()
+        except Exception as error:  # engines fail with errors of any kind, and one that fails is not to be taken
+            if name == "numpy":
+                raise
+            left_out[name] = f"not possible: {first_line(error)}"
+            continue
+        finally:
+            call = release = None  # type: ignore[assignment]
+            gc.collect()
+            candidates[name].trim()
+        wanted = results if wanted is None else wanted
+        why = next(filter(None, map(difference, results, wanted, TOLERANCES)), "")
+        if why:
+            left_out[name] = f"other numbers than NumPy's: {why}"
+        else:
+            seconds[name] = taken
+    return EngineTimes(role, min(seconds, key=seconds.__getitem__), seconds, left_out)
+
+
+def _compiled(
+    engine: Engine, special: Specialized, arrays: Sequence[np.ndarray], options: Mapping[str, bool]
+) -> tuple[Call, Callable[[], None]]:
+    """A call of the engine, as a program makes it, and what gives its memory back."""
+    hoisted: list[np.ndarray] = []
+    if special.prologue is not None:
+        prologue = engines.get("numpy").compile(special.prologue)
+        hoisted = prologue([arrays[index] for index in special.prologue_sources])
+    origin = {"input": arrays, "hoisted": hoisted}
+    operands = [origin[kind][index] for kind, index in special.forward_sources]
+    rng = (0, 0)
+    if special.backward is None:
+        executable = engine.compile(special.forward, **options)
+        executable.pack(operands)
+
+        def release() -> None:
+            executable.unpack()
+            executable.release()
+
+        return lambda: (executable.run(operands, rng), ()), release
+    saved = sum(kind == "saved" for kind, _ in special.sources)
+    outputs = len(special.forward.outputs) - saved
+    training = engine.compile_training(special.forward, special.backward, special.sources, outputs, **options)
+    random = np.random.default_rng(1)
+    types = [(value.shape, value.dtype) for value in special.forward.outputs[:outputs]]
+    heads = [random.uniform(0.5, 1, shape).astype(dtype) for shape, dtype in types]
+
+    def call() -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+        results, kept = training.begin(operands, rng)
+        origin = {"input": arrays, "output": results, "saved": kept.saved, "head": heads}
+        values = [origin[kind][index] for kind, index in special.sources]
+        return results, training.finish(kept, values, rng)
+
+    return call, training.release
+
+
+def _timed(call: Call, clock: Callable[[], float] = time.perf_counter) -> tuple[Any, float]:
+    """The results, and the median of the seconds that a call takes."""
+    for _ in range(WARM_UP):
+        results = call()
+    time.sleep(SETTLE)
+    times: list[float] = []
+    while len(times) < FEWEST or (sum(times) < BUDGET and len(times) < MOST):
+        start = clock()
+        results = call()
+        times.append(clock() - start)
+    return results, statistics.median(times)
+
+
+def difference(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> str:
+    """How results differ from NumPy's, in words; "" where they agree. tolerance : relative to the largest value"""
+    for index, (found, value) in enumerate(zip(results, wanted, strict=True)):
+        place = f"result {index}"
+        if found.shape != value.shape or found.dtype != value.dtype:
+            return f"{place} has another shape or dtype"
+        if value.dtype.kind != "f":
+            if not np.array_equal(found, value):
+                return f"{place} differs"
+            continue
+        finite = np.isfinite(value)
+        if not np.array_equal(np.isnan(found), np.isnan(value)) or not np.array_equal(found[~finite], value[~finite],
+                                                                                      equal_nan=True):  # fmt: skip
+            return f"{place} has NaN or infinity in other places"
+        scale = float(np.abs(value[finite]).max(initial=0.0)) or 1.0
+        worst = float(np.abs(found[finite] - value[finite]).max(initial=0.0)) / scale
+        if not worst <= tolerance:
+            return f"{place} differs by {worst:.1g} of the largest value"
+    return ""
