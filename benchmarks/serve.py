@@ -15,7 +15,8 @@ def serve(calls):
     """Answer until standard input ends. calls : {"infer": function, "train": function}, each of which returns when its
     work is done.
 
-    {"do": "first", "mode": m} : seconds of one call; {"do": "time", "mode": m, "seconds": s} : [median ms, runs]
+    {"do": "first", "mode": m} : seconds of one call
+    {"do": "time", "mode": m, "seconds": s} : [median ms, runs, slowest ms]
     {"do": "memory"} : the process's peak memory in MiB
     """
     answers, sys.stdout = sys.stdout, sys.stderr
@@ -37,5 +38,5 @@ def serve(calls):
                     start = time.perf_counter()
                     call()
                     times.append((time.perf_counter() - start) * 1e3)
-                answer = [statistics.median(times), len(times)]
+                answer = [statistics.median(times), len(times), max(times)]
         print(json.dumps(answer), file=answers, flush=True)

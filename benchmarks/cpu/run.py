@@ -1,17 +1,21 @@
 """`make bench-cpu`: every workload beside MXNet, torch, torch.compile and onnxruntime, in one run -> results/cpu-*.md.
 
 Each runtime has a process of its own per workload. They take turns, several rounds, so that a busy machine slows all
-alike; medians of rounds are compared. ARGS="--only lenet" measures workloads whose name contains a text.
+alike; medians of rounds are compared. ARGS="--only lenet" measures workloads whose name contains a text, ARGS=--load
+keeps every core busy with another process -> results/cpu-*-load.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +30,6 @@ RIVALS = {
     "infer": ("MXNet hybrid", "torch.compile", "onnxruntime by hand"),
     "train": ("MXNet hybrid", "torch eager", "torch.compile"),
 }
-#: Seconds of calls before anything is measured, in which our engines are compared: the first three, and the first ten
-#: calls, go to the one that they start with. Every other runtime has decided after its first call.
-COMPARED, COMPARED_CALLS = 6.0, 14
 
 
 def start(python: str, runtime: str, workload: str, cache: str) -> Worker:
@@ -56,18 +57,17 @@ def measure(workload: str, mode: str, runtimes: list[str], seconds: float, round
                 cold = start(python, runtime, workload, cache)
                 found[runtime]["warm"] = cold.ask(do="first", mode=mode)
             workers[runtime] = cold
-        if "hybrid" in workers:
-            _, calls = workers["hybrid"].ask(do="time", mode=mode, seconds=COMPARED)
-            for _ in range(calls, COMPARED_CALLS):
-                workers["hybrid"].ask(do="first", mode=mode)
         times: dict[str, list[float]] = {runtime: [] for runtime in workers}
+        worst: dict[str, float] = {}
         for _ in range(rounds):
             for runtime, worker in workers.items():
                 answer = worker.ask(do="time", mode=mode, seconds=seconds)
                 if answer is not None:
                     times[runtime].append(answer[0])
+                    worst[runtime] = max(worst.get(runtime, 0.0), answer[2])
         for runtime, worker in workers.items():
             found[runtime]["ms"] = statistics.median(times[runtime]) if times[runtime] else None
+            found[runtime]["worst"] = worst.get(runtime)
             found[runtime]["memory"] = worker.ask(do="memory")
     finally:
         for worker in workers.values():
@@ -87,6 +87,7 @@ def row(workload: str, mode: str, found: dict[str, dict[str, Any]]) -> list[str]
         cells.append("" if time is None else f"{time:.3g}")
     cells.append(f"{min(rivals) / ours:.2f}" if rivals else "")
     cells.append(f"{static / ours:.2f}" if static else "")
+    cells.append(f"{found['hybrid']['worst'] / ours:.1f}")
     return cells
 
 
@@ -102,6 +103,20 @@ def details(workload: str, mode: str, found: dict[str, dict[str, Any]]) -> list[
     return cells
 
 
+@contextlib.contextmanager
+def busy_cores() -> Iterator[None]:
+    """One process on each core that never waits."""
+    cores = sorted(os.sched_getaffinity(0))
+    program = "import os, sys; os.sched_setaffinity(0, [int(sys.argv[1])])\nwhile True: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", program, str(core)]) for core in cores]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
 def geometric_mean(numbers: list[str]) -> str:
     values = [float(number) for number in numbers if number]
     return f"{statistics.geometric_mean(values):.2f}" if values else ""
@@ -114,11 +129,17 @@ def main() -> None:
     parser.add_argument("--runtimes", default=",".join(RUNTIMES), help="comma-separated")
     parser.add_argument("--seconds", type=float, default=0.4, help="per runtime and round")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--load", action="store_true", help="with one busy process on each core")
     options = parser.parse_args()
     runtimes = options.runtimes.split(",")
     if oracle() is None:
         runtimes = [name for name in runtimes if not name.startswith("MXNet")]
     part = "-part" if options.only or runtimes != list(RUNTIMES) else ""
+    with busy_cores() if options.load else contextlib.nullcontext():
+        measure_all(options, runtimes, ("-load" if options.load else "") + part)
+
+
+def measure_all(options: argparse.Namespace, runtimes: list[str], part: str) -> None:
     for mode in (options.mode,) if options.mode else ("infer", "train"):
         rows, firsts = [], []
         for workload, (_, trained) in WORKLOADS.items():
@@ -133,10 +154,14 @@ def main() -> None:
 def write(mode: str, rows: list[list[str]], firsts: list[list[str]], part: str, rounds: int) -> None:
     """The tables of what has been measured so far, so that a run that is cut off leaves something."""
     title = "Forward, ms" if mode == "infer" else "Training step (SGD with momentum), ms"
-    means = [geometric_mean([each[index] for each in rows]) for index in (-2, -1)]
-    header = ["workload", *RUNTIMES, "best / ours", "MXNet hybrid / ours"]
+    means = [geometric_mean([each[index] for each in rows]) for index in (-3, -2)] + [""]
+    header = ["workload", *RUNTIMES, "best / ours", "MXNet hybrid / ours", "slowest / median"]
     best = "best of " + ", ".join(RIVALS[mode])
-    notes = f"Medians of {rounds} interleaved rounds. best: {best}; above 1 ours is faster."
+    notes = f"Medians of {rounds} interleaved rounds. best: {best}; above 1 ours is faster. " + (
+        "slowest / median: of our calls after the second. A busy process ran on each core."
+        if "-load" in part
+        else "slowest / median: of our calls after the second."
+    )
     write_table(f"cpu-{mode}{part}", title, header, [*rows, ["geometric mean", *[""] * len(RUNTIMES), *means]], notes)
     notes = "First call in a fresh process / in a second one with the disk caches filled; peak memory of the process."
     write_table(f"cpu-first-call-{mode}{part}", "First call and memory", ["workload", *RUNTIMES], firsts, notes)
