@@ -104,7 +104,8 @@ def mark_variables(
     requests = [grad_reqs] * len(variables) if isinstance(grad_reqs, str) else list(grad_reqs)
     if not len(variables) == len(gradients) == len(requests):
         raise AutogradError(
-            f"{len(variables)} variables, {len(gradients)} gradients, {len(requests)} grad_reqs; give as many of each"
+            f"{len(variables)} variables, {len(gradients)} gradients, {len(requests)} grad_reqs; "
+            "give the same number of each"
         )
     for variable, gradient, request in zip(variables, gradients, requests, strict=True):
         variable.mark_variable(gradient, request)
@@ -165,5 +166,5 @@ def get_symbol(x: NDArray) -> Any:
     if x.tape_link is None:
         raise AutogradError("get_symbol needs an array that was computed under autograd.record()")
     if tape.symbol_of is None:
-        raise HybridLabError("get_symbol: nothing is registered that makes Symbols of a recorded computation")
+        raise HybridLabError("get_symbol: no function is registered that turns a recorded computation into a Symbol")
     return tape.symbol_of(x)

@@ -225,7 +225,7 @@ def create(initializer: Any, **kwargs: Any) -> Any:
         try:
             name, kwargs = json.loads(name)
         except ValueError as error:
-            raise ValueError(f"not an initializer's text: {initializer!r} ({error})") from None
+            raise ValueError(f"this text does not describe an initializer: {initializer!r} ({error})") from None
     klass = _registry.get(name.lower())
     if klass is None:
         near = difflib.get_close_matches(name.lower(), _registry, n=1)
@@ -285,7 +285,7 @@ class Constant(Initializer):
 def _at_least_0(name: str, setting: str, value: float) -> float:
     """A setting that says how far numbers are spread. Raises AttributeSpecError below 0 and for NaN."""
     if not value >= 0:
-        raise AttributeSpecError(f"init.{name}: {setting}={value!r}; a number from 0 on is needed")
+        raise AttributeSpecError(f"init.{name}: {setting}={value!r}; a number of at least 0 is needed")
     return value
 
 
@@ -327,9 +327,9 @@ class Xavier(Initializer):
     def __init__(self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3) -> None:
         super().__init__(rnd_type=rnd_type, factor_type=factor_type, magnitude=magnitude)
         if rnd_type not in ("uniform", "gaussian"):
-            raise ValueError(f"rnd_type is 'uniform' or 'gaussian', not {rnd_type!r}")
+            raise ValueError(f"rnd_type must be 'uniform' or 'gaussian', not {rnd_type!r}")
         if factor_type not in ("avg", "in", "out"):
-            raise ValueError(f"factor_type is 'avg', 'in' or 'out', not {factor_type!r}")
+            raise ValueError(f"factor_type must be 'avg', 'in' or 'out', not {factor_type!r}")
         self.rnd_type = rnd_type
         self.factor_type = factor_type
         self.magnitude = float(_at_least_0(type(self).__name__, "magnitude", magnitude))
@@ -371,7 +371,7 @@ class Orthogonal(Initializer):
     def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:
         super().__init__(scale=scale, rand_type=rand_type)
         if rand_type not in ("uniform", "normal"):
-            raise ValueError(f"rand_type is 'uniform' or 'normal', not {rand_type!r}")
+            raise ValueError(f"rand_type must be 'uniform' or 'normal', not {rand_type!r}")
         self.scale = scale
         self.rand_type = rand_type
 
@@ -434,7 +434,7 @@ class Mixed:
 
     def __init__(self, patterns: Sequence[str], initializers: Sequence[Any]) -> None:
         if len(patterns) != len(initializers):
-            raise ValueError(f"{len(patterns)} patterns for {len(initializers)} initializers; each pattern has one")
+            raise ValueError(f"{len(patterns)} patterns for {len(initializers)} initializers; each pattern needs one")
         self.map = [(re.compile(pattern), create(each)) for pattern, each in zip(patterns, initializers, strict=True)]
 
     def set_verbosity(self, verbose: bool = False, print_func: Callable[[Any], str] | None = None) -> Mixed:
@@ -486,7 +486,9 @@ class Load:
             self.default_init(name, arr)
         else:
             if tuple(value.shape) != tuple(arr.shape):
-                raise ShapeError(f"{str(name)!r} has shape {tuple(arr.shape)}, the loaded value {tuple(value.shape)}")
+                raise ShapeError(
+                    f"{str(name)!r} has shape {tuple(arr.shape)}, but the loaded value has {tuple(value.shape)}"
+                )
             arr[:] = value
         if self.verbose:
             _logger.info("Initialized %s by %s", name, "default" if value is None else "loading")

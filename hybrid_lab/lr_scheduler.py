@@ -29,11 +29,13 @@ class LRScheduler:
         self, base_lr: float = 0.01, warmup_steps: int = 0, warmup_begin_lr: float = 0.0, warmup_mode: str = "linear"
     ) -> None:
         if warmup_begin_lr > base_lr:
-            raise ValueError(f"warmup_begin_lr ({warmup_begin_lr}) is above base_lr ({base_lr}); a warm-up climbs")
+            raise ValueError(
+                f"warmup_begin_lr ({warmup_begin_lr}) is above base_lr ({base_lr}); a warm-up must increase the rate"
+            )
         if warmup_steps < 0:
-            raise ValueError(f"warmup_steps is a number of updates, not {warmup_steps}")
+            raise ValueError(f"warmup_steps must be a number of updates, not {warmup_steps}")
         if warmup_mode not in ("linear", "constant"):
-            raise ValueError(f"warmup_mode is 'linear' or 'constant', not {warmup_mode!r}")
+            raise ValueError(f"warmup_mode must be 'linear' or 'constant', not {warmup_mode!r}")
         self.base_lr = base_lr
         self.warmup_steps = warmup_steps
         self.warmup_begin_lr = warmup_begin_lr
@@ -70,9 +72,9 @@ class FactorScheduler(LRScheduler):
     ) -> None:
         super().__init__(base_lr, **warmup)
         if step < 1:
-            raise ValueError(f"step is at least 1, not {step}")
+            raise ValueError(f"step must be at least 1, not {step}")
         if factor > 1.0:
-            raise ValueError(f"factor is at most 1 (the rate decreases), not {factor}")
+            raise ValueError(f"factor must be at most 1, so that the rate decreases, not {factor}")
         self.step = step
         self.factor = factor
         self.stop_factor_lr = stop_factor_lr
@@ -91,9 +93,9 @@ class MultiFactorScheduler(LRScheduler):
         super().__init__(base_lr, **warmup)
         step = list(step)
         if not step or step[0] < 1 or any(later <= earlier for earlier, later in zip(step, step[1:], strict=False)):
-            raise ValueError(f"step is an increasing list of update numbers from 1 on, not {step}")
+            raise ValueError(f"step must be an increasing list of update numbers of at least 1, not {step}")
         if factor > 1.0:
-            raise ValueError(f"factor is at most 1 (the rate decreases), not {factor}")
+            raise ValueError(f"factor must be at most 1, so that the rate decreases, not {factor}")
         self.step = step
         self.factor = factor
 
@@ -107,7 +109,7 @@ class _FinalScheduler(LRScheduler):
     def __init__(self, max_update: int, base_lr: float = 0.01, final_lr: float = 0.0, **warmup: Any) -> None:
         super().__init__(base_lr, **warmup)
         if max_update < 1:
-            raise ValueError(f"max_update is at least 1, not {max_update}")
+            raise ValueError(f"max_update must be at least 1, not {max_update}")
         self.max_update = max_update
         self.final_lr = final_lr
 

@@ -45,8 +45,8 @@ def _graph(symbol: Any, shape: Mapping[str, Sequence[int]] | None) -> Graph:
         neutral = access.graphs(symbol).first() if isinstance(symbol, HybridBlock) else None
         if neutral is None:
             raise HybridLabError(
-                "a graph is drawn of a Symbol, or of a HybridBlock that was called after hybridize(), "
-                f"not of {symbol!r:.60}"
+                "a Symbol is needed to draw a graph, or a HybridBlock that was called after hybridize(), "
+                f"not {symbol!r:.60}"
             )
         variables = neutral.graph.inputs[neutral.num_data :]
         known = {value.node.name: each.shape for value, each in zip(variables, neutral.parameters, strict=True)}

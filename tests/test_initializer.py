@@ -156,7 +156,7 @@ def test_load_takes_values_by_name():
     load = init.Load({"arg:net_weight": nd.array([5, 6])}, default_init=init.Zero())
     assert filled(load, (2,)).tolist() == [5, 6]
     assert filled(load, (2,), "other_weight").tolist() == [0, 0]
-    with pytest.raises(ShapeError, match="'net_weight' has shape .3,., the loaded value .2,."):
+    with pytest.raises(ShapeError, match="'net_weight' has shape .3,., but the loaded value has .2,."):
         filled(load, (3,))
 
 

@@ -72,11 +72,11 @@ def test_two_classes_and_more():
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="no metric named 'acuracy'; did you mean 'accuracy'"):
         metric.create("acuracy")
-    with pytest.raises(ShapeError, match="labels and predictions do not fit: 2 and 1"):
+    with pytest.raises(ShapeError, match="labels and predictions do not match: 2 and 1"):
         metric.Accuracy().update([nd.array([1]), nd.array([1])], [nd.array([1])])
     with pytest.raises(ShapeError, match="2 labels for 3 predictions"):
         metric.Accuracy().update([nd.array([1, 0])], [SCORES])
-    with pytest.raises(ValueError, match="top_k is at least 2"):
+    with pytest.raises(ValueError, match="top_k must be at least 2"):
         metric.TopKAccuracy(top_k=1)
 
 

@@ -103,12 +103,12 @@ def test_a_pass_that_is_not_there_is_said_once(monkeypatch, capsys):
         ("metric.Acuracy", "metric has no 'Acuracy'; did you mean Accuracy"),
         ("init.Xaver", "init has no 'Xaver'; did you mean Xavier"),
         ("glon", "mx has no 'glon'; did you mean gluon"),
-        ("io", "mx has no 'io'; MXNet's is not here, see Limits in the README; use gluon.data.DataLoader"),
+        ("io", "mx has no 'io'; only MXNet has it, see Limits in the README; use gluon.data.DataLoader"),
         ("mod", "see Limits in the README; use gluon.Block and gluon.Trainer"),
         ("kv", "see Limits in the README; gluon.Trainer needs none"),
         ("np", "see Limits in the README; use mx.nd"),
-        ("gluon.data.vision.MNIST", "gluon.data.vision has no 'MNIST'; MXNet's is not here, see Limits"),
-        ("gluon.data.vision.transforms.RandomResizedCrop", "transforms has no 'RandomResizedCrop'; what of MXNet"),
+        ("gluon.data.vision.MNIST", "gluon.data.vision has no 'MNIST'; only MXNet has it, see Limits"),
+        ("gluon.data.vision.transforms.RandomResizedCrop", "has no 'RandomResizedCrop'; see Limits in the README"),
     ],
 )
 def test_an_unknown_name_says_which_is_near(name, message):
@@ -156,7 +156,7 @@ def test_asking_for_a_name_that_is_not_there_loads_no_room():
 @pytest.mark.parametrize("given", [np.ones((2, 4)), np.float32(3)])
 def test_a_numpy_array_is_no_input(net, active, given):
     net.hybridize(active)
-    with pytest.raises(DTypeError, match=rf"holds a numpy.{type(given).__name__}; mx.nd.array\(x\) makes an NDArray"):
+    with pytest.raises(DTypeError, match=rf"holds a numpy.{type(given).__name__}; convert it with mx.nd.array\(x\)"):
         net(given)
     with pytest.raises(HybridLabError, match="holds a object; a HybridBlock takes NDArrays, numbers"):
         net(object())

@@ -17,7 +17,7 @@ const PLUGIN_ID = 'hybrid-lab:plugin';
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: PLUGIN_ID,
-  description: 'Block trees, cached graphs and hybridize findings beside your notebook.',
+  description: 'Block trees, cached graphs and lint findings beside your notebook.',
   autoStart: true,
   optional: [INotebookTracker, IEditorExtensionRegistry, ICommandPalette, ILayoutRestorer, ISettingRegistry],
   activate: (

@@ -24,7 +24,7 @@ def add_commands(commands) -> None:
     """Register `compile`."""
     parser = commands.add_parser(
         "compile",
-        help="the kernels of an archive for GPUs that need not be here: registers, spills, bytes, an estimate",
+        help="kernels of an archive for GPUs that this machine need not have: registers, spills, bytes, an estimate",
         description="Compiles the graphs of a .hlab archive with Triton. GPUs are gfx90a, gfx942, gfx1100, sm80, sm90 "
         "and others of their families. Exit status: 0 all compiled, 1 a kernel did not compile, 2 a bad request.",
         allow_abbrev=False,
@@ -42,7 +42,7 @@ def add_commands(commands) -> None:
         "--into", type=Path, metavar="FILE", help="put the binaries into this archive, for --trust on another machine"
     )
     parser.add_argument(
-        "--trust", action="store_true", help="take the archive's own binaries, which run on the GPU as they are"
+        "--trust", action="store_true", help="use the archive's own binaries; nothing checks what they do on the GPU"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run_compile)
@@ -135,7 +135,7 @@ def _compiled(block: HybridBlock, targets: tuple[str, ...], arguments: Namespace
 
 def _shape(text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d+([x,]\d+)*", text):
-        raise CommandError(f"--input {text}: a shape is numbers with x between them, 8x3x224x224")
+        raise CommandError(f"--input {text}: write a shape as numbers joined by x, such as 8x3x224x224")
     return tuple(int(size) for size in re.split("[x,]", text))
 
 

@@ -30,7 +30,7 @@ def add_commands(commands) -> None:
     convert.add_argument("--params", type=Path, help="the .params of a -symbol.json; default: the last epoch beside it")
     convert.add_argument("--inputs", help="names of the model's inputs, a,b; default: the variables without parameters")
     convert.add_argument("--block", default="", help="path of the block whose graph to export, such as features.0")
-    convert.add_argument("--epoch", type=int, default=0, help="number in the name of the .params written")
+    convert.add_argument("--epoch", type=int, default=0, help="number in the name of the .params file")
     convert.add_argument("--force", action="store_true", help="overwrite the target")
     convert.set_defaults(run=run_convert)
 
@@ -40,7 +40,9 @@ def ending(path: Path) -> str:
     for known in ENDINGS:
         if path.name.endswith(known):
             return known
-    raise CommandError(f"{path}: not a name this command knows; it may end in {', '.join(ENDINGS)}")
+    raise CommandError(
+        f"{path}: this command does not know the ending of this name; the known endings are {', '.join(ENDINGS)}"
+    )
 
 
 def run_convert(arguments: Namespace) -> int:
@@ -138,7 +140,9 @@ def _last_epoch(symbol_file: str) -> Path:
     pattern = re.compile(re.escape(prefix.name) + r"-(\d{4,})\.params")
     found = {int(m[1]): path for path in prefix.parent.iterdir() if (m := pattern.fullmatch(path.name))}
     if not found:
-        raise CommandError(f"{symbol_file}: no {prefix.name}-0000.params beside it; name the file with --params")
+        raise CommandError(
+            f"{symbol_file}: there is no {prefix.name}-0000.params beside it; name the file with --params"
+        )
     return found[max(found)]
 
 

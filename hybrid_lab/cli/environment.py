@@ -116,7 +116,7 @@ def _torch() -> Item:
 def _compiling() -> Item:
     from ..engines.triton.building.targets import TARGETS
 
-    name, needed = "compiling", "kernels for GPUs that are elsewhere: hybrid-lab compile, net.compile_for"
+    name, needed = "compiling", "kernels for GPUs of other machines: hybrid-lab compile, net.compile_for"
     if not has_module("triton"):
         return Item(name, None, needed, "pip install triton (Linux only; neither a GPU nor torch is needed)")
     return Item(name, f"for {', '.join(TARGETS)} and others, no GPU needed: hybrid-lab compile, net.compile_for")
@@ -246,7 +246,7 @@ def _front_end() -> Item:
         if file.is_file():
             version = json.loads(file.read_text(encoding="utf-8")).get("version")
             same = version == _version.__version__
-            note = "" if same else f"; the kernel's half is {_version.__version__}: {reinstall}"
+            note = "" if same else f"; the kernel's version is {_version.__version__}: {reinstall}"
             return Item(name, f"{version} in {file.parent}{note}")
     return Item(name, None, "panel and marks in JupyterLab", reinstall)
 

@@ -76,7 +76,7 @@ def copy_notebooks(source: Path, target: Path, force: bool = False) -> dict[str,
 def run_tutorial(arguments: Namespace) -> int:
     """Copy, say what was copied and kept, open the first notebook."""
     if arguments.rest and arguments.copy_only:
-        raise CommandError(f"--copy-only opens no JupyterLab that could take {' '.join(arguments.rest)}")
+        raise CommandError(f"--copy-only does not start JupyterLab, which alone could use {' '.join(arguments.rest)}")
     target = arguments.folder.expanduser()
     if target.exists() and not target.is_dir():
         raise CommandError(f"{target} is not a folder; name another one with --folder")

@@ -29,7 +29,7 @@ def add_commands(commands) -> None:
     lint.add_argument("--format", choices=("text", "json", "sarif"), default="text", help="default: text")
     lint.add_argument("--rewrites", action="store_true", help="text: also show what to write instead")
     lint.add_argument("--fix", action="store_true", help="apply the safe repairs to the files, report what remains")
-    lint.add_argument("--target", choices=("mxnet",), help="also say what MXNet itself could not run")
+    lint.add_argument("--target", choices=("mxnet",), help="also report what MXNet itself could not run")
     lint.set_defaults(run=run_lint)
 
 

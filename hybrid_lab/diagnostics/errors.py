@@ -69,7 +69,7 @@ class UnknownNameError(HybridLabError, AttributeError):
         if near and near[0] == self.wanted.lower():  # written with other capitals only
             near = near[:1]
         found = ", ".join(lower[name] for name in near)
-        return f"did you mean {found}?" if found else "what of MXNet is not here: see Limits in the README"
+        return f"did you mean {found}?" if found else "see Limits in the README for the missing parts of MXNet"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unknown, (type(self), self.where, self.wanted, self.known, self.advice, self.location, self.block)

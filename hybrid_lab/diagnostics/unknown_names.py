@@ -82,7 +82,7 @@ def unknown_name(
         return AttributeError(f"{where} has no {name!r}")
     instead = _ABSENT.get(where, {}).get(name)
     if instead is not None:
-        advice = f"MXNet's is not here, {_LIMITS}" + (f"; {instead}" if instead else "")
+        advice = f"only MXNet has it, {_LIMITS}" + (f"; {instead}" if instead else "")
     return UnknownNameError(where, name, known, advice, location=location, block=block)
 
 

@@ -250,7 +250,7 @@ def encode(
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray) or tag_of(array.dtype) is None:
             kind = getattr(array, "dtype", type(array).__name__)
-            raise ArchiveError(f"tensor {name!r} has dtype {kind}, which safetensors lacks")
+            raise ArchiveError(f"tensor {name!r} has dtype {kind}, which safetensors does not support")
         if name == METADATA:
             raise ArchiveError(f"a tensor cannot be named {METADATA}")
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))

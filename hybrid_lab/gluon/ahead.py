@@ -94,11 +94,11 @@ def _array(item: Any) -> Any:
 def _untouched(shape: tuple[int, ...]) -> NDArray:
     """Zeros of float32 that take no memory, whatever the shape: one number, repeated, which nobody may write to."""
     if min(shape) < 0:
-        raise ShapeError(f"a shape has no negative sizes: {shape}")
+        raise ShapeError(f"a shape cannot have negative sizes: {shape}")
     try:
         zeros = np.broadcast_to(np.zeros((), np.float32), shape)
     except ValueError:  # more bytes, or more axes, than NumPy counts
-        raise ShapeError(f"inputs={shape}: no array can be so large; give the sizes of a call") from None
+        raise ShapeError(f"inputs={shape}: no array can be that large; give the sizes of a real call") from None
     return NDArray.from_host(zeros, resolve(None))
 
 

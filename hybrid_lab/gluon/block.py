@@ -394,7 +394,7 @@ class Block:
     def compile_for(self, *targets: str, inputs: Any = None, train: bool = False) -> Any:
         """For HybridBlocks, see there: a plain Block has no graph. Raises HybridLabError naming children that have."""
         hybrid = [name for name, child in self._children.items() if type(child).compile_for is not Block.compile_for]
-        children = f"; compile_for of its children {', '.join(hybrid[:4])} compiles those" if hybrid else ""
+        children = f"; use compile_for of its children {', '.join(hybrid[:4])}" if hybrid else ""
         raise HybridLabError(
             f"{self.name} is a {type(self).__name__}, not a HybridBlock, and has no graph to compile{children}"
         )

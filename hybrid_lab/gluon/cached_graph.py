@@ -154,7 +154,7 @@ class GraphCache:
         """Drop traces and programs; graphs that came from a file stay until a child is replaced."""
         with self._lock:
             if self.pinned and not _same(self._live_pinned_tree(), list(_below(self.block))):
-                logger.warning(f"{self.block.name}: a child was replaced; the code runs again, not the loaded graph")
+                logger.warning(f"{self.block.name}: a child was replaced, so the code runs instead of the loaded graph")
                 self.pinned = {}
             self.variants.clear()
             self._used.clear()
@@ -249,8 +249,8 @@ class GraphCache:
             changed = block._graphs.changed() if hasattr(block, "_graphs") else []
             if changed:
                 logger.warning(
-                    f"{block.name}: {', '.join(changed)} changed since the trace, which calls did not follow until "
-                    "now; it is traced again. Call hybridize() after such a change"
+                    f"{block.name}: {', '.join(changed)} changed since the trace. Calls used the earlier values until "
+                    "now; the block is traced again. Call hybridize() after such a change"
                 )
                 block._structure_changed()
 
@@ -339,9 +339,9 @@ class GraphCache:
             self._warned.add((what, place))
             where = f" ({place.describe()})" if place is not None else ""
             code = {"mode": "HL174", "recording": "HL174", "shape": "HL101", "dtype": "HL103"}[what]
-            said = f"the {what} is read{where}; the graph holds for this {what} only"
+            said = f"the {what} is read{where}; the graph is valid only for this {what}"
             if what == "recording":
-                said = f"the code asks whether calls are recorded{where}; the graph holds for this answer only"
+                said = f"the code asks whether calls are recorded{where}; the graph is valid only for this answer"
             logger.warning(f"{self.block.name}: {code}: {said}")
         return found
 

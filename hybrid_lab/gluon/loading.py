@@ -27,7 +27,7 @@ def read_arrays(filename: str | PathLike[str]) -> dict[str, np.ndarray]:
     if isinstance(arrays, list):
         if not arrays:
             return {}
-        raise ArchiveError(f"{len(arrays)} arrays without names; nd.load reads them", path=filename)
+        raise ArchiveError(f"the file holds {len(arrays)} arrays without names; read it with nd.load", path=filename)
     return {name: array for name, array in arrays.items() if array is not None}
 
 
@@ -49,7 +49,7 @@ def load_parameters(
     the parameters are untouched then.
     """
     if dtype_source not in ("current", "saved"):
-        raise ValueError(f"dtype_source is 'current' or 'saved', not {dtype_source!r}")
+        raise ValueError(f"dtype_source must be 'current' or 'saved', not {dtype_source!r}")
     differences: list[str] = []
     chosen: dict[int, tuple[Parameter, np.ndarray]] = {}
     names_of: dict[int, list[str]] = {}

@@ -38,7 +38,7 @@ def _apply_weighting(F: Any, loss: Any, weight: float | None = None, sample_weig
         loss = F.broadcast_mul(loss, sample_weight)
     if weight is not None:
         if not isinstance(weight, Real):
-            raise TypeError(f"the weight of a loss is a number, not {weight!r}; sample_weight takes arrays")
+            raise TypeError(f"the weight of a loss must be a number, not {weight!r}; sample_weight takes arrays")
         loss = loss * (weight if isinstance(weight, (int, float)) else float(weight))
     return loss
 
@@ -214,7 +214,7 @@ class CTCLoss(Loss):
     ) -> None:
         if layout not in ("NTC", "TNC") or label_layout not in ("NT", "TN"):
             raise ValueError(
-                f"CTCLoss: layout={layout!r} is 'NTC' or 'TNC', label_layout={label_layout!r} 'NT' or 'TN'"
+                f"CTCLoss: layout={layout!r} must be 'NTC' or 'TNC', label_layout={label_layout!r} 'NT' or 'TN'"
             )
         super().__init__(weight, label_layout.index("N"), **kwargs)
         self._layout, self._label_layout = layout, label_layout
@@ -291,7 +291,7 @@ class LogisticLoss(Loss):
         self, weight: float | None = None, batch_axis: int = 0, label_format: str = "signed", **kwargs: Any
     ) -> None:
         if label_format not in ("signed", "binary"):
-            raise ValueError(f"label_format is 'signed' or 'binary', not {label_format!r}")
+            raise ValueError(f"label_format must be 'signed' or 'binary', not {label_format!r}")
         super().__init__(weight, batch_axis, **kwargs)
         self._label_format = label_format
 

@@ -155,8 +155,8 @@ def _refused_change(block: HybridBlock, spec: Spec, args: Any) -> HybridizeError
         place_of(block),
         block=block.name,
         message=f"The code changes a list or dict that it was called with: {describe(spec)} {became}.",
-        reason="Eagerly its caller's list changes too; a compiled call gets the tensors, not the list. Where another "
-        "HybridBlock calls it, inside that one's graph, the change is seen.",
+        reason="In an eager call its caller's list changes too; a compiled call gets only the tensors. If another "
+        "HybridBlock calls this one inside its own graph, it sees the change.",
         rewrite="change a copy: states = list(states)      or      return what is new",
     )
 

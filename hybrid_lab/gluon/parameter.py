@@ -66,7 +66,7 @@ class Parameter:
     ) -> None:
         for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
             if value not in ("default", "row_sparse", "csr"):
-                raise ValueError(f"{kind} of {name!r} is 'default', 'row_sparse' or 'csr', not {value!r}")
+                raise ValueError(f"{kind} of {name!r} must be 'default', 'row_sparse' or 'csr', not {value!r}")
         self.name = name
         self.lr_mult = lr_mult
         self.wd_mult = wd_mult
@@ -99,7 +99,7 @@ class Parameter:
     @grad_req.setter
     def grad_req(self, req: str) -> None:
         if req not in ("write", "add", "null"):
-            raise ValueError(f"grad_req of {self.name!r} is 'write', 'add' or 'null', not {req!r}")
+            raise ValueError(f"grad_req of {self.name!r} must be 'write', 'add' or 'null', not {req!r}")
         if not self.differentiable:
             req = "null"
         if req == self._grad_req:
@@ -139,8 +139,8 @@ class Parameter:
         if merged is None:
             raise ShapeError(
                 f"Parameter {self.name!r} has shape {self.shape}, which does not fit {_shown(wanted)}. "
-                "Was a layer's size (units, in_units, channels ...) changed after it was used, or is the input "
-                "another one?"
+                "Was a layer's size (units, in_units, channels ...) changed after it was used, or does the "
+                "input have another shape?"
             )
         if merged != self._shape:
             self._var = None

@@ -100,7 +100,7 @@ class ParameterDict:
         found = self._find(name)
         if found is None:
             if value is None:
-                raise KeyError(f"there is no constant {name!r}, and no value to make it of")
+                raise KeyError(f"there is no constant {name!r}, and no value to create it from")
             found = Constant(name, value)
             self.add(found)
         elif not isinstance(found, Constant):
@@ -249,4 +249,4 @@ def _agree(parameter: Parameter, key: str, wanted: Any) -> None:
             return
     elif wanted == existing:
         return
-    raise ValueError(f"the parameter {parameter.name!r} exists already with {key}={existing!r}, {wanted!r} is wanted")
+    raise ValueError(f"the parameter {parameter.name!r} exists already with {key}={existing!r}, not {key}={wanted!r}")

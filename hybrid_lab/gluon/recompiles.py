@@ -111,7 +111,7 @@ class Retired:
 
 
 def _gone(inputs: Any, rng: Any) -> Any:
-    raise EngineError("this program made room for another one")
+    raise EngineError("this program was removed to make room for another one")
 
 
 @dataclass
@@ -148,7 +148,7 @@ def reason_for(key: Signature, before: Sequence[Compilation], stale: bool) -> tu
     for item in reversed([item for item in before if item.key is not None]):
         found = key.changes(item.key)
         if not found:
-            return "evicted", "its program had made room for those of other inputs"
+            return "evicted", "its program had been removed to make room for others"
         if nearest is None or len(found) < len(nearest):
             nearest = found
     assert nearest is not None
@@ -156,13 +156,13 @@ def reason_for(key: Signature, before: Sequence[Compilation], stale: bool) -> tu
 
 
 _REMEDIES = {
-    "shape": "A program is made for each shape: keep to a few, by padding or cutting (bucketing), or by a DataLoader "
+    "shape": "Each shape needs its own program: use few shapes, by padding or cutting (bucketing), or a DataLoader "
     "with last_batch='discard'",
     "dtype": "Cast the inputs to one dtype before the call",
-    "structure": "Pass arguments of one structure; numbers among them are part of it: pass what changes as an array",
+    "structure": "Pass arguments of one structure. Numbers are a part of it: pass a number that changes as an array",
     "parameter": "Call initialize(), cast() or reset_ctx() once, before the training loop",
-    "grad_req": "A program is made and kept for each set of parameters that need a gradient: switch between a few sets",
-    "evicted": "There are more signatures than programs are kept: keep to fewer shapes",
+    "grad_req": "Each set of parameters that need a gradient has its own program: use only a few such sets",
+    "evicted": "There are more signatures than the cache keeps programs: use fewer shapes",
 }
 
 

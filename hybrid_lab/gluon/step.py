@@ -44,7 +44,9 @@ class _Work:
         except Exception as error:
             self.error = error
         except BaseException:
-            self.error = HybridLabError("the kernel was interrupted meanwhile; this may be half done: ask for it again")
+            self.error = HybridLabError(
+                "the kernel was interrupted during this request, which may be incomplete; please repeat it"
+            )
             raise
         finally:
             self.done.set()

@@ -73,8 +73,8 @@ def _refused(item: Any, where: str) -> HybridLabError:
     kind = type(item)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(item, (np.ndarray, np.generic)):
-        number = ", or float(x) a number" if isinstance(item, np.generic) else ""
-        return DTypeError(f"{where} holds a {name}; mx.nd.array(x) makes an NDArray of it{number}")
+        number = " or float(x)" if isinstance(item, np.generic) else ""
+        return DTypeError(f"{where} holds a {name}; convert it with mx.nd.array(x){number}")
     return HybridLabError(
         f"{where} holds a {name}; a HybridBlock takes NDArrays, numbers, strings, None, and tuples, lists or dicts of "
         "them"

@@ -52,7 +52,7 @@ class SymbolBlock(HybridBlock):
         names = {value.node.name for value in data}
         if len(names) != len(data):
             raise HybridLabError(
-                f"the inputs of a SymbolBlock have different names, not {[value.node.name for value in data]}"
+                f"the inputs of a SymbolBlock must have different names, not {[value.node.name for value in data]}"
             )
         graph = whole.graph()
         by_name = {value.node.name: value for value in graph.inputs}
@@ -149,7 +149,7 @@ class SymbolBlock(HybridBlock):
 def _variable(symbol: Symbol) -> Any:
     values: tuple[Any, ...] = symbol.outputs if isinstance(symbol, Symbol) else ()
     if len(values) != 1 or not values[0].is_input:
-        raise HybridLabError(f"an input of a SymbolBlock is a variable, made by sym.var('data'), not {symbol!r}")
+        raise HybridLabError(f"an input of a SymbolBlock must be a variable such as sym.var('data'), not {symbol!r}")
     return values[0]
 
 

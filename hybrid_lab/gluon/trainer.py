@@ -104,7 +104,9 @@ class Trainer:
         by_index = dict(enumerate(self._params))
         if isinstance(optimizer, optimizers.Optimizer):
             if options:
-                raise ValueError("optimizer_params belong to an optimizer given by name; this one is made already")
+                raise ValueError(
+                    "optimizer_params are only for an optimizer that is given by name; this one was already created"
+                )
             optimizer.param_dict = by_index
             return optimizer
         return optimizers.create(optimizer, param_dict=by_index, **options)
@@ -303,7 +305,7 @@ class Trainer:
         if not all(type(count) is int and count >= 0 for count in counters):
             found.append("counters: an update count is not a number of updates")
         if not _is_loss_scale(data.get("amp")):
-            found.append("amp: the loss scale or its counters are no such numbers")
+            found.append("amp: the loss scale or its counters are not valid numbers")
         saved = (data.get("scheduler") or {}).get("name")
         current = None if optimizer.lr_scheduler is None else type(optimizer.lr_scheduler).__name__
         if saved != current:
@@ -385,7 +387,7 @@ class Trainer:
                 raise ArchiveError(f"not a file of Trainer states but {other}", path=path) from None
             raise ArchiveError(f"not a readable file of Trainer states: {error}", path=path) from None
         if text is None:
-            raise ArchiveError("a safetensors file, but not of Trainer states", path=path)
+            raise ArchiveError("a safetensors file that does not hold Trainer states", path=path)
         try:
             data = json.loads(text)
         except ValueError as error:
@@ -416,9 +418,12 @@ def _malformed(data: Mapping[str, Any]) -> list[str]:
     if not isinstance(data.get("scheduler"), Mapping | None):
         found.append(f"scheduler: {data['scheduler']!r:.60}")
     if not found:
-        found += [f"counts: {key!r:.60} is no parameter's number" for key in data["counts"] if not str(key).isdecimal()]
+        wrong = [key for key in data["counts"] if not str(key).isdecimal()]
+        found += [f"counts: {key!r:.60} is not the number of a parameter" for key in wrong]
         shapes = [each.get("shape") if isinstance(each, Mapping) else None for each in data["parameters"]]
-        found += [f"parameters: {shape!r:.60} is no shape" for shape in shapes if not isinstance(shape, list | tuple)]
+        found += [
+            f"parameters: {shape!r:.60} is not a shape" for shape in shapes if not isinstance(shape, list | tuple)
+        ]
     return [f"damaged settings: {line}" for line in found]
 
 

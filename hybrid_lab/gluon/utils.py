@@ -32,7 +32,7 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
     if even_split and size % num_slice:
         raise ShapeError(
             f"an array of shape {data.shape} cannot be cut into {num_slice} equal parts along axis {batch_axis}; "
-            f"even_split=False lets them differ, a batch size divisible by {num_slice} avoids it"
+            f"use even_split=False, or a batch size divisible by {num_slice}"
         )
     if num_slice == 1:
         return [data]

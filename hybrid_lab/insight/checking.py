@@ -219,7 +219,7 @@ class _Checker:
                 for value in region.outputs
                 if not nearness(found[outer[value]], own[value], tolerance(value.dtype, self.gradient)).agrees
             )
-            node, remark = bad.node, "in the region as it runs; compiled apart it is right"
+            node, remark = bad.node, "in the region as it runs; compiled separately it is right"
         for check in inside:
             if check.node is node:
                 check.agrees, check.own, check.remark, check.unlike = False, whole.own, remark, whole.unlike

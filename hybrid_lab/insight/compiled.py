@@ -230,6 +230,6 @@ def known_inputs(net: HybridBlock) -> list[Any]:
         types = cache.called[1]
     if not types:
         raise HybridLabError(
-            f"{net.name} was not called so far; say for what: net.compile_for('gfx942', inputs=(8, 3, 32, 32))"
+            f"{net.name} has not been called yet; give inputs: net.compile_for('gfx942', inputs=(8, 3, 32, 32))"
         )
     return [nd.zeros(shape, dtype=np.dtype(dtype)) for shape, dtype in types]

@@ -38,7 +38,7 @@ class CallProfile:
     hybrid_seconds, eager_seconds : medians of whole calls, backward included where `mode` is recorded
     outside_seconds : of a hybrid call what no step accounts for: the call itself, the tape, the gradients' way home
     removed_seconds, removed : eager time and number of the operators that no step stands for any more
-    prologue_seconds : what is computed once per change of the parameters, not per call
+    prologue_seconds : what is computed when a parameter changes, not in every call
     """
 
     name: str

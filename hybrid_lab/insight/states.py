@@ -62,7 +62,7 @@ def block_state(block: Block) -> BlockState:
         )
     graphs = access.graphs(block)
     if graphs.pinned:
-        return BlockState("file", "its graph came from a file and wins over the code")
+        return BlockState("file", "runs a graph from a file instead of its code")
     if not access.is_active(block):
         return BlockState("eager", "hybridize() was not called")
     if graphs.failure is not None:

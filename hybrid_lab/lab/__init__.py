@@ -40,7 +40,7 @@ def _view_module() -> Any:
         ) from error
     except FileNotFoundError:
         raise HybridLabError(
-            "the widget's browser half is not built; run `make install` in the checkout, or install the wheel"
+            "the widget's front end is not built; run `make install` in the checkout, or install the wheel"
         ) from None
     return widget
 

@@ -88,7 +88,7 @@ def reload(entry: Entry, name: str, graphs: str) -> dict[str, Any]:
         "host": host(),
         "summary": f"{len(diff)} of {count(parameters, 'parameter')} changed"
         if diff
-        else "no parameter changed: the file holds what the model has",
+        else "no parameter changed: file and model hold the same values",
         "graphs": sum(len(access.graphs(block).graphs()) for _, block in hybrid_blocks(net)),
         "parameters": parameters,
         "diff": diff,
@@ -131,11 +131,11 @@ def _reserved(variable: str) -> str | None:
     if not variable.isidentifier() or keyword.iskeyword(variable):
         return f"{variable!r} is not a Python variable name: use letters, digits and underscores"
     if variable.startswith("_"):
-        return f"{variable} starts with an underscore: IPython and the panel take such names as hidden"
+        return f"{variable} starts with an underscore: IPython and the panel treat such names as hidden"
     if unicodedata.normalize("NFKC", variable) != variable:
         return f"{variable!r} cannot be typed as a variable: Python reads it as another name"
     if hasattr(builtins, variable):
-        return f"{variable} is a name of Python's own, which a variable would hide from all code of the notebook"
+        return f"{variable} is a builtin of Python, which a variable would hide from all code of the notebook"
     if variable in IPYTHON_NAMES:
         return f"{variable} is a name of IPython's own"
     return None
@@ -160,7 +160,7 @@ def as_request() -> Iterator[None]:
     except LoadMismatchError as error:
         raise RequestError(
             "differs",
-            f"the file and the model differ in {count(len(error.differences), 'place')}; the model is as it was",
+            f"the file and the model differ in {count(len(error.differences), 'place')}; the model is unchanged",
             "Repair the code, or load with the file's graphs, or open the file without code.",
             [str(item) for item in error.differences],
         ) from error

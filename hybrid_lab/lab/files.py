@@ -41,14 +41,14 @@ def checked(name: str) -> Path:
     if name.startswith("."):
         raise refuse("it starts with a dot")
     if name != name.strip() or name.endswith("."):
-        raise refuse("it starts or ends with a blank, or ends with a dot")
+        raise refuse("it starts or ends with a space, or ends with a dot")
     path = folder() / (name if "." in name else f"{name}.hlab")
     if len(path.name.encode()) > LONGEST:
         raise refuse("it is too long")
     if path.is_symlink():
         raise refuse("it is a link")
     if path.exists() and not path.is_file():
-        raise refuse("it is a folder" if path.is_dir() else "it is no plain file")
+        raise refuse("it is a folder" if path.is_dir() else "it is not a regular file")
     return path
 
 

@@ -146,7 +146,7 @@ def check_envelope(data: Any) -> tuple[str, str, int, dict[str, Any]]:
             raise RequestError(
                 "protocol",
                 f"the front end speaks version {version} of the lab's protocol, this kernel version {PROTOCOL}",
-                "Upgrade the older half: pip install -U hybrid-lab, then restart the kernel and reload the page.",
+                "Upgrade the older side: pip install -U hybrid-lab, then restart the kernel and reload the page.",
             )
         if not isinstance(kind, str) or kind not in REQUESTS:
             raise _bad("type", "a request of the protocol", kind)

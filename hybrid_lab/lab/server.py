@@ -47,7 +47,7 @@ def lint(request: bytes) -> dict[str, Any]:
     try:
         body = json.loads(request)
     except (ValueError, RecursionError):
-        raise RequestError("bad-request", "the request is no JSON") from None
+        raise RequestError("bad-request", "the request is not JSON") from None
     if not isinstance(body, dict):
         raise RequestError("bad-request", "the request must be an object")
     checked = check_fields(REQUESTS["lint"], body)

@@ -73,7 +73,7 @@ class Snapshot:
             block = held.block()
             if block is not None and access.graphs(block).pinned != held.pinned:
                 access.graphs(block).pin(list(held.pinned.values()))
-        return f"{changed} parameter{'s' if changed != 1 else ''} put back"
+        return f"{changed} parameter{'s' if changed != 1 else ''} restored"
 
     def _restore_values(self) -> int:
         changed = 0

@@ -36,7 +36,7 @@ class Units:
         operators = prologue.operators
         self.of |= dict.fromkeys(operators, PROLOGUE)
         self.engines |= dict.fromkeys(operators, engine)
-        note = "computed once per change of the parameters, not per call"
+        note = "computed when a parameter changes, not in every call"
         self.add(PROLOGUE, PROLOGUE, count(len(operators), "operator"), "", [note])
 
     def add(self, name: str, kind: str, summary: str, text: str, notes: Sequence[str]) -> None:

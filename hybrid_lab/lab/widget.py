@@ -115,6 +115,6 @@ def make_view(net: Block, session: Session, name: str | None = None) -> View:
         raise HybridLabError(f"view needs a Block, not {type(net).__name__}")
     if not (resources("hybrid_lab.lab") / "static" / "view.js").is_file():
         raise HybridLabError(
-            "the widget's browser half is not built: run `make install` in the checkout, or install the wheel"
+            "the widget's front end is not built: run `make install` in the checkout, or install the wheel"
         )
     return View(net, session, name)

@@ -59,7 +59,7 @@ def check(
     if isinstance(subject, types.ModuleType):
         path = inspect.getsourcefile(subject)
         if path is None:
-            raise HybridLabError(f"the source of {subject!r} is not at hand")
+            raise HybridLabError(f"the source of {subject!r} cannot be found")
         subject = Path(path)
     if isinstance(subject, os.PathLike) or (isinstance(subject, str) and _is_path(subject)):
         file = file or os.fspath(subject)
@@ -230,7 +230,7 @@ def _syntax_finding(source: Source) -> Finding:
 
 def _no_source(cls: type, path: str | None) -> Finding:
     record = rules.get("HL199")
-    message = f"the source of class {cls.__qualname__} is not at hand, so it was not checked."
+    message = f"the source of class {cls.__qualname__} cannot be found, so it was not checked."
     return Finding(record.code, record.name, record.severity, message, "<unknown>", 1, 0, 1, 0, block=path)
 
 

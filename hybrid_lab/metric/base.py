@@ -61,7 +61,7 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
     """
     found = (tuple(labels.shape), tuple(preds.shape)) if shape else (len(labels), len(preds))
     if found[0] != found[1]:
-        raise ShapeError(f"labels and predictions do not fit: {found[0]} and {found[1]}")
+        raise ShapeError(f"labels and predictions do not match: {found[0]} and {found[1]}")
     if wrap:
         labels = labels if isinstance(labels, (list, tuple)) else [labels]
         preds = preds if isinstance(preds, (list, tuple)) else [preds]

@@ -43,13 +43,13 @@ class TopKAccuracy(EvalMetric):
         self, top_k: int = 1, name: str = "top_k_accuracy", output_names: Names = None, label_names: Names = None
     ) -> None:
         if top_k < 2:
-            raise ValueError(f"top_k is at least 2 (Accuracy is the metric for 1), not {top_k}")
+            raise ValueError(f"top_k must be at least 2 (Accuracy is the metric for 1), not {top_k}")
         super().__init__(f"{name}_{top_k}", top_k=top_k, output_names=output_names, label_names=label_names)
         self.top_k = top_k
 
     def measure(self, label: Array, pred: Array) -> tuple[float, float]:
         if pred.ndim != 2:
-            raise ShapeError(f"predictions are scores of shape (batch, classes), not {pred.shape}")
+            raise ShapeError(f"predictions must be scores of shape (batch, classes), not {pred.shape}")
         scores, classes = pred.astype("float32"), label.astype("int32").reshape(-1, 1)
         real = (classes >= 0) & (classes < pred.shape[1])
         score = numpy.take_along_axis(scores, numpy.where(real, classes, 0), axis=1)
@@ -68,7 +68,7 @@ class _TwoClasses(EvalMetric):
         self, name: str, output_names: Names = None, label_names: Names = None, average: str = "macro"
     ) -> None:
         if average not in ("macro", "micro"):
-            raise ValueError(f"average is 'macro' or 'micro', not {average!r}")
+            raise ValueError(f"average must be 'macro' or 'micro', not {average!r}")
         self.average = average
         self._counts = numpy.zeros(4)  # true positives, false positives, false negatives, true negatives
         self._global_counts = numpy.zeros(4)

@@ -70,7 +70,7 @@ class PearsonCorrelation(EvalMetric):
         average: str = "macro",
     ) -> None:
         if average not in ("macro", "micro"):
-            raise ValueError(f"average is 'macro' or 'micro', not {average!r}")
+            raise ValueError(f"average must be 'macro' or 'micro', not {average!r}")
         self.average = average
         self._local, self._global = _Spread(), _Spread()
         super().__init__(name, output_names, label_names, average=average)

@@ -66,6 +66,8 @@ def boolean_mask(data: Any, index: Any, axis: int = 0) -> Any:
     if not isinstance(data, NDArray) or not isinstance(index, NDArray):
         raise DTypeError("boolean_mask: data and index must be NDArrays")
     if index.shape != (data.shape[axis_of("boolean_mask", axis, data.ndim)],):
-        raise ShapeError(f"boolean_mask: index has shape {index.shape}; data {data.shape} has another axis {axis}")
+        raise ShapeError(
+            f"boolean_mask: index has shape {index.shape}, which does not match axis {axis} of data {data.shape}"
+        )
     chosen = NDArray.from_host(np.flatnonzero(index._data), data.ctx)
     return invoke(get("take").bind(axis=axis), (data, chosen))

@@ -169,7 +169,7 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     from hybrid_lab.engines.triton.running import availability
 
     if availability.interpreting():
-        raise EngineUnavailable("Triton's interpreter stands in for gpu(0): there is no GPU whose memory could be told")
+        raise EngineUnavailable("Triton's interpreter stands in for gpu(0): there is no GPU memory to report")
     import torch
 
     return torch.cuda.mem_get_info(device_id)

@@ -43,12 +43,15 @@ def foreach(
     items, form = flatten(data, "foreach: data")
     states, state_form = flatten(init_states, "foreach: init_states")
     if not items:
-        raise ShapeError("foreach: there is no data to go along")
+        raise ShapeError("foreach: there is no data to iterate over")
     if _is_traced(items, states):
         return symbolic.foreach(body, data, init_states, name)
     for item in items:
         if not item.shape or item.shape[0] != items[0].shape[0]:
-            raise ShapeError(f"foreach: data have the shapes {' and '.join(str(each.shape) for each in items)}")
+            raise ShapeError(
+                "foreach: all data need the same length; the shapes are "
+                f"{' and '.join(str(each.shape) for each in items)}"
+            )
     steps = items[0].shape[0]
     with random_state.substream(draw):
         if not steps:

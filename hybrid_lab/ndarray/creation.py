@@ -75,9 +75,9 @@ def _shape(shape: Shape) -> tuple[int, ...]:
     try:
         found = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
     except TypeError:
-        raise ShapeError(f"a shape is an int or a tuple of ints, not {shape!r}") from None
+        raise ShapeError(f"a shape must be an int or a tuple of ints, not {shape!r}") from None
     if any(size < 0 for size in found):
-        raise ShapeError(f"a shape has no negative sizes: {found}")
+        raise ShapeError(f"a shape cannot have negative sizes: {found}")
     return found
 
 

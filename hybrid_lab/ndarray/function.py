@@ -52,7 +52,8 @@ class Function:
     def __call__(self, *inputs: Any) -> Any:
         if self.__dict__.get("_used"):
             raise AutogradError(
-                f"each {type(self).__name__} instance is called once; make another one: {type(self).__name__}()(x)"
+                f"each {type(self).__name__} instance can be called only once; create another one: "
+                f"{type(self).__name__}()(x)"
             )
         refuse_symbols(type(self).__name__, inputs)
         self._used = True
@@ -93,7 +94,7 @@ class FunctionEntry(tape.Entry):
         if len(results) != len(self._inputs):
             raise AutogradError(
                 f"{self.name}.backward must return one gradient per input of forward: "
-                f"{len(self._inputs)} are expected, {len(results)} came"
+                f"{len(self._inputs)} were expected, {len(results)} were returned"
             )
         return [self._checked(result, kind) for result, kind in zip(results, self._inputs, strict=True)]
 

@@ -93,7 +93,7 @@ def _normalized(array: NDArray, key: Any) -> tuple[Any, bool]:
         elif isinstance(item, slice):
             made.append(item)
         elif isinstance(item, (bool, np.bool_)):
-            raise ArrayIndexError(f"{item} is no index; to mask, use a boolean array")
+            raise ArrayIndexError(f"{item} is not an index; to mask, use a boolean array")
         elif isinstance(item, (int, np.integer)):
             made.append(int(item))
         else:

@@ -39,7 +39,9 @@ class NDArray(Overloads):
     """What the array is on autograd's tape: see `tape`."""
 
     def __init__(self, source: Any = None, *arguments: Any, **keywords: Any):
-        raise TypeError("arrays are made by nd.array(values), nd.zeros(shape) and the like, not by NDArray(...)")
+        raise TypeError(
+            "create arrays with nd.array(values), nd.zeros(shape) or a similar function, not with NDArray(...)"
+        )
 
     # -- construction ------------------------------------------------------------------------------------------
 
@@ -477,7 +479,7 @@ def _restore(values: np.ndarray, context: Context) -> NDArray:
 
 def _check_req(grad_req: str) -> None:
     if grad_req not in ("write", "add", "null"):
-        raise AttributeSpecError(f"grad_req is 'write', 'add' or 'null', not {grad_req!r}")
+        raise AttributeSpecError(f"grad_req must be 'write', 'add' or 'null', not {grad_req!r}")
 
 
 def check_dtype(dtype: Any) -> np.dtype:

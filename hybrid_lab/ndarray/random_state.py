@@ -109,7 +109,7 @@ class RandomState:
             if not (0 <= seed <= _MASK and draws >= 0 and initializer_draws >= 0):
                 raise ValueError("a number is out of range")
         except (KeyError, TypeError, ValueError) as error:
-            raise HybridLabError(f"this is no saved random state: {error}") from None
+            raise HybridLabError(f"this is not a saved random state: {error}") from None
         with self._lock:
             self._seed, self._draws, self._initializer_draws = seed, draws, initializer_draws
 

@@ -248,7 +248,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     def check(self) -> None:
         if self.act_type == "rrelu" and not 0 <= self.lower_bound <= self.upper_bound:
             raise AttributeSpecError(
-                f"LeakyReLU: lower_bound={self.lower_bound} and upper_bound={self.upper_bound} are slopes from 0 on"
+                f"LeakyReLU: lower_bound={self.lower_bound} and upper_bound={self.upper_bound} must be at least 0"
             )
 
     def names(self) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ class CrossAttentionScores(_Attention, name="_contrib_interleaved_matmul_encdec_
     def infer_shape(self, queries: Shape, keys_values: Shape) -> Shape:
         self.check_shapes(None, queries=(queries, 1), keys_values=(keys_values, 2))
         if queries[1] != keys_values[1] or queries[2] * 2 != keys_values[2]:
-            raise ShapeError(f"{self.name}: queries {queries} and keys_values {keys_values} do not fit one another")
+            raise ShapeError(f"{self.name}: queries {queries} and keys_values {keys_values} do not match")
         return queries[1] * self.heads, queries[0], keys_values[0]
 
     def lower(self, F: Functions, queries: Tensor, keys_values: Tensor) -> Tensor:

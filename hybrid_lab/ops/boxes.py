@@ -364,7 +364,7 @@ class BoxEncode(Operator, name="_contrib_box_encode"):
                 f"refs is (b, m, 4), it has {refs}"
             )
         if means != (4,) or stds != (4,):
-            raise ShapeError(f"box_encode: means {means} and stds {stds} have four numbers each")
+            raise ShapeError(f"box_encode: means {means} and stds {stds} need four numbers each")
         return [anchors, anchors]
 
     def numpy(
@@ -502,7 +502,9 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
 
     def check(self) -> None:
         if not self.sizes or not self.ratios or len(self.steps) != 2 or len(self.offsets) != 2:
-            raise AttributeSpecError("MultiBoxPrior: sizes and ratios have a number or more, steps and offsets two")
+            raise AttributeSpecError(
+                "MultiBoxPrior: sizes and ratios need at least one number, steps and offsets two numbers"
+            )
 
     def infer_shape(self, data: Shape) -> Shape:
         if len(data) != 4:

@@ -140,7 +140,7 @@ def read_outputs(op: Operator, answer: Any) -> tuple[Any, ...]:
     if len(made) != op.num_outputs:
         raise RecordError(op.name, "numpy", f"returned {len(made)} arrays; num_outputs is {op.num_outputs}")
     if made[0] is None and op.num_visible and "need" not in op.run_keywords:
-        raise RecordError(op.name, "numpy", "returned None; a kernel returns its output, also where `out` is given")
+        raise RecordError(op.name, "numpy", "returned None; a kernel returns its output even if `out` is given")
     return made
 
 

@@ -50,14 +50,14 @@ class Spatial(Operator):
             given = getattr(self, name)
             if given and len(given) != rank:
                 raise AttributeSpecError(
-                    f"{self.title}: {name}={given} has not one number per axis of kernel={self.kernel}"
+                    f"{self.title}: {name}={given} needs one number for each axis of kernel={self.kernel}"
                 )
         others = [name for name in self.per_axis if name not in ("stride", "dilate")]
         if any(number < 1 for number in (*self.kernel, *self.stride, *self.dilate)) or any(
             number < 0 for name in others for number in getattr(self, name)
         ):
             raise AttributeSpecError(
-                f"{self.title}: kernel, stride and dilate count from 1, {', '.join(others)} from 0"
+                f"{self.title}: kernel, stride and dilate must be at least 1, {', '.join(others)} at least 0"
             )
         if self.num_filter < 1 or self.num_group < 1 or self.num_filter % self.num_group:
             raise AttributeSpecError(
@@ -66,7 +66,7 @@ class Spatial(Operator):
         if self.layout not in (None, "None", LAYOUTS[rank]):
             raise AttributeSpecError(
                 f"{self.title}: layout {self.layout!r} is not supported with kernel={self.kernel}; "
-                f"use {LAYOUTS[rank]!r} and F.transpose the data"
+                f"use {LAYOUTS[rank]!r} and transpose the data with F.transpose"
             )
 
     def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:

@@ -40,7 +40,10 @@ class _Filled(_Created):
 
     def infer_shape(self) -> Shape:
         if self._open:
-            raise ShapeError(f"{self.name}: the sizes that are 0 in {self.shape} do not follow from what reads it")
+            raise ShapeError(
+                f"{self.name}: the sizes that are 0 in {self.shape} cannot be inferred from the operators that use "
+                "the result"
+            )
         return self.shape
 
     def numpy(self, out: Array | None = None) -> Array:
@@ -98,7 +101,7 @@ class Arange(_Created, name="_arange", aliases=("arange",)):
 
     def check(self) -> None:
         if self.step == 0:
-            raise AttributeSpecError("arange: a step of 0")
+            raise AttributeSpecError("arange: step must not be 0")
         if self.infer_range:
             raise AttributeSpecError("arange: infer_range is not supported; give stop")
 

@@ -70,7 +70,9 @@ class _Deconvolving(Spatial):
             pad, adj = tuple((number + 1) // 2 for number in surplus), tuple(number % 2 for number in surplus)
         output = tuple(size - 2 * border + more for size, border, more in zip(full, pad, adj, strict=True))
         if any(size < 1 for size in output):
-            raise ShapeError(f"Deconvolution: pad={pad} leaves nothing of {full}, which data of {spatial} gives")
+            raise ShapeError(
+                f"Deconvolution: pad={pad} removes the whole output of size {full} that data of size {spatial} gives"
+            )
         return Transposed(Geometry(self.kernel, stride, dilate, pad, self.num_group), adj, output)
 
     def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:

@@ -179,7 +179,7 @@ class _Distribution(Operator):
 
     def check(self) -> None:
         if self.infer_type().kind == "b":
-            raise AttributeSpecError(f"{self.name}: dtype bool; numbers are made")
+            raise AttributeSpecError(f"{self.name}: dtype must be a number type, not bool")
         given = [self.attributes[name] for name in self.parameters if name in self.attributes]
         if given:
             wanted, holds = LIMITS[self.method.__name__.removeprefix("draw_")]
@@ -459,7 +459,7 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
         shape = (*data.shape[:-1], *self.shape) or (1,)
         rows = data.reshape(-1, data.shape[-1]).astype(np.float64)
         if not np.all(rows >= 0):
-            raise HybridLabError("multinomial: the probabilities must be numbers from 0 on")
+            raise HybridLabError("multinomial: the probabilities must be numbers of at least 0")
         edges = np.cumsum(rows, axis=1)
         numbers = philox.uniform(*(rng if rng is not None else (0, 0)), prod(shape), "float64").reshape(len(rows), -1)
         places = np.empty(numbers.shape, np.int64)

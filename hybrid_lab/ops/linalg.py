@@ -70,7 +70,7 @@ class Dot(Operator, name="dot"):
 
     def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         if not lhs or not rhs:
-            raise ShapeError("dot: a number is no matrix; use *")
+            raise ShapeError("dot: a number is not a matrix; use *")
         left, right, inner, other = self._sides(lhs, rhs)
         if inner != other:
             flags = "".join(f", {name}=True" for name in ("transpose_a", "transpose_b") if getattr(self, name))

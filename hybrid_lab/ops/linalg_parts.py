@@ -136,7 +136,7 @@ class _Triangle(_Parts):
     def size(self, count: int) -> int:
         rows = (math.isqrt(8 * count + 1) - 1) // 2
         if rows * (rows + 1) // 2 != count:
-            raise ShapeError(f"{self.name.strip('_')}: {count} elements are no triangle; 1, 3, 6, 10 ... are")
+            raise ShapeError(f"{self.name.strip('_')}: {count} elements do not form a triangle; 1, 3, 6, 10 ... do")
         return rows + abs(self.offset)
 
 

@@ -28,7 +28,7 @@ def square(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     lead = matrices(name, *shapes)
     for shape in shapes:
         if shape[-1] != shape[-2]:
-            raise ShapeError(f"{name}: {shape} is no square matrix")
+            raise ShapeError(f"{name}: {shape} is not a square matrix")
     return lead
 
 
@@ -242,7 +242,9 @@ class KhatriRao(Operator, name="khatri_rao"):
 
     def infer_shape(self, *args: Shape) -> Shape:
         if not args or any(len(shape) != 2 or shape[1] != args[0][1] for shape in args):
-            raise ShapeError(f"khatri_rao: {' and '.join(map(str, args))}; matrices with one number of columns")
+            raise ShapeError(
+                f"khatri_rao: {' and '.join(map(str, args))}; matrices with the same number of columns are needed"
+            )
         return math.prod(shape[0] for shape in args), args[0][1]
 
     def numpy(self, *args: Array, out: Array | None = None) -> Array:

@@ -34,7 +34,7 @@ class Transpose(Operator, name="transpose"):
             return tuple(reversed(range(rank)))
         order = tuple(axis % rank if -rank <= axis < rank else axis for axis in self.axes)
         if sorted(order) != list(range(rank)):
-            raise ShapeError(f"transpose: axes={self.axes} is no order of the {rank} axes of the input")
+            raise ShapeError(f"transpose: axes={self.axes} is not a permutation of the {rank} axes of the input")
         return order
 
     def infer_shape(self, data: Shape) -> Shape:

@@ -334,7 +334,7 @@ class Operator:
 
     def product(self, *shapes: tuple[int, ...]) -> Product | None:
         """The operator as sums of products, for kernels; None where it is none for these shapes. shapes : of inputs."""
-        raise NotImplementedError(f"{self.name} is no product")
+        raise NotImplementedError(f"{self.name} is not a product")
 
     def collect(self, *shapes: tuple[int, ...]) -> Collect:
         """The operator as rows that entries are added up in by number, for kernels. shapes : of the inputs.

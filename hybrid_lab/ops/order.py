@@ -176,7 +176,7 @@ class TopK(_Ordering, name="topk"):
     def count(self, size: int) -> int:
         """How many are chosen of `size`. Raises ShapeError."""
         if self.k > size:
-            raise ShapeError(f"topk: k={self.k} of {size} elements along axis {self.axis}")
+            raise ShapeError(f"topk: k={self.k} is larger than the {size} elements along axis {self.axis}")
         return self.k if self.k >= 1 else size
 
     def infer_shape(self, data: Shape) -> Shapes:

@@ -38,12 +38,12 @@ class _Patches(Operator):
             given = getattr(self, name)
             if given and len(given) != rank:
                 raise AttributeSpecError(
-                    f"{self.name}: {name}={given} has not one number per axis of kernel={self.kernel}"
+                    f"{self.name}: {name}={given} needs one number for each axis of kernel={self.kernel}"
                 )
         if any(number < 1 for number in (*self.kernel, *self.stride, *self.dilate)) or any(
             number < 0 for number in self.pad
         ):
-            raise AttributeSpecError(f"{self.name}: kernel, stride and dilate count from 1, pad from 0")
+            raise AttributeSpecError(f"{self.name}: kernel, stride and dilate must be at least 1, pad at least 0")
 
     @cached_property
     def geometry(self) -> Geometry:

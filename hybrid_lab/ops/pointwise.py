@@ -129,7 +129,7 @@ def _wrapped(number: float, dtype: np.dtype) -> Any:
     try:
         return np.asarray(int(number)).astype(dtype)[()]
     except (OverflowError, ValueError):
-        raise DTypeError(f"{number!r} is no number for {dtype.name}: whole numbers have at most 64 bits") from None
+        raise DTypeError(f"{number!r} does not fit {dtype.name}: whole numbers have at most 64 bits") from None
 
 
 def unary(

@@ -43,9 +43,11 @@ class Pooled(Operator):
         for name in ("stride", "pad"):
             given = getattr(self, name)
             if given and len(given) != rank:
-                raise AttributeSpecError(f"Pooling: {name}={given} has not one number per axis of kernel={self.kernel}")
+                raise AttributeSpecError(
+                    f"Pooling: {name}={given} needs one number for each axis of kernel={self.kernel}"
+                )
         if any(number < 1 for number in (*self.kernel, *self.stride)) or any(number < 0 for number in self.pad):
-            raise AttributeSpecError("Pooling: kernel and stride count from 1, pad from 0")
+            raise AttributeSpecError("Pooling: kernel and stride must be at least 1, pad at least 0")
         if self.pad and any(pad >= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True)):
             raise AttributeSpecError(f"Pooling: pad={self.pad} must be smaller than kernel={self.kernel}")
         if self.pooling_convention == "same":
@@ -56,7 +58,8 @@ class Pooled(Operator):
             raise AttributeSpecError(f"Pooling: pool_type='lp' needs p_value 1, 2 or 3, it is {self.p_value}")
         if self.layout not in (None, "None", LAYOUTS[rank]):
             raise AttributeSpecError(
-                f"Pooling: layout {self.layout!r} is not supported; use {LAYOUTS[rank]!r} and F.transpose the data"
+                f"Pooling: layout {self.layout!r} is not supported; use {LAYOUTS[rank]!r} and "
+                "transpose the data with F.transpose"
             )
 
     @property

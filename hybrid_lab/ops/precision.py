@@ -175,7 +175,7 @@ def refuses(op: Operator, dtypes: tuple[Any, ...]) -> bool:
 def _named(names: Iterable[str], what: str) -> frozenset[str]:
     """The operators' own names. Raises SettingError."""
     if isinstance(names, str):
-        raise SettingError(f"{what}: they are a list of names, [{names!r}], not {names!r}")
+        raise SettingError(f"{what}: a list of names is needed, such as [{names!r}], not {names!r}")
     found = set()
     for name in names:
         record = find(name)

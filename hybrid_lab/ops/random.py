@@ -44,7 +44,7 @@ class _Sampled(Operator):
 
     def check(self) -> None:
         if not is_floating(self.infer_type()):
-            raise AttributeSpecError(f"{self.name}: dtype {self.infer_type().name}; floating numbers are made")
+            raise AttributeSpecError(f"{self.name}: dtype must be floating, not {self.infer_type().name}")
 
 
 class RandomUniform(_Sampled, name="random_uniform", aliases=("_random_uniform", "uniform")):
@@ -124,7 +124,7 @@ class RandomIntegers(_Sampled, name="random_randint", aliases=("_random_randint"
 
     def check(self) -> None:
         if self.infer_type().name not in ("int32", "int64"):
-            raise AttributeSpecError(f"{self.name}: dtype {self.infer_type().name}; int32 and int64 numbers are made")
+            raise AttributeSpecError(f"{self.name}: dtype must be int32 or int64, not {self.infer_type().name}")
         if not 0 < self.high - self.low <= 1 << 32:
             raise AttributeSpecError(
                 f"{self.name}: low={self.low}, high={self.high}; high must be greater than low, by 2^32 at most"

@@ -36,7 +36,7 @@ class _Steps(Operator):
 
     def check(self) -> None:
         if (self.clip_min is None) != (self.clip_max is None):
-            raise AttributeSpecError(f"{self.name}: clip_min and clip_max come together or not at all")
+            raise AttributeSpecError(f"{self.name}: clip_min and clip_max must be given together")
 
     def named(self, inputs: Any) -> dict[str, Any]:
         """The inputs by name."""

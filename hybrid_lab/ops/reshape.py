@@ -56,13 +56,13 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
             made.append(take(-3) * take(-3))
         elif code == -4:
             if index + 2 >= len(wanted):
-                raise ShapeError(f"{name}: -4 in {codes} needs two numbers behind it")
+                raise ShapeError(f"{name}: -4 in {codes} needs two numbers after it")
             whole, first, second = take(-4), wanted[index + 1], wanted[index + 2]
             index += 2
             if first == -1 and second == -1:
-                raise ShapeError(f"{name}: only one number behind -4 in {codes} may be -1")
+                raise ShapeError(f"{name}: only one number after -4 in {codes} may be -1")
             if first == 0 or second == 0:
-                raise ShapeError(f"{name}: -4 in {codes} splits a dimension into numbers from 1 on, or -1")
+                raise ShapeError(f"{name}: the numbers after -4 in {codes} must be at least 1, or -1")
             first = whole // second if first == -1 else first
             second = whole // first if second == -1 else second
             if first * second != whole:
@@ -73,7 +73,7 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
             given.append(code)
             position += 1
         else:
-            raise ShapeError(f"{name}: {code} in {codes} is no code; known are 0, -1, -2, -3, -4")
+            raise ShapeError(f"{name}: {code} in {codes} is not a code; the codes are 0, -1, -2, -3 and -4")
         index += 1
     total = prod(shape)
     if inferred is not None:

@@ -35,7 +35,7 @@ class _Resizing(Separable):
     def check(self) -> None:
         scales = (self.scale_height, self.scale_width)
         if (scales[0] is None) != (scales[1] is None):
-            raise AttributeSpecError("BilinearResize2D: scale_height and scale_width are given together")
+            raise AttributeSpecError("BilinearResize2D: scale_height and scale_width must be given together")
         if self.mode == "odd_scale" and scales[0] is None:
             raise AttributeSpecError("BilinearResize2D: mode='odd_scale' needs scale_height and scale_width")
         if min(self.height, self.width) < 1 or any(scale is not None and scale <= 0 for scale in scales):
@@ -303,7 +303,7 @@ class _Repeating(Operator):
 
     def check(self) -> None:
         if self.scale < 1:
-            raise AttributeSpecError(f"UpSampling: scale={self.scale}; a number from 1 on is needed")
+            raise AttributeSpecError(f"UpSampling: scale={self.scale}; a number of at least 1 is needed")
 
     def target(self, data: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
         """Height and width of the result, which those of every input divide. Raises ShapeError."""
@@ -311,7 +311,7 @@ class _Repeating(Operator):
         for shape in data[1:]:
             factor = wanted[0] // max(shape[2], 1)
             if wanted != (shape[2] * factor, shape[3] * factor):
-                raise ShapeError(f"UpSampling: {shape} does not fit {wanted} a whole number of times")
+                raise ShapeError(f"UpSampling: the sizes {wanted} must be one multiple of those of the input {shape}")
         return wanted[0], wanted[1]
 
 

@@ -44,18 +44,18 @@ class _Recurrent(Operator):
     def check(self) -> None:
         if self.projection_size is not None:
             raise AttributeSpecError(
-                "RNN: projection_size is not supported; put F.FullyConnected(flatten=False) behind each layer"
+                "RNN: projection_size is not supported; put F.FullyConnected(flatten=False) after each layer"
             )
         if self.state_size < 1 or self.num_layers < 1:
             raise AttributeSpecError(
-                f"RNN: state_size={self.state_size}, num_layers={self.num_layers}; both are at least 1"
+                f"RNN: state_size={self.state_size}, num_layers={self.num_layers}; both must be at least 1"
             )
         if not 0 <= self.p < 1:
             raise AttributeSpecError(f"RNN: p={self.p}; a probability below 1 is needed")
         if (self.lstm_state_clip_min is None) != (self.lstm_state_clip_max is None):
-            raise AttributeSpecError("RNN: lstm_state_clip_min and lstm_state_clip_max come together or not at all")
+            raise AttributeSpecError("RNN: lstm_state_clip_min and lstm_state_clip_max must be given together")
         if self.lstm_state_clip_min is not None and self.mode != "lstm":
-            raise AttributeSpecError(f"RNN: lstm_state_clip_min is for mode='lstm', not {self.mode!r}")
+            raise AttributeSpecError(f"RNN: lstm_state_clip_min needs mode='lstm', not {self.mode!r}")
 
     @property
     def sizes(self) -> Sizes:

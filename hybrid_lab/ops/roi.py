@@ -40,7 +40,9 @@ class _Pooled(Operator):
 
     def check(self) -> None:
         if len(self.pooled_size) != 2 or min(self.pooled_size) < 1:
-            raise AttributeSpecError(f"{self.name}: pooled_size={self.pooled_size} is (height, width), both positive")
+            raise AttributeSpecError(
+                f"{self.name}: pooled_size={self.pooled_size} must be (height, width), both positive"
+            )
         if not self.spatial_scale > 0:
             raise AttributeSpecError(f"{self.name}: spatial_scale={self.spatial_scale} must be positive")
 
@@ -317,7 +319,7 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         self.checked(data, rois, (4, 5))
         parts = self.pooled_size[0] * self.pooled_size[1] if self.position_sensitive else 1
         if data[1] % parts:
-            raise ShapeError(f"ROIAlign: the channels of {data} cannot be shared out among {parts} parts")
+            raise ShapeError(f"ROIAlign: the channels of {data} cannot be divided into {parts} equal parts")
         return (rois[0], data[1] // parts, *self.pooled_size)
 
     def numpy(self, data: Array, rois: Array, out: Array | None = None) -> Array:

@@ -155,7 +155,7 @@ def infer(
             raise NeedsNumber(need.symbols, need.rule or f"{op.name}: its rule") from None
         for shape in out_shapes:
             if any(type(size) is int and size < 0 for size in shape):
-                raise ShapeError(f"{op!r} has no result of shape {shape}: a shape has no negative sizes")
+                raise ShapeError(f"{op!r} has no result of shape {shape}: a shape cannot have negative sizes")
         out_types = read_dtypes(op, op.infer_type(*dtypes))
         if (out_types[0].kind if not is_bfloat16(out_types[0]) else "f") not in op.kinds:
             wanted = "floating numbers are needed" if op.kinds == "f" else "numbers are needed"

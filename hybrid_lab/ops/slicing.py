@@ -120,7 +120,7 @@ def _ranges(name: str, begin: Any, end: Any, step: Any, shape: tuple[int, ...]) 
     steps = tuple(step) + (None,) * (len(shape) - len(step))
     begins, ends = (tuple(item) + (None,) * (len(shape) - len(item)) for item in (begin, end))
     if any(number == 0 for number in steps):
-        raise ShapeError(f"{name}: a step of 0 in {step}")
+        raise ShapeError(f"{name}: step={step} must not contain 0")
     return tuple(slice(a, b, c) for a, b, c in zip(begins, ends, steps, strict=True))
 
 
@@ -431,7 +431,7 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
         size = data[axis] // self.num_outputs
         if self.squeeze_axis and size != 1:
             raise ShapeError(
-                f"SliceChannel: squeeze_axis needs parts 1 thick; {data} gives {size} along axis {self.axis}"
+                f"SliceChannel: squeeze_axis needs parts of size 1; {data} gives {size} along axis {self.axis}"
             )
         part = (*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :])
         return [part] * self.num_outputs
@@ -488,7 +488,7 @@ class SplitV2(Operator, name="_split_v2"):
     def check(self) -> None:
         rising = all(first <= second for first, second in zip(self.indices, self.indices[1:], strict=False))
         if not self.sections and (self.indices[:1] != (0,) or not rising):
-            raise AttributeSpecError(f"split_v2: the places {self.indices} must rise from 0")
+            raise AttributeSpecError(f"split_v2: the indices {self.indices} must increase, starting with 0")
 
     @property
     def num_outputs(self) -> int:  # type: ignore[override]
@@ -507,7 +507,9 @@ class SplitV2(Operator, name="_split_v2"):
         places = self.places(data[axis])
         sizes = [stop - start for start, stop in zip(places, places[1:], strict=False)]
         if self.squeeze_axis and any(size != 1 for size in sizes):
-            raise ShapeError(f"split_v2: squeeze_axis needs parts 1 thick; {data} gives {sizes} along axis {self.axis}")
+            raise ShapeError(
+                f"split_v2: squeeze_axis needs parts of size 1; {data} gives {sizes} along axis {self.axis}"
+            )
         parts = [(*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :]) for size in sizes]
         return parts if len(parts) > 1 else parts[0]
 

@@ -40,11 +40,11 @@ class _SoftmaxLike(Operator):
 
     def check(self) -> None:
         if self.use_length and self.name != "softmax":
-            raise AttributeSpecError(f"{self.name}: use_length is not supported; softmax has it")
+            raise AttributeSpecError(f"{self.name}: use_length is not supported; softmax supports it")
         if self.dtype is not None and not is_floating(np.dtype(self.dtype)):
             raise AttributeSpecError(f"{self.name}: dtype={self.dtype}; a floating dtype is needed")
         if self.temperature == 0:
-            raise AttributeSpecError(f"{self.name}: a temperature of 0")
+            raise AttributeSpecError(f"{self.name}: temperature must not be 0")
 
     @property
     def mode_dependent(self) -> bool:  # type: ignore[override]

@@ -74,8 +74,8 @@ class Optimizer:
                 _check_number(type(self).__name__, key, value)
         if lr_scheduler is not None and not callable(lr_scheduler):
             raise SettingError(
-                f"{type(self).__name__}: lr_scheduler must be a scheduler, as lr_scheduler.FactorScheduler(100), or a "
-                f"function of the number of updates, not {lr_scheduler!r}"
+                f"{type(self).__name__}: lr_scheduler must be a scheduler such as lr_scheduler.FactorScheduler(100), "
+                f"or a function of the number of updates, not {lr_scheduler!r}"
             )
         self.rescale_grad = _plain_number(rescale_grad)
         self.wd = _plain_number(wd)

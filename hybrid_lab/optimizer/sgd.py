@@ -115,7 +115,7 @@ class Signum(_Momentum):
     ) -> None:
         super().__init__(momentum, learning_rate=learning_rate, **kwargs)
         if wd_lh and not momentum:
-            raise SettingError("Signum: wd_lh needs a momentum; without one wd is that decay")
+            raise SettingError("Signum: wd_lh needs a momentum; without momentum, use wd for the decay")
         self.wd_lh = wd_lh
 
     def operator(self) -> Operator:

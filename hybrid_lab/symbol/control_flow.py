@@ -28,7 +28,7 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "
     items, form = flatten(data, "foreach: data")
     states, state_form = flatten(init_states, "foreach: init_states")
     if not items:
-        raise ShapeError("foreach: there is no data to go along")
+        raise ShapeError("foreach: there is no data to iterate over")
     sketch = _Sketch(name)
     entries = sketch.inputs("data", items, entry=True)
     inner = sketch.inputs("state", states)
@@ -247,7 +247,7 @@ def leaked(node: Node) -> Exception:
         None,
         tensor=node.name,
         message="A tensor of another body is used here.",
-        reason="What a body of foreach, while_loop or cond computes exists inside of that body only.",
+        reason="A value that a body of foreach, while_loop or cond computes exists only inside that body.",
         rewrite="return it as an output or as a state of the body",
     )
 

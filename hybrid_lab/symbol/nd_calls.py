@@ -46,7 +46,7 @@ def refuse_function(name: str, inputs: Sequence[Any]) -> None:
             "HL175",
             tensor=first,
             call=f"{name}()",
-            reason="An autograd.Function computes on arrays; a graph would take its forward and lose its backward.",
+            reason="An autograd.Function computes on arrays; a graph would contain its forward, but not its backward.",
             rewrite="operators of F, with F.BlockGrad where no gradient flows      or      call it in a plain Block",
         )
 

@@ -75,7 +75,7 @@ class GraphQuestions:
         unknown = [n for n, s in zip(self.list_arguments(), arguments, strict=True) if not is_complete(s)]
         if unknown:
             raise ShapeError(
-                f"the shapes of {', '.join(unknown)} do not follow from what is given; pass them to infer_shape"
+                f"the shapes of {', '.join(unknown)} cannot be inferred from the given shapes; pass them to infer_shape"
             )
         return arguments, outputs, states
 

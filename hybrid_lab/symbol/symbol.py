@@ -317,7 +317,7 @@ def var(
         attrs["__init__"] = init if isinstance(init, str) else init.dumps()
     if stype is not None:
         if stype not in STORAGE_TYPES:
-            raise AttributeSpecError(f"var {name!r}: stype is 'default', 'row_sparse' or 'csr', not {stype!r}")
+            raise AttributeSpecError(f"var {name!r}: stype must be 'default', 'row_sparse' or 'csr', not {stype!r}")
         attrs["__storage_type__"] = str(STORAGE_TYPES.index(stype))
     for key, value in keywords.items():
         if not (key.startswith("__") and key.endswith("__")):

@@ -112,7 +112,7 @@ class Trace:
                 error.location,
                 block=error.block,
                 tensor=error.tensor,
-                reason="The code caught this error and went another way than it does eagerly: "
+                reason="The code caught this error and took another path than in an eager call: "
                 f"{error.code}: {error.message}",
             )
 

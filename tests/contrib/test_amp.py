@@ -148,7 +148,7 @@ def test_a_second_init():
 
 @pytest.mark.parametrize("dtype", ["int8", "float32", "a half", type("bfloat", (), {})])
 def test_other_dtypes_are_refused(dtype):
-    with pytest.raises(SettingError, match="target_dtype is 'float16' or 'bfloat16', not "):
+    with pytest.raises(SettingError, match="target_dtype must be 'float16' or 'bfloat16', not "):
         amp.init(dtype)
     assert invoking.precision is None
 
@@ -159,7 +159,7 @@ def test_dtypes_that_are_accepted():
 
 
 def test_lists_that_cannot_be():
-    with pytest.raises(SettingError, match=r"the operators of float32: they are a list of names, \['exp'\], not 'exp'"):
+    with pytest.raises(SettingError, match=r"float32: a list of names is needed, such as \['exp'\], not 'exp'"):
         amp.init(fp32_ops="exp")
     with pytest.raises(SettingError, match="dot cannot compute in float16 and in float32; give both lists"):
         amp.init(fp32_ops=["dot"])

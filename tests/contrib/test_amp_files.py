@@ -136,9 +136,9 @@ def test_what_convert_hybrid_block_refuses():
     net(nd.ones((1, 3)))
     with pytest.raises(SettingError, match="the graph has no node 'dense_fwd'"):
         amp.convert_hybrid_block(net, excluded_sym_names=["dense_fwd"])
-    with pytest.raises(SettingError, match=r"they are a list of names, \['dense0'\]"):
+    with pytest.raises(SettingError, match=r"must be a list of names, such as \['dense0'\]"):
         amp.convert_hybrid_block(net, excluded_sym_names="dense0")
-    with pytest.raises(SettingError, match="target_dtype is 'float16' or 'bfloat16', not 'int8'"):
+    with pytest.raises(SettingError, match="target_dtype must be 'float16' or 'bfloat16', not 'int8'"):
         amp.convert_hybrid_block(net, "int8")
     with pytest.raises(TypeError, match="takes a HybridBlock, not Block"):
         amp.convert_hybrid_block(gluon.Block())

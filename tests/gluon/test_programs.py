@@ -121,7 +121,7 @@ def test_a_changing_number_is_named(messages):
     for number in range(MANY + 1):
         net(nd.ones((2,)), float(number))
     (warning,) = [text for level, text in messages if level == "WARNING"]
-    assert "pass what changes as an array" in warning
+    assert "pass a number that changes as an array" in warning
 
 
 def test_programs_called_last_stay(monkeypatch):

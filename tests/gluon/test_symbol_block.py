@@ -101,5 +101,5 @@ def test_what_is_missing_is_named(net, tmp_path):
     nd.save(params_file, {"arg:net_hidden_weight": net[0].weight.data()})
     with pytest.raises(LoadMismatchError, match="missing: net_hidden_bias"):
         gluon.SymbolBlock.imports(symbol_file, "data", params_file)
-    with pytest.raises(HybridLabError, match="an input of a SymbolBlock is a variable"):
+    with pytest.raises(HybridLabError, match="an input of a SymbolBlock must be a variable"):
         gluon.SymbolBlock(net(sym.var("data")), sym.var("data") + 1)

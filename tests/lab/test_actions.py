@@ -160,7 +160,7 @@ def test_reload_and_undo_are_exact(page, namespace, graphs):
     assert page.ok("models")["models"][0]["undo"] == body["undo"]
     assert bool(net._graphs.pinned) == (graphs == "file")
 
-    assert page.ok("undo", model="m1", undo=body["undo"])["summary"] == f"{len(saved)} parameters put back"
+    assert page.ok("undo", model="m1", undo=body["undo"])["summary"] == f"{len(saved)} parameters restored"
     assert same(weights(net), changed) and np.array_equal(net(inputs()).asnumpy(), after)
     assert not net._graphs.pinned
     assert page.ok("models")["models"][0]["undo"] == ""

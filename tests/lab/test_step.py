@@ -106,7 +106,7 @@ def test_an_interrupt_is_the_training_thread_s():
     with pytest.raises(KeyboardInterrupt):
         steps.passed()
     thread.join()
-    assert isinstance(results[0], HybridLabError) and "may be half done" in str(results[0])
+    assert isinstance(results[0], HybridLabError) and "may be incomplete" in str(results[0])
     with steps.lock:
         pass
 

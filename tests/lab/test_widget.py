@@ -14,7 +14,7 @@ pytest.importorskip("anywidget")
 widget = pytest.importorskip("hybrid_lab.lab.widget")
 
 if not (widget.resources("hybrid_lab.lab") / "static" / "view.js").is_file():
-    pytest.skip("the widget's browser half is not built: make build", allow_module_level=True)
+    pytest.skip("the widget's front end is not built: make build", allow_module_level=True)
 
 TRAITS = {"protocol", "version", "model", "tree", "graph", "findings", "selected", "svg"}
 

@@ -372,9 +372,9 @@ def test_function_errors():
     function = Wrong()
     with autograd.record():
         y = function(x)
-        with pytest.raises(AutogradError, match="called once"):
+        with pytest.raises(AutogradError, match="called only once"):
             function(x)
-    with pytest.raises(AutogradError, match="1 are expected, 2 came"):
+    with pytest.raises(AutogradError, match="1 were expected, 2 were returned"):
         y.backward()
     with autograd.record():
         y = Sigmoid()(x)

@@ -61,7 +61,7 @@ def test_boolean_mask_chooses_and_its_gradient_comes_back():
     np.testing.assert_array_equal(y.asnumpy(), X[[0, 3]])
     np.testing.assert_array_equal(x.grad.asnumpy(), np.outer([1, 0, 0, 1], [1, 1, 1]))
     assert nd.contrib.boolean_mask(x, nd.array([0, 1, 0]), axis=1).shape == (4, 1)
-    with pytest.raises(ShapeError, match=r"index has shape \(3,\); data \(4, 3\) has another axis 0"):
+    with pytest.raises(ShapeError, match=r"index has shape \(3,\), which does not match axis 0 of data \(4, 3\)"):
         nd.contrib.boolean_mask(x, nd.ones(3))
 
 

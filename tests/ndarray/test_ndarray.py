@@ -91,7 +91,7 @@ def test_boolean_arrays_mask():
     assert x[[False, True]].tolist() == [[3, 4]]
     x[x.asnumpy() > 2] = 0
     assert x.tolist() == [[1, 2], [0, 0]]
-    with pytest.raises(ArrayIndexError, match="True is no index"):
+    with pytest.raises(ArrayIndexError, match="True is not an index"):
         x[True]
 
 

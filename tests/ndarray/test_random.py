@@ -111,7 +111,7 @@ def test_the_state_is_saved_as_json():
     mx.random.set_state(saved)
     assert [nd.random.uniform(shape=3).tolist(), state.next_initializer_draw()] == numbers
     for broken in ({}, {**saved, "seed": "x"}, {**saved, "draws": -1}, {**saved, "generator": "mt19937"}, None):
-        with pytest.raises(HybridLabError, match="no saved random state"):
+        with pytest.raises(HybridLabError, match="not a saved random state"):
             mx.random.set_state(broken)
     with pytest.raises(AttributeSpecError):
         mx.random.seed("abc")

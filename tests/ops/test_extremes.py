@@ -70,5 +70,5 @@ def test_smooth_l1_without_a_border():
 
 @pytest.mark.parametrize("number", [1e20, INF, NAN])
 def test_whole_numbers_take_no_number_beyond_64_bits(number):
-    with pytest.raises(DTypeError, match="is no number for int32"):
+    with pytest.raises(DTypeError, match="does not fit int32"):
         nd.array([1, 2], dtype="int32") + number

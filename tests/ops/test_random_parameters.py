@@ -56,7 +56,7 @@ def test_no_array_has_a_negative_size(record):
     needed = {"low": 0, "high": 3, "value": 1}
     needed = {name: value for name, value in needed.items() if name in record.fields}
     assert record.fields["shape"].annotation in (Shape, "Shape")
-    with pytest.raises(ShapeError, match="no negative sizes"):
+    with pytest.raises(ShapeError, match="cannot have negative sizes"):
         mx.ndarray.invoke.invoke(record.bind(shape=(2, -1), **needed), ())
 
 
@@ -99,7 +99,7 @@ def test_arrays_symbols_and_blocks_refuse_alike(name):
 
 def test_initializers_and_arrays_of_parameters():
     for make in (lambda: init.Normal(-1), lambda: init.Uniform(math.nan), lambda: init.Xavier(magnitude=-3)):
-        with pytest.raises(AttributeSpecError, match="from 0 on"):
+        with pytest.raises(AttributeSpecError, match="of at least 0"):
             make()
     with pytest.raises(HybridLabError, match="lam >= 0"):
         nd.random.poisson(nd.array([1, -1]))

@@ -140,8 +140,8 @@ def test_empty_sequences_and_batches():
         ({"projection_size": 3}, "projection_size is not supported"),
         ({"state_size": 0}, "state_size=0"),
         ({"p": 1.0}, "p=1.0"),
-        ({"lstm_state_clip_min": 0.0}, "come together"),
-        ({"mode": "gru", "lstm_state_clip_min": 0.0, "lstm_state_clip_max": 1.0}, "is for mode='lstm'"),
+        ({"lstm_state_clip_min": 0.0}, "must be given together"),
+        ({"mode": "gru", "lstm_state_clip_min": 0.0, "lstm_state_clip_max": 1.0}, "needs mode='lstm'"),
         ({"mode": "elman"}, "'elman' is not one of"),
     ],
 )

@@ -196,7 +196,7 @@ REFUSED_SHAPES = [
     ("Pad", {"mode": "edge", "pad_width": (1, 1)}, [(2, 3)], "needs 4 numbers"),
     ("Crop", {"h_w": (3, 3), "offset": (2, 2)}, [(1, 1, 4, 4)], "has no part of (3, 3)"),
     ("depth_to_space", {"block_size": 2}, [(1, 6, 2, 2)], "must be a multiple of 4"),
-    ("UpSampling", {"scale": 2, "sample_type": "nearest"}, [(1, 1, 2, 2), (1, 1, 3, 4)], "does not fit (4, 4)"),
+    ("UpSampling", {"scale": 2, "sample_type": "nearest"}, [(1, 1, 2, 2), (1, 1, 3, 4)], "(4, 4) must be one multiple"),
     ("GroupNorm", {"num_groups": 2}, [(2, 3, 4), (2,), (2,)], "cannot be cut into num_groups=2"),
     ("InstanceNorm", {}, [(2, 3, 4), (2,), (3,)], "gamma has shape (2,)"),
     ("col2im", {"output_size": (4, 4), "kernel": (2, 2)}, [(1, 8, 5)], "has 9 windows"),

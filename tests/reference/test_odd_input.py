@@ -132,7 +132,7 @@ def test_minus_one_where_nothing_is_left():
     assert x.reshape((-1, 6)).shape == (0, 6)
     assert x.reshape((0, -1, 2)).shape == (0, 3, 2)
     assert nd.zeros((3, 0)).reshape((-1, 0)).shape == (3, 0)
-    with pytest.raises(HybridLabError, match="numbers from 1 on"):
+    with pytest.raises(HybridLabError, match="must be at least 1"):
         nd.ones((4,)).reshape((-4, -1, 0))
 
 

@@ -1,8 +1,8 @@
-// What to tell the user when front end and kernel are of different versions.
+// The message for a front end and a kernel of different versions.
 
 import { HelloReply, PROTOCOL } from './messages';
 
-/** A sentence that names the older half and how to upgrade it, or null where the two fit. */
+/** A sentence that names the older side and how to upgrade it, or null if the versions match. */
 export function mismatch(frontEnd: string, hello: Pick<HelloReply, 'kernel' | 'protocol'>): string | null {
   if (hello.protocol === PROTOCOL) {
     return null;

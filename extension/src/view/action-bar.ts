@@ -37,9 +37,9 @@ export class ActionBar {
       title: 'Save every graph and all parameters of this model to one file'
     });
     this.reloadButton = button('Reload all', () => void this.reload(), {
-      title: 'Load graphs and parameters from the file into this model; Undo takes it back'
+      title: 'Load graphs and parameters from the file into this model; Undo reverts it'
     });
-    this.undoButton = button('Undo', () => void this.undo(), { title: 'Take the last reload back' });
+    this.undoButton = button('Undo', () => void this.undo(), { title: 'Undo the last reload' });
     this.openButton = button('Open without code', () => void this.showOpenForm(), {
       title: 'Load an archive as a new model; its Python code is not needed',
       'aria-expanded': 'false'
@@ -150,7 +150,7 @@ export class ActionBar {
     }
   }
 
-  /** Take the last reload back. */
+  /** Undo the last reload. */
   async undo(models: readonly Model[] = this.model ? [this.model] : []): Promise<void> {
     const steps =
       this.undoable.length > 0
@@ -318,8 +318,7 @@ export class ActionBar {
     // A kernel without subshells, or one that waits for a step boundary: say so instead of seeming dead.
     clearTimeout(this.patience);
     this.patience = setTimeout(
-      () =>
-        append(this.results, [h('p', { class: 'hl-empty' }, 'The kernel is busy; this waits for its turn.')]),
+      () => append(this.results, [h('p', { class: 'hl-empty' }, 'The kernel is busy; the request waits.')]),
       3000
     );
   }
@@ -462,6 +461,6 @@ function reloaded(model: Model, reply: ReloadReply): HTMLElement {
           h('summary', {}, `${plural(reply.diff.length, 'change')} (Undo takes them back)`),
           h('ul', {}, ...reply.diff.map(line => h('li', {}, line)))
         )
-      : h('p', {}, 'Nothing was different.')
+      : h('p', {}, 'Nothing changed.')
   );
 }

@@ -164,7 +164,7 @@ export class BlockTree {
       node.parameter_count !== 0 &&
         h(
           'span',
-          { class: 'hl-row-count', title: 'Parameters, own and below' },
+          { class: 'hl-row-count', title: 'Size of all parameters, nested Blocks included' },
           countText(node.parameter_count)
         )
     );

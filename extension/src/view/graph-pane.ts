@@ -25,9 +25,8 @@ const READABLE = { least: 0.95, most: 1.2 };
 const MARGIN = 8;
 
 const FORMS = {
-  neutral: 'The graph as traced, nested Blocks folded; shapes are those of the last compile.',
-  compiled:
-    'The graph as it runs: shapes, mode, engines, and a frame round what runs as one, such as a kernel.'
+  neutral: 'The graph as it was traced, each nested Block as one node; shapes of the last compile.',
+  compiled: 'The graph that runs: shapes, mode, engines, and a frame around operators that run together.'
 } as const;
 
 export class GraphPane {

@@ -139,7 +139,7 @@ export class ModelView {
 
   /** The tab counts the model's own `findings`, as the tree does; `others` are listed below them. */
   showFindings(findings: readonly ListedFinding[], others: readonly ListedFinding[] = []): void {
-    this.findings.show(findings, 'No findings: everything here can become a graph.');
+    this.findings.show(findings, 'No findings: all of this code can become part of a graph.');
     this.others.show(others, 'None.');
     this.othersSection.hidden = others.length === 0;
     this.tabs.rename(1, findings.length > 0 ? `Findings (${findings.length})` : 'Findings');

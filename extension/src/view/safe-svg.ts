@@ -33,7 +33,7 @@ export function safeSvg(source: string): SVGSVGElement {
   const parsed = new DOMParser().parseFromString(source, 'image/svg+xml');
   const root = parsed.documentElement;
   if (root.localName !== 'svg' || parsed.getElementsByTagName('parsererror').length > 0) {
-    throw new Error('The layout did not give an SVG picture.');
+    throw new Error('Graphviz returned no SVG picture.');
   }
   return copy(root) as SVGSVGElement;
 }

@@ -59,10 +59,10 @@ export const STATE_TEXT: Record<BlockNode['state'], { word: string; meaning: str
     meaning: 'A Block that always runs eagerly; HybridBlocks below it can be hybridized.'
   },
   eager: { word: 'eager', meaning: 'A HybridBlock that was not hybridized.' },
-  waiting: { word: 'waiting', meaning: 'Hybridized; the graph is made at the first call.' },
+  waiting: { word: 'waiting', meaning: 'Hybridized; the first call traces its graph.' },
   active: { word: 'hybrid', meaning: 'Hybridized; runs as a compiled graph.' },
   inlined: { word: 'inlined', meaning: "Hybridized; runs inside its parent's graph." },
-  failed: { word: 'failed', meaning: 'Could not become a graph.' },
+  failed: { word: 'failed', meaning: 'Hybridized, but it could not be traced.' },
   file: { word: 'from file', meaning: 'Runs the graph that was loaded from an archive.' }
 };
 

@@ -167,7 +167,7 @@ function read<T>(
   } catch (error) {
     if (error instanceof ProtocolError) {
       complain(
-        `The kernel's ${error.message} (protocol ${PROTOCOL}). Upgrade hybrid-lab in the kernel and in Jupyter to one version.`
+        `The kernel's ${error.message} (protocol ${PROTOCOL}). Upgrade hybrid-lab in the kernel and in Jupyter to the same version.`
       );
       return null;
     }

@@ -151,7 +151,7 @@ def _precision(target_dtype: Any, low: Any, float32: Any, conditional: Any) -> P
 
 def _converted(graph: Graph, types: Sequence[Any], precision: Precision, excluded: Any) -> Graph:
     if isinstance(excluded, str):
-        raise SettingError(f"excluded_sym_names: they are a list of names, [{excluded!r}], not {excluded!r}")
+        raise SettingError(f"excluded_sym_names must be a list of names, such as [{excluded!r}], not {excluded!r}")
     excluded = set(excluded or ())
     unknown = excluded - {node.name for node in graph.nodes}
     if unknown:

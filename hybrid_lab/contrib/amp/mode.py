@@ -65,5 +65,5 @@ def low_dtype(dtype: Any, what: str) -> np.dtype:
     except TypeError:
         found = None
     if found is None or not is_narrow(found):
-        raise SettingError(f"{what}: target_dtype is 'float16' or 'bfloat16', not {dtype!r}")
+        raise SettingError(f"{what}: target_dtype must be 'float16' or 'bfloat16', not {dtype!r}")
     return found

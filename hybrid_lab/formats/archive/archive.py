@@ -97,7 +97,7 @@ class Archive:
         arrays = self._arrays(layout.AUX_ARRAYS) if layout.AUX_ARRAYS in self.container else {}
         found = values.Decoder(arrays, self.path, layout.AUX).decode(self._json(layout.AUX))
         if not isinstance(found, dict):
-            raise ArchiveError("damaged archive: the user's values are no dict", path=self.path, member=layout.AUX)
+            raise ArchiveError("damaged archive: the user's values are not a dict", path=self.path, member=layout.AUX)
         return found
 
     @cached_property
@@ -108,7 +108,7 @@ class Archive:
         data = self._json(layout.TRAINER)
         if not isinstance(data, dict):
             raise ArchiveError(
-                "damaged archive: the trainer's settings are no object", path=self.path, member=layout.TRAINER
+                "damaged archive: the trainer's settings are not an object", path=self.path, member=layout.TRAINER
             )
         return data, self._arrays(layout.TRAINER_ARRAYS)
 

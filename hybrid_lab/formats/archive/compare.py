@@ -112,7 +112,9 @@ def _match_blocks(
         elif record.forward is not None:
             digest = getattr(block, "archived_forward", None) or forward_digest(type(block))
             if digest not in (None, record.forward):
-                found.notes.append(f"{_shown(path)} ({name}): its forward() is other code than when the file was saved")
+                found.notes.append(
+                    f"{_shown(path)} ({name}): the code of its forward() has changed since the file was saved"
+                )
     for path, block in live.items():
         if path not in wanted and path.rpartition(".")[0] in wanted:
             hint = _near(path, [name for name in wanted if name not in live], "the file has")

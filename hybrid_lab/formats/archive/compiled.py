@@ -32,7 +32,7 @@ def binaries_of(model: Any) -> list[Binary]:
     """The binaries of what net.compile_for() gave. Raises HybridLabError for anything else."""
     kernels = getattr(model, "kernels", None)
     if kernels is None:
-        raise HybridLabError(f"compiled= takes what net.compile_for() gives, not {type(model).__name__}")
+        raise HybridLabError(f"compiled= takes the result of net.compile_for(), not {type(model).__name__}")
     return [kernel.binary for kernel in kernels if kernel.binary is not None]
 
 
@@ -110,7 +110,7 @@ def use_compiled(path: str | PathLike[str]) -> Taken:
     result = Taken({}, {})
     for target, head in _heads(archive):
         if head.get("binaries") != stored.FORMAT or head.get("triton") != internals.version():
-            result.left[target] = f"made with Triton {head.get('triton')}, here is {internals.version()}"
+            result.left[target] = f"made with Triton {head.get('triton')}, installed is {internals.version()}"
             continue
         found = [_binary(archive, target, key, entry) for key, entry in head["kernels"].items()]
         for binary in found:

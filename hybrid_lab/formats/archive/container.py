@@ -108,7 +108,8 @@ class ContainerWriter:
             written += len(chunk)
         if written != size:
             raise ArchiveError(
-                f"{written} bytes came, {size} were announced: was it changed while saving?", member=name
+                f"{written} bytes were written, but {size} were announced; did the data change while saving?",
+                member=name,
             )
         crc = crc_of_all()
         self._file.seek(self._position)
@@ -297,7 +298,7 @@ def why_no_archive(path: str | PathLike[str]) -> str | None:
     Read are the zip headers and the manifest, which must match the root digest. Members may be damaged.
     """
     if not os.path.isfile(path):
-        return "it is no plain file"
+        return "it is not a regular file"
     try:
         Container.open(path)
     except ArchiveError as error:

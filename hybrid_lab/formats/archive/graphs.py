@@ -78,8 +78,8 @@ def write(
     strangers = [parameter.name for parameter in neutral.parameters if id(parameter) not in ids]
     if strangers:
         raise HybridLabError(
-            f"{neutral.graph.name or member}: its graph reads {', '.join(strangers)}, parameters of a Block that is "
-            "not a child; assign that Block to an attribute, or register_child() it"
+            f"{neutral.graph.name or member}: the graph reads {', '.join(strangers)} of a Block that is not a "
+            "child; assign that Block to an attribute, or register it with register_child()"
         )
     inputs = [value.node.name for value in neutral.graph.inputs]
     data, variables = inputs[: neutral.num_data], inputs[neutral.num_data :]

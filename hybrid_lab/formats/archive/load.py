@@ -65,7 +65,7 @@ def load_cached_graphs(
     Raises ArchiveError for a damaged file, LoadMismatchError, HybridLabError for a bad argument; nothing changed then.
     """
     if graphs not in ("code", "file"):
-        raise HybridLabError(f"graphs is 'code' or 'file', not {graphs!r}")
+        raise HybridLabError(f"graphs must be 'code' or 'file', not {graphs!r}")
     if not isinstance(net, Block):
         raise HybridLabError(f"load_cached_graphs needs a Block, not {type(net).__name__}")
     with without_collecting(), boundary.lock:
@@ -157,7 +157,7 @@ class _Loading:
     def _check_trainer(self, states: TrainerStates | None, trainer: Trainer) -> bool:
         """Whether the file's states fit this Trainer; what does not is among the differences."""
         if states is None:
-            raise HybridLabError("there is no trainer in the file; it was saved without trainer=")
+            raise HybridLabError("the file holds no trainer, because it was saved without trainer=")
         problems = states.differences(trainer)
         self.differences += [f"trainer: {problem}" for problem in problems]
         return not problems

@@ -126,7 +126,9 @@ def _build(archive: Archive, ctx: Any) -> Block:
     """The archive's model. A function of its own, so that the collector does not go through what is freed here."""
     differences = archive.example_differences()
     if differences:
-        raise LoadMismatchError("the archive's graphs do not give its own examples", differences, path=archive.path)
+        raise LoadMismatchError(
+            "the archive's graphs do not reproduce the outputs of its own examples", differences, path=archive.path
+        )
     builder = _Builder(archive, ctx)
     root = builder.build(0)
     builder.pin()
@@ -167,15 +169,17 @@ class _Builder:
                 _check_function(record.config)
                 return registry.build(record.layer, record.config, record.prefix)
             except (HybridLabError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
-                logger.warning(f"{record.path or record.class_name}: {record.layer} was not made again: {error}")
+                logger.warning(
+                    f"{record.path or record.class_name}: {record.layer} could not be constructed again: {error}"
+                )
         if record.graphs:
             return ArchivedBlock(record.prefix, record.class_name)
         if record.kind == "plain":
             reason = "It is a plain Block, and its forward is Python code, which an archive does not hold."
             return BlockStub(record.prefix, record.class_name, reason, record.forward)
         reason = (
-            "The archive has no graph of it: it was not called before the model was saved, or its code could not be "
-            "traced then, which the save told."
+            "The archive holds no graph of it: it was not called before the model was saved, or its code could not be "
+            "traced, as a warning said then."
         )
         kind = _StubParent if hybrid_parent else BlockStub
         return kind(record.prefix, record.class_name, reason)
@@ -196,7 +200,7 @@ class _Builder:
             try:
                 engines.get(engine)
             except HybridLabError as error:
-                logger.warning(f"{block.name}: {str(error).splitlines()[0]}; another engine is taken")
+                logger.warning(f"{block.name}: {str(error).splitlines()[0]}; another engine is used")
                 flags["engine"] = None
         access.set_flags(block, flags)
 

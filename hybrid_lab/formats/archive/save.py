@@ -80,7 +80,9 @@ def save_cached_graphs(
     absolute = os.path.abspath(file_name)
     logger.info(f"{net.name}: saved {contents.summary} to {absolute}")
     if contents.graphs and contents.never_called:
-        logger.info(f"{net.name}: without a graph, as never called: {layout.shorten(contents.never_called)}")
+        logger.info(
+            f"{net.name}: saved without graphs, because they were never called: {layout.shorten(contents.never_called)}"
+        )
     for problem in problems:
         logger.warning(f"no graph was saved of {problem}")
     if blocks and not contents.graphs and not problems:

@@ -344,7 +344,7 @@ def _read_block(index: int, data: Any, parameters: dict[str, ParameterRecord], p
             raise fields.error(f"has the child {str(entry)[:60]}")
         children.append((entry[0], entry[1]))
     if len({name for name, _ in children}) != len(children):
-        raise fields.error("has two children of one name")
+        raise fields.error("has two children with the same name")
     kind = fields.take("kind", str)
     if kind not in ("plain", "hybrid", "symbol"):
         raise fields.error(f"has kind={kind[:60]!r}")

@@ -38,19 +38,19 @@ def encode(value: Any, tensors: dict[str, np.ndarray], where: str = "aux", depth
         rows = []
         for key, item in value.items():
             if not isinstance(key, (str, int, float, bool, type(None))):
-                raise HybridLabError(f"{where} has the key {key!r}; keys are texts and numbers")
+                raise HybridLabError(f"{where} has the key {key!r}; keys must be strings or numbers")
             rows.append([encode(key, tensors, where, depth + 1), encode(item, tensors, f"{where}[{key!r}]", depth + 1)])
         return {"dict": rows}
     raise HybridLabError(
-        f"{where} is a {type(value).__name__}; what can be saved are numbers, texts, None, arrays, and lists, tuples "
-        "and dicts of them"
+        f"{where} is a {type(value).__name__}; only numbers, strings, None, arrays, and lists, tuples and "
+        "dicts of them can be saved"
     )
 
 
 def _encode_array(value: Any, tensors: dict[str, np.ndarray], where: str) -> dict[str, str]:
     array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
     if tag_of(array.dtype) is None:
-        raise HybridLabError(f"{where} is an array of {array.dtype}, which is not saved")
+        raise HybridLabError(f"{where} is an array of {array.dtype}, which cannot be saved")
     kind = "nd" if isinstance(value, NDArray) else "numpy" if isinstance(value, np.ndarray) else "scalar"
     tensors[str(len(tensors))] = array
     return {kind: str(len(tensors) - 1)}
@@ -63,7 +63,7 @@ class Decoder:
         self.tensors, self.path, self.member = tensors, path, member
 
     def error(self, data: Any) -> ArchiveError:
-        return ArchiveError(f"damaged archive: {str(data)[:80]!r} is no value", path=self.path, member=self.member)
+        return ArchiveError(f"damaged archive: {str(data)[:80]!r} is not a value", path=self.path, member=self.member)
 
     def decode(self, data: Any, depth: int = 0) -> Any:
         """The value."""

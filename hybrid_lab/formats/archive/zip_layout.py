@@ -209,11 +209,11 @@ def _find_end(data: memoryview, comment_size: int) -> tuple[int, int, int, bytes
     at = len(data) - _END.size - comment_size
     if at < 0 or data[at : at + 4] != b"PK\5\6":
         raise LayoutError(
-            "its end record is missing: the file is truncated, or bytes were appended, or it is no archive"
+            "its end record is missing: the file is truncated, or bytes were appended, or it is not an archive"
         )
     _, _, _, count, _, size, offset, length = _END.unpack_from(data, at)
     if length != comment_size:
-        raise LayoutError(f"the zip comment has {length} bytes, must be {comment_size}")
+        raise LayoutError(f"the zip comment has {length} bytes instead of {comment_size}")
     if offset == ZIP64:
         locator = at - _LOCATOR.size
         if locator < _END64.size or data[locator : locator + 4] != b"PK\6\7":
@@ -226,7 +226,7 @@ def read_layout(data: memoryview, comment_size: int) -> tuple[list[Entry], bytes
     """The members and the comment of an archive's bytes. Raises LayoutError unless every header is canonical."""
     count, directory_at, directory_size, comment = _find_end(data, comment_size)
     if count > MEMBER_LIMIT:
-        raise LayoutError(f"{count} members, at most {MEMBER_LIMIT} are read")
+        raise LayoutError(f"the archive has {count} members, of which at most {MEMBER_LIMIT} can be read")
     if directory_at + directory_size > len(data):
         raise LayoutError("the central directory lies outside the file")
     directory = data[directory_at : directory_at + directory_size]
@@ -273,6 +273,6 @@ def layout(members: Sequence[tuple[str, int, int]], comment: bytes) -> tuple[lis
         entries.append(Entry(check_name(name), crc, size, offset))
         offset = entries[-1].stop
     if len(entries) > MEMBER_LIMIT:
-        raise LayoutError(f"{len(entries)} members, at most {MEMBER_LIMIT} fit")
+        raise LayoutError(f"{len(entries)} members; an archive holds at most {MEMBER_LIMIT}")
     directory = b"".join(central_header(entry) for entry in entries)
     return entries, directory + end_records(len(entries), offset, len(directory), comment)

@@ -71,7 +71,7 @@ class _Part:
 
 def _unused(node: Node, what: str) -> Exception:
     return located(
-        Unmappable(f"{node.op.name}: MXNet's files have no {what} that the body does not read; leave it out"), node
+        Unmappable(f"{node.op.name}: MXNet's files cannot store {what} that the body does not read; leave it out"), node
     )
 
 

@@ -88,7 +88,7 @@ class GraphWriter:
 
     def _constant(self, name: str, array: np.ndarray) -> dict[str, str]:
         if array.dtype.name not in TYPE_FLAGS:
-            raise Unmappable(f"the constant {name!r} has dtype {array.dtype}, which MXNet's files lack")
+            raise Unmappable(f"the constant {name!r} has dtype {array.dtype}, which MXNet's files do not support")
         attrs = {CONSTANT: "1", "__shape__": str(array.shape), "__dtype__": str(TYPE_FLAGS[array.dtype.name])}
         if self.constants is not None:
             self.constants[name] = array

@@ -61,7 +61,9 @@ def load_params(path: str | PathLike[str]) -> dict[str, np.ndarray]:
     arrays = read_params(path)
     if isinstance(arrays, list):
         if arrays:
-            raise ArchiveError(f"{len(arrays)} arrays without names; a model's file has names", path=path)
+            raise ArchiveError(
+                f"the file holds {len(arrays)} arrays without names; a model's file needs names", path=path
+            )
         return {}
     found: dict[str, np.ndarray] = {}
     for name, array in arrays.items():

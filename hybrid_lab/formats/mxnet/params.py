@@ -321,11 +321,13 @@ def write_params(
         member = f"array {index}" if name is None else name
         if array is None:
             if np_shape:
-                raise ArchiveError("the np-shape form has no empty entry", path=where, member=member)
+                raise ArchiveError("the np-shape form cannot store an empty entry", path=where, member=member)
             continue
         if not isinstance(array, np.ndarray) or _flag_of(array.dtype) is None:
             kind = getattr(array, "dtype", type(array).__name__)
-            raise ArchiveError(f".params files have no {kind} elements; cast first", path=where, member=member)
+            raise ArchiveError(
+                f".params files cannot store {kind} elements; cast the array first", path=where, member=member
+            )
         if array.ndim == 0 and not np_shape:
             raise ArchiveError(
                 "the default .params form has no shape (); reshape to (1,) or pass np_shape=True",
@@ -333,7 +335,9 @@ def write_params(
                 member=member,
             )
         if array.ndim > MAX_NDIM:
-            raise ArchiveError(f"{array.ndim} dimensions, MXNet has at most {MAX_NDIM}", path=where, member=member)
+            raise ArchiveError(
+                f"the array has {array.ndim} dimensions, MXNet supports at most {MAX_NDIM}", path=where, member=member
+            )
     if isinstance(path, (str, PathLike)):
         with atomic_write(path) as file:
             file.writelines(_chunks(pairs, np_shape))

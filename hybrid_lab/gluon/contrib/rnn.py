@@ -207,7 +207,7 @@ class _Convolved(HybridRecurrentCell):
         name, rank = type(self).__name__, self._rank
         layout = "NC" + "DHW"[3 - rank :]
         if conv_layout not in (None, layout):
-            raise HybridLabError(f"{name}: conv_layout={conv_layout!r}; {layout!r} is supported")
+            raise HybridLabError(f"{name}: conv_layout={conv_layout!r}; only {layout!r} is supported")
         if len(input_shape) != rank + 1:
             raise HybridLabError(f"{name}: input_shape={tuple(input_shape)}; {layout[1:]} is needed, {rank + 1} sizes")
         self._layout, self._channels, self._activation = layout, hidden_channels, activation
@@ -215,7 +215,7 @@ class _Convolved(HybridRecurrentCell):
         i2h, pad, dilate = (self._sizes(item) for item in (i2h_kernel, i2h_pad, i2h_dilate))
         h2h, spread = self._sizes(h2h_kernel), self._sizes(h2h_dilate)
         if any(size % 2 == 0 for size in h2h):
-            raise HybridLabError(f"{name}: h2h_kernel={h2h}; odd sizes keep the extent of the state")
+            raise HybridLabError(f"{name}: h2h_kernel={h2h}; the sizes must be odd, so that the state keeps its size")
         self._i2h = {"kernel": i2h, "pad": pad, "dilate": dilate}
         self._h2h = {
             "kernel": h2h,

@@ -43,12 +43,14 @@ class DataLoader:
             if batch_size is None:
                 raise ValueError("a DataLoader needs batch_size, or a batch_sampler")
             if sampler is not None and shuffle:
-                raise ValueError("shuffle is for the default sampler; the given sampler decides the order")
+                raise ValueError("shuffle applies only to the default sampler; your sampler decides the order")
             if sampler is None:
                 sampler = RandomSampler(len(dataset)) if shuffle else SequentialSampler(len(dataset))
             batch_sampler = BatchSampler(sampler, batch_size, last_batch or "keep")
         elif batch_size is not None or shuffle or sampler is not None or last_batch is not None:
-            raise ValueError("batch_sampler stands instead of batch_size, shuffle, sampler and last_batch")
+            raise ValueError(
+                "batch_sampler replaces batch_size, shuffle, sampler and last_batch; give only one of the two"
+            )
         self._dataset = dataset
         self._batch_sampler = batch_sampler
         self._batchify = batchify_fn

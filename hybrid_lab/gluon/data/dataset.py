@@ -34,7 +34,7 @@ class Dataset:
     def take(self, count: int | None) -> Dataset:
         """The first `count` samples; all for None or a larger number. Raises ValueError for a negative one."""
         if count is not None and count < 0:
-            raise ValueError(f"take: {count} is no number of samples")
+            raise ValueError(f"take: {count} is not a number of samples")
         size = len(self)
         return _Chosen(self, range(size if count is None or count > size else count))
 

@@ -64,7 +64,7 @@ class IntervalSampler(Sampler):
 
     def __init__(self, length: int, interval: int, rollover: bool = True) -> None:
         if not 0 < interval <= length:
-            raise ValueError(f"the interval {interval} is between 1 and the length {length}")
+            raise ValueError(f"the interval must be between 1 and the length {length}, not {interval}")
         self._length = length
         self._interval = interval
         self._rollover = rollover
@@ -86,7 +86,7 @@ class BatchSampler(Sampler):
 
     def __init__(self, sampler: Sampler, batch_size: int, last_batch: str = "keep") -> None:
         if last_batch not in ("keep", "discard", "rollover"):
-            raise ValueError(f"last_batch is 'keep', 'discard' or 'rollover', not {last_batch!r}")
+            raise ValueError(f"last_batch must be 'keep', 'discard' or 'rollover', not {last_batch!r}")
         self._sampler = sampler
         self._batch_size = batch_size
         self._last_batch = last_batch

@@ -34,7 +34,7 @@ class LeakyReLU(HybridBlock):
 
     def __init__(self, alpha: float, **kwargs: Any) -> None:
         if alpha < 0:
-            raise ValueError(f"the slope of LeakyReLU is not negative: {alpha}")
+            raise ValueError(f"the slope of LeakyReLU must not be negative: {alpha}")
         super().__init__(**kwargs)
         self._alpha = alpha
 

@@ -19,7 +19,7 @@ def window(size: Size, dims: int, name: str) -> tuple[int, ...]:
     """One number per spatial dimension; NumPy's numbers too. Raises ShapeError where their count is another."""
     sizes = (size,) * dims if isinstance(size, (int, Integral)) else tuple(size)
     if len(sizes) != dims:
-        raise ShapeError(f"{name} is a number or {dims} of them, not {size}")
+        raise ShapeError(f"{name} must be a number or {dims} numbers, not {size}")
     return tuple(int(each) if isinstance(each, Integral) else each for each in sizes)
 
 
@@ -48,7 +48,7 @@ class _Conv(HybridBlock):
     ) -> None:
         """`more` : further attributes of the operator."""
         if layout not in self.layouts:
-            raise ValueError(f"the layout of {type(self).__name__} is {' or '.join(self.layouts)}, not {layout!r}")
+            raise ValueError(f"the layout of {type(self).__name__} must be {' or '.join(self.layouts)}, not {layout!r}")
         if groups < 1 or channels % groups or in_channels % groups:
             raise ShapeError(
                 f"{type(self).__name__}: channels={channels} and in_channels={in_channels} must be multiples of "

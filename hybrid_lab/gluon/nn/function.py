@@ -62,5 +62,5 @@ def _named(namespace: Any, name: str) -> Callable[..., Any]:
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     if not callable(function):
-        raise TypeError(f"a layer's function is callable or the name of an operator, not {function!r}")
+        raise TypeError(f"a layer's function must be a callable or the name of an operator, not {function!r}")
     return function

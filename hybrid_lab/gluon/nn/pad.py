@@ -27,7 +27,7 @@ class ReflectionPad2D(HybridBlock):
             padding = (0, 0, 0, 0, *(padding,) * 4)
         widths = tuple(padding)
         if len(widths) != 8:
-            raise ShapeError(f"padding is a number or eight of them, not {padding}")
+            raise ShapeError(f"padding must be a number or eight numbers, not {padding}")
         self._padding = widths
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:

@@ -27,7 +27,7 @@ class _Pool(HybridBlock):
         global_pool: bool = False,
     ) -> None:
         if layout not in self.layouts:
-            raise ValueError(f"the layout of {type(self).__name__} is {' or '.join(self.layouts)}, not {layout!r}")
+            raise ValueError(f"the layout of {type(self).__name__} must be {' or '.join(self.layouts)}, not {layout!r}")
         kernel = window(pool_size, self.dims, "pool_size")
         self._kwargs: dict[str, Any] = {
             "kernel": kernel,

@@ -48,7 +48,7 @@ class _Layer(HybridBlock):
         clip: dict[str, Any] | None = None,
     ) -> None:
         if layout not in ("TNC", "NTC"):
-            raise ShapeError(f"{type(self).__name__}: layout={layout!r}; it is 'TNC' or 'NTC'")
+            raise ShapeError(f"{type(self).__name__}: layout={layout!r}; it must be 'TNC' or 'NTC'")
         self._hidden_size, self._num_layers, self._layout = hidden_size, num_layers, layout
         self._dropout, self._directions, self._input_size = dropout, 2 if bidirectional else 1, input_size
         self._initializers, self._dtype, self._use_sequence_length = initializers, dtype, use_sequence_length
@@ -96,7 +96,7 @@ class _Layer(HybridBlock):
         if isinstance(inputs, NDArray) and len(inputs.shape) != 3:
             words = ("time", "batch", "channels") if self._layout == "TNC" else ("batch", "time", "channels")
             batch = words.index("batch")
-            single = f"; x.expand_dims({batch}) makes a batch of one sequence of it" if len(inputs.shape) == 2 else ""
+            single = f"; x.expand_dims({batch}) turns one sequence into a batch" if len(inputs.shape) == 2 else ""
             raise ShapeError(
                 f"{self.name}: the input has shape {inputs.shape}; with layout={self._layout!r} it must be "
                 f"({', '.join(words)}){single}"
@@ -230,7 +230,7 @@ class RNN(_Layer):
     ) -> None:
         super().__init__(**kwargs)
         if activation not in ("relu", "tanh"):
-            raise AttributeSpecError(f"RNN: activation={activation!r}; it is 'relu' or 'tanh'")
+            raise AttributeSpecError(f"RNN: activation={activation!r}; it must be 'relu' or 'tanh'")
         self._mode = f"rnn_{activation}"
         self._activation = activation
         inits = _initializers(
@@ -279,9 +279,9 @@ class LSTM(_Layer):
     ) -> None:
         super().__init__(**kwargs)
         if projection_size is not None:
-            raise NotImplementedError("LSTM: projection_size is not supported; put a Dense(flatten=False) behind it")
+            raise NotImplementedError("LSTM: projection_size is not supported; put a Dense(flatten=False) after it")
         if (state_clip_min is None) != (state_clip_max is None):
-            raise AttributeSpecError("LSTM: state_clip_min and state_clip_max come together or not at all")
+            raise AttributeSpecError("LSTM: state_clip_min and state_clip_max must be given together")
         clip = {
             "lstm_state_clip_min": state_clip_min,
             "lstm_state_clip_max": state_clip_max,

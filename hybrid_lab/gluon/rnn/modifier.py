@@ -135,7 +135,7 @@ class ZoneoutCell(ModifierCell):
                     "HL171",
                     None,
                     block=self.name,
-                    message="zoneout_outputs reads the output of the step before, which a graph of one step lacks.",
+                    message="zoneout_outputs needs the output of the previous step, which a one-step graph lacks.",
                     rewrite="cell.unroll(length, inputs) inside hybrid_forward",
                 )
             before = F.zeros_like(output) if self._previous is None else self._previous

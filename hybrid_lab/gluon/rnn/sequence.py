@@ -32,7 +32,9 @@ def is_tensor(item: Any) -> bool:
 def axes_of(layout: str) -> tuple[int, int]:
     """The axes of time and batch in a layout such as 'NTC' or 'TNC'. Raises HybridLabError."""
     if "T" not in layout or "N" not in layout:
-        raise HybridLabError(f"layout={layout!r}; a sequence has an axis T for its steps and N for the batch")
+        raise HybridLabError(
+            f"layout={layout!r}; the layout of a sequence needs an axis T for the steps and N for the batch"
+        )
     return layout.index("T"), layout.index("N")
 
 
@@ -92,7 +94,7 @@ def zeros_for(x: Any, shape: Sequence[int], batch: int, place: int) -> Any:
         sizes = tuple(x.shape[batch] if index == place else size for index, size in enumerate(shape))
         return nd.zeros(sizes, ctx=x.context, dtype=x.dtype)
     if place > 1:
-        raise HybridLabError("the batch is the first or second axis of a recurrent state")
+        raise HybridLabError("the batch must be the first or second axis of a recurrent state")
     F = functions_of(x)
     rows = F.Reshape(x if batch == 0 else F.SwapAxis(x, dim1=0, dim2=batch), shape=(0, -1))
     column = F.zeros_like(F.slice_axis(rows, axis=1, begin=0, end=1))

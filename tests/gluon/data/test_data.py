@@ -115,14 +115,14 @@ def test_a_sample_that_is_a_list_is_one_array_and_a_tuple_has_parts():
     assert next(iter(DataLoader(pairs, 3))).shape == (3, 2, 2)
     with pytest.raises(ShapeError, match="return a tuple"):
         next(iter(DataLoader([[np.zeros(2), 1]], 1)))
-    with pytest.raises(ValueError, match="-1 is no number of samples"):
+    with pytest.raises(ValueError, match="-1 is not a number of samples"):
         SimpleDataset([1, 2]).take(-1)
 
 
 def test_own_batchify_and_batch_sampler():
     loader = DataLoader(Y, batch_sampler=[[1, 2], [5]], batchify_fn=list)
     assert [list(map(int, batch)) for batch in loader] == [[1, 2], [5]]
-    with pytest.raises(ValueError, match="batch_sampler stands instead of"):
+    with pytest.raises(ValueError, match="batch_sampler replaces"):
         DataLoader(Y, batch_size=2, batch_sampler=[[1]])
     with pytest.raises(ValueError, match="needs batch_size"):
         DataLoader(Y)
@@ -145,7 +145,7 @@ def test_image_transforms():
 def test_splitting_over_contexts():
     parts = gluon.utils.split_and_load(X, [mx.cpu(0), mx.cpu(1)])
     assert [(part.shape, part.ctx) for part in parts] == [((5, 2), mx.cpu(0)), ((5, 2), mx.cpu(1))]
-    with pytest.raises(ShapeError, match="cannot be cut into 3 equal parts along axis 0; even_split=False"):
+    with pytest.raises(ShapeError, match="cannot be cut into 3 equal parts along axis 0; use even_split=False"):
         gluon.utils.split_data(nd.array(X), 3)
     assert [len(part) for part in gluon.utils.split_data(nd.array(X), 3, even_split=False)] == [4, 3, 3]
 

@@ -198,13 +198,13 @@ def test_the_running_variance_of_a_constant_channel_does_not_fall_below_zero():
 
 
 def test_sizes_that_do_not_fit():
-    with pytest.raises(ShapeError, match="kernel_size is a number or 2 of them, not .1, 2, 3."):
+    with pytest.raises(ShapeError, match="kernel_size must be a number or 2 numbers, not .1, 2, 3."):
         nn.Conv2D(3, (1, 2, 3))
     with pytest.raises(ShapeError, match="multiples of groups=2"):
         nn.Conv2D(3, 3, groups=2)
-    with pytest.raises(ValueError, match="the layout of MaxPool2D is NCHW or NHWC, not 'NCW'"):
+    with pytest.raises(ValueError, match="the layout of MaxPool2D must be NCHW or NHWC, not 'NCW'"):
         nn.MaxPool2D(layout="NCW")
-    with pytest.raises(ValueError, match="slope of LeakyReLU is not negative"):
+    with pytest.raises(ValueError, match="slope of LeakyReLU must not be negative"):
         nn.LeakyReLU(-0.1)
 
 

@@ -137,7 +137,7 @@ def test_states_are_checked_and_a_single_one_is_taken_as_it_is():
 
 def test_clipped_states_have_two_bounds():
     for bound in ("state_clip_min", "state_clip_max"):
-        with pytest.raises(AttributeSpecError, match="state_clip_min and state_clip_max come together"):
+        with pytest.raises(AttributeSpecError, match="state_clip_min and state_clip_max must be given together"):
             rnn.LSTM(4, **{bound: 0.1})
     net = rnn.LSTM(4, state_clip_min=-0.01, state_clip_max=0.01)
     net.initialize(mx.init.One())
@@ -334,7 +334,7 @@ def test_zoneout_of_outputs_in_a_graph_of_one_step_is_an_error():
     cell = rnn.ZoneoutCell(rnn.GRUCell(4), zoneout_outputs=0.3)
     cell.initialize()
     cell.hybridize(engine="numpy")
-    with pytest.raises(HybridizeError, match="output of the step before"):
+    with pytest.raises(HybridizeError, match="output of the previous step"):
         cell(sequence(3, 6), cell.begin_state(3))
 
 
@@ -356,7 +356,7 @@ def test_convolutional_cells_say_what_they_need():
     cell = contrib.rnn.Conv2DLSTMCell((2, 8, 7), 3, i2h_kernel=3, h2h_kernel=5, i2h_pad=1)
     assert repr(cell) == "Conv2DLSTMCell(2 -> 12, tanh, NCHW)"
     assert [info["shape"] for info in cell.state_info(4)] == [(4, 3, 8, 7)] * 2
-    with pytest.raises(HybridLabError, match="odd sizes keep the extent"):
+    with pytest.raises(HybridLabError, match="the sizes must be odd"):
         contrib.rnn.Conv1DRNNCell((2, 8), 3, i2h_kernel=3, h2h_kernel=2)
     with pytest.raises(HybridLabError, match="'NCW' is supported"):
         contrib.rnn.Conv1DRNNCell((2, 8), 3, i2h_kernel=3, h2h_kernel=3, conv_layout="NWC")
