@@ -175,15 +175,15 @@ class Activation(Pointwise, name="Activation"):
         return get(self.act_type).bind()
 
     @property
-    def triton(self) -> str | None:  # type: ignore[override]
+    def triton(self) -> str | None:
         return self.plain.triton
 
     @property
-    def triton_whole(self) -> str | None:  # type: ignore[override]
+    def triton_whole(self) -> str | None:
         return self.plain.triton_whole
 
     @property
-    def floating(self) -> bool:  # type: ignore[override]
+    def floating(self) -> bool:
         return self.plain.floating
 
     def infer_shape(self, data: Shape) -> Shape:
@@ -234,16 +234,16 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     ]
 
     @property
-    def random(self) -> bool:  # type: ignore[override]
+    def random(self) -> bool:
         """Whether a draw is used up."""
         return self.act_type == "rrelu"
 
     @property
-    def num_outputs(self) -> int:  # type: ignore[override]
+    def num_outputs(self) -> int:
         """rrelu also has the factor of every element, hidden."""
         return 2 if self.act_type == "rrelu" else 1
 
-    num_visible = 1  # type: ignore[assignment]
+    num_visible = 1
 
     def check(self) -> None:
         if self.act_type == "rrelu" and not 0 <= self.lower_bound <= self.upper_bound:

@@ -245,7 +245,7 @@ class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):
         smaller = g.Less(a, b)
         longer, shorter = g.Where(smaller, b, a), g.Where(smaller, a, b)
 
-        def const(value: float) -> Any:
+        def const(value: float) -> str:
             return g.const(value, dtype)
 
         info = np.finfo(dtype)

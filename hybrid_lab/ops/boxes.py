@@ -100,7 +100,7 @@ class BoxIoU(Operator, name="_contrib_box_iou"):
         first = _parts(F, F.Reshape(lhs, shape=(rows, 1, 4)), self.format)
         second = _parts(F, F.Reshape(rhs, shape=(1, columns, 4)), self.format)
 
-        def area(box: Any) -> Any:
+        def area(box: tuple[Tensor, ...]) -> Tensor:
             width, height = box[2] - box[0], box[3] - box[1]
             return F.broadcast_maximum(width, 0.0) * F.broadcast_maximum(height, 0.0)
 
@@ -116,7 +116,7 @@ class BoxIoU(Operator, name="_contrib_box_iou"):
         first = _emit_corners(g, g.Reshape(lhs, g.const([-1, 1, 4], "int64")), half)
         second = _emit_corners(g, g.Reshape(rhs, g.const([1, -1, 4], "int64")), half)
 
-        def area(box: Any) -> Any:
+        def area(box: tuple[str, ...]) -> str:
             return g.Mul(g.Max(g.Sub(box[2], box[0]), zero), g.Max(g.Sub(box[3], box[1]), zero))
 
         low, high = map(g.Max, first[:2], second[:2]), map(g.Min, first[2:], second[2:])
@@ -158,7 +158,7 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
     in_format: Format = "corner"
     out_format: Format = "corner"
     num_outputs = 2
-    num_visible = 1  # type: ignore[assignment]
+    num_visible = 1
     samples = [
         sample(_BOXES, overlap_thresh=0.5, id_index=0, smooth=False),
         sample(_BOXES, overlap_thresh=0.5, id_index=0, force_suppress=True, valid_thresh=0.1, smooth=False),

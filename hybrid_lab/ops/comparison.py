@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Comparison, Unary, binary, is_scalar
 from hybrid_lab.ops.protocols import OnnxGraph, Scratch
-from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.sample import Sample, ints, sample
 from hybrid_lab.ops.types import Array
 
 
@@ -38,8 +37,14 @@ _TRUTH = [
 
 
 def _relation(
-    name: str, numpy: Any, symbol: str, onnx: str, doc: str, aliases: tuple[str, ...], samples: Any = _LEVELS
-) -> Any:
+    name: str,
+    numpy: np.ufunc,
+    symbol: str,
+    onnx: str,
+    doc: str,
+    aliases: tuple[str, ...],
+    samples: list[Sample] = _LEVELS,
+) -> type[Operator]:
     # ONNX: the relation gives bool, its operands may need to be bool too (logic).
     logic = name.startswith("broadcast_logical")
 

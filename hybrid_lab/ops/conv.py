@@ -81,7 +81,7 @@ class Spatial(Operator):
             raise ShapeError(f"{self.title}: {channels} channels cannot be cut into num_group={self.num_group} groups")
         return channels // self.num_group
 
-    def complete_inputs(self, data: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+    def complete_inputs(self, data: PartialShape, weight: PartialShape, bias: PartialShape) -> PartialShapes:
         """Input shapes with those of weight and bias filled in, as far as they are known."""
         channels = data[1] if data is not None and len(data) > 1 else None
         if weight is None or (None in weight and channels is not None):
@@ -158,7 +158,7 @@ class _Convolving(Spatial):
         return (self.num_filter, self.group_of(channels), *self.kernel)
 
 
-def prepared(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def prepared(out: np.ndarray | None, shape: Shape, dtype: np.dtype) -> np.ndarray:
     """Contiguous memory for a kernel's result: `out` where it is."""
     return out if out is not None and out.flags.c_contiguous else np.empty(shape, dtype)
 
@@ -227,7 +227,7 @@ class Convolution(_Convolving, name="Convolution"):
         bias = None if self.no_bias else 2
         return conv_products.convolution(self.geometry, data, self.output_shape(data), bias=bias)
 
-    def element(self, K: Elements, place: Place) -> Any:
+    def element(self, K: Elements, place: Place) -> str:
         total = depthwise.convolved(K, self.geometry, self.num_filter, place)
         return total if self.no_bias else f"{total} + {K.read(2, place[1:2])}"
 
@@ -273,7 +273,7 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
             return None
         return conv_products.data_gradient(self.geometry, data, dy)
 
-    def element(self, K: Elements, place: Place) -> Any:
+    def element(self, K: Elements, place: Place) -> str:
         return depthwise.data_gradient(K, self.geometry, self.num_filter, place)
 
     def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:

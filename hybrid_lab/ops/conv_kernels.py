@@ -84,7 +84,7 @@ def _units(batch: int, rows: int, per_row: int, parts: int) -> list[Unit]:
 class _Slots:
     """Temporary memory by name for one thread: `sizes` numbers each, borrowed before the threads start."""
 
-    def __init__(self, scratch: Scratch, dtype: Any, **sizes: int):
+    def __init__(self, scratch: Scratch, dtype: np.dtype, **sizes: int):
         self._memory = {name: scratch((count,), dtype) for name, count in sizes.items() if count}
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -12,7 +12,7 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.collect import Collect
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
+from hybrid_lab.ops.protocols import Elements, Functions, Index, OnnxGraph, Place
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.types import Array, Gradients, Tensor
 
@@ -60,7 +60,7 @@ def by_coordinates(entry: int, number: int, indices: tuple[int, ...], shape: tup
     """The entries of input `entry` at the coordinates in input `number`, collected in an array of `shape`."""
     named = indices[0]
 
-    def row(K: Elements, i: Place) -> Any:
+    def row(K: Elements, i: Place) -> Index:
         place = coordinates(K, number, i, shape[:named])
         text = " + ".join(f"({item}) * {prod(shape[axis + 1 : named])}" for axis, item in enumerate(place))
         return K.computed(text or "0", prod(shape[:named]), *place)
@@ -98,7 +98,7 @@ class GatherNDGrad(Operator, name="_gather_nd_grad"):
         np.add.at(out, tuple(indices.astype(np.int64)), dy)
         return out
 
-    def collect(self, dy: Any, indices: tuple[int, ...], like: tuple[int, ...]) -> Collect:
+    def collect(self, dy: Shape, indices: Shape, like: Shape) -> Collect:
         return by_coordinates(0, 1, indices, like)
 
     def grad(self, F: Functions, dy: Tensor, indices: Tensor, like: Tensor, y: Tensor, d: Tensor) -> Gradients:
@@ -131,7 +131,7 @@ class ScatterND(Operator, name="scatter_nd"):
         out[tuple(indices.astype(np.int64))] = data
         return out
 
-    def collect(self, data: Any, indices: tuple[int, ...]) -> Collect:
+    def collect(self, data: Shape, indices: Shape) -> Collect:
         return by_coordinates(0, 1, indices, self.shape, last=True)
 
     def grad(self, F: Functions, data: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:
@@ -175,7 +175,7 @@ class ScatterSetND(Operator, name="_scatter_set_nd"):
         y[tuple(indices.astype(np.int64))] = rhs
         return into(y, out)
 
-    def collect(self, lhs: Any, rhs: Any, indices: tuple[int, ...]) -> Collect:
+    def collect(self, lhs: Shape, rhs: Shape, indices: Shape) -> Collect:
         return by_coordinates(
             1, 2, indices, self.shape, last=True, start=lambda K, row, column: K.read(0, (*row, *column))
         )

@@ -35,7 +35,7 @@ class _Filled(_Created):
     _open: bool = False
 
     @property
-    def number(self) -> float:  # type: ignore[override]
+    def number(self) -> float:
         raise NotImplementedError
 
     def infer_shape(self) -> Shape:
@@ -79,7 +79,7 @@ class Full(_Filled, name="_full", aliases=("full",)):
     samples = [sample(shape=(2, 3), value=1.5), sample(attrs={"shape": (2,), "value": 7, "dtype": "int64"})]
 
     @property
-    def number(self) -> float:  # type: ignore[override]
+    def number(self) -> float:
         return self.value
 
 
@@ -207,7 +207,7 @@ class FullLike(_FilledLike, name="full_like"):
     samples = [sample((2, 3), fill_value=2.5)]
 
     @property
-    def number(self) -> float:  # type: ignore[override]
+    def number(self) -> float:
         return self.fill_value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
     use_label_lengths: bool = False
     blank_label: Literal["first", "last"] = "first"
     num_outputs = 2
-    num_visible = 1  # type: ignore[assignment]
+    num_visible = 1
     samples = [
         sample((6, 2, 4), np.array([[1, 2, 0], [3, 3, 2]], "float32"), smooth=False),
         sample((6, 2, 4), np.array([[0, 1, -1], [2, 2, 0]], "float32"), smooth=False, blank_label="last"),
@@ -68,7 +68,7 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         return [dtypes[0], dtypes[0]]
 
-    def _lengths(self, data: Any, label: Any, rest: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
+    def _lengths(self, data: Array, label: Array, rest: tuple[Array, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Steps and labels of each sequence. Raises HybridLabError."""
         given = dict(zip(self.names()[2:], rest, strict=True))
         steps = np.full(data.shape[1], len(data))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import Any
 
 from hybrid_lab.ops.conv_kernels import Geometry
 from hybrid_lab.ops.protocols import Elements, Functions, Place
@@ -21,7 +20,7 @@ def is_depthwise(geometry: Geometry, channels: int, filters: int) -> bool:
     return groups > 1 and channels == groups and prod(geometry.kernel) * (filters // groups) <= MOST_PLACES
 
 
-def convolved(K: Elements, geometry: Geometry, filters: int, place: Place) -> Any:
+def convolved(K: Elements, geometry: Geometry, filters: int, place: Place) -> str:
     """An element of the output: data is input 0, the weight input 1."""
     image, number, *output = place
     channel, size = K.quotient(number, filters // geometry.groups), K.shape(0)[2:]
@@ -39,7 +38,7 @@ def convolved(K: Elements, geometry: Geometry, filters: int, place: Place) -> An
     return added(K, parts)
 
 
-def data_gradient(K: Elements, geometry: Geometry, filters: int, place: Place) -> Any:
+def data_gradient(K: Elements, geometry: Geometry, filters: int, place: Place) -> str:
     """An element of the gradient of the data: dy is input 0, the weight input 2."""
     image, channel, *pixel = place
     several, size, parts = filters // geometry.groups, K.shape(0)[2:], []

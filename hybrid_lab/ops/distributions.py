@@ -186,7 +186,7 @@ class _Distribution(Operator):
             refuse_attributes(self, wanted.replace("sigma", "scale"), holds(*given))
 
     def numbers(
-        self, rng: Key | None, parameters: list[Any], shape: tuple[int, ...], dtype: Any, out: Array | None
+        self, rng: Key | None, parameters: list[Any], shape: Shape, dtype: np.dtype, out: Array | None
     ) -> Array:
         """`shape` numbers for parameters that broadcast against it."""
         count = prod(shape)
@@ -316,7 +316,7 @@ class UniformLike(_Like, name="_random_uniform_like", aliases=("random_uniform_l
     samples = [sample((3, 4), gradient=False, attrs={"low": -1.0, "high": 2.0})]
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         return self.expression(np.dtype("float32"))
 
     def expression(self, dtype: np.dtype) -> str:
@@ -332,7 +332,7 @@ class NormalLike(_Like, name="_random_normal_like", aliases=("random_normal_like
     samples = [sample((3, 4), gradient=False, loc=-1.0, scale=2.0)]
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         return self.expression(np.dtype("float32"))
 
     def expression(self, dtype: np.dtype) -> str:
@@ -443,7 +443,7 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
     ]
 
     @property
-    def num_outputs(self) -> int:  # type: ignore[override]
+    def num_outputs(self) -> int:
         return 1 + self.get_prob
 
     def infer_shape(self, data: Shape) -> Shapes:

@@ -5,6 +5,7 @@ ml_dtypes is imported when somebody asks for bfloat16, and by nothing else. From
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -63,24 +64,25 @@ def prepared(dtype: Any) -> Any:
     return bfloat16().type if getattr(dtype, "names", None) == (BFLOAT16,) else dtype
 
 
-def is_floating(dtype: Any) -> bool:
+def is_floating(dtype: np.dtype) -> bool:
     """Whether a NumPy dtype has fractions, bfloat16 among them."""
     return dtype.kind in FLOATING
 
 
-def is_bfloat16(dtype: Any) -> bool:
+def is_bfloat16(dtype: np.dtype) -> bool:
     return dtype.kind == "V"
 
 
-def is_narrow(dtype: Any) -> bool:
+def is_narrow(dtype: np.dtype) -> bool:
     """Whether a NumPy dtype is float16 or bfloat16."""
     return dtype == np.float16 or dtype.kind == "V"
 
 
-def limits(dtype: Any) -> Any:
+def limits(dtype: np.dtype) -> np.finfo:
     """np.finfo, for bfloat16 too."""
     if is_bfloat16(dtype):
-        import ml_dtypes
+        from ml_dtypes import finfo
 
-        return ml_dtypes.finfo(dtype)
+        bounds: Callable[[np.dtype], np.finfo] = finfo
+        return bounds(dtype)
     return np.finfo(dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -258,7 +258,7 @@ log = unary(
 )
 
 
-def _scaled_log(base: float) -> Any:
+def _scaled_log(base: float) -> Callable[[str, OnnxGraph, str], str]:
     """The logarithm to another base, of ONNX's operators: whole at the powers of the base."""
 
     def mapping(op: str, g: OnnxGraph, x: str) -> str:

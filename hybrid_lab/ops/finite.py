@@ -26,7 +26,7 @@ class _Kind(Unary):
     """Base: 1 where the test holds, else 0, in the dtype of data. Functions in MXNet, not operators of its files."""
 
     mxnet = None
-    floating = False  # type: ignore[assignment]
+    floating = False
     jumps = True
     samples = _SAMPLES
 

@@ -26,7 +26,7 @@ class Quadratic(Pointwise, name="_contrib_quadratic", aliases=("contrib_quadrati
     samples = [sample((3, 4), a=2.0, b=-1.0, c=0.5), sample((2, 3)), sample((3,), b=3.0)]
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         return self.expression(np.dtype("float32"))
 
     def expression(self, dtype: np.dtype) -> str:

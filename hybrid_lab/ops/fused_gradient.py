@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -85,7 +84,7 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
     def lower(
         self, F: Functions, dy: Tensor, data: Tensor, gamma: Tensor, mean: Tensor, inverse: Tensor
     ) -> tuple[Tensor, ...]:
-        def channels(vector: Any) -> Any:
+        def channels(vector: Tensor) -> Tensor:
             return F._channel_like(vector, data, axis=self.axis)
 
         scale = channels(inverse if self.fix_gamma else inverse * gamma)
@@ -289,7 +288,7 @@ class GeluGrad(Pointwise, name="_gelu_grad"):
     def onnx(self, g: OnnxGraph, dy: str, x: str) -> str:
         dtype = g.dtype(x)
 
-        def number(value: float) -> Any:
+        def number(value: float) -> str:
             return g.const(value, dtype)
 
         cumulative = g.Mul(g.Add(g.Erf(g.Mul(x, number(_HALF))), number(1)), number(0.5))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -158,7 +157,7 @@ class InstanceNorm(_Grouped, name="InstanceNorm"):
     """
 
     eps: float = 1e-3
-    num_visible = 1  # type: ignore[assignment]
+    num_visible = 1
     samples = [
         sample((2, 3, 4), (3,), (3,)),
         sample((2, 3, 4, 5), (3,), (3,), eps=1e-5),
@@ -190,7 +189,7 @@ class LRN(Operator, name="LRN"):
     knorm: float = 2.0
     nsize: int
     num_outputs = 2
-    num_visible = 1  # type: ignore[assignment]
+    num_visible = 1
     samples = [
         sample((2, 5, 3, 3), nsize=3, alpha=0.5),
         sample((2, 5, 2, 2), nsize=5, alpha=1.0, beta=0.5, knorm=1.0),
@@ -242,7 +241,7 @@ def window_sum(data: np.ndarray, nsize: int, out: np.ndarray) -> np.ndarray:
     return out
 
 
-def _emit_window_sum(g: OnnxGraph, data: str, shape: tuple[int, ...], dtype: Any, nsize: int) -> str:
+def _emit_window_sum(g: OnnxGraph, data: str, shape: Shape, dtype: np.dtype, nsize: int) -> str:
     """The same in ONNX: a product with a band of ones over the channels."""
     line = np.arange(shape[1])
     band = np.abs(line[:, None] - line) <= nsize // 2

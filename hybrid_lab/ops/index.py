@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -126,7 +126,7 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
         add_rows(out, rows, dy.reshape(len(rows), weight.shape[1]))
         return out
 
-    def collect(self, dy: Any, data: tuple[int, ...], weight: tuple[int, ...]) -> Collect:
+    def collect(self, dy: Shape, data: Shape, weight: Shape) -> Collect:
         return Collect(
             weight[:1],
             weight[1:],
@@ -224,7 +224,7 @@ class TakeGrad(Operator, name="_take_grad"):
         np.copyto(np.moveaxis(out, axis, 0), total.reshape(np.moveaxis(out, axis, 0).shape))
         return out
 
-    def collect(self, dy: Any, like: tuple[int, ...], indices: tuple[int, ...]) -> Collect:
+    def collect(self, dy: Shape, like: Shape, indices: Shape) -> Collect:
         if self.mode == "raise":
             raise Unmappable("take with mode='raise'")
         axis = self.axis % len(like)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -299,7 +298,7 @@ class BatchDot(Operator, name="batch_dot"):
         )  # fmt: skip
 
     def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
-        def turn(value: Any) -> Any:
+        def turn(value: str) -> str:
             rank = len(g.shape(value))
             return g.Transpose(value, perm=[*range(rank - 2), rank - 1, rank - 2])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ _BATCH = np.stack([_TRIANGULAR, _TRIANGULAR.T * np.float32(0.7)])
 _POSITIVES = _BATCH @ flip(_BATCH)
 
 
-def solved(name: str, function: Any, *arrays: np.ndarray) -> Any:
+def solved(name: str, function: Callable[..., Any], *arrays: np.ndarray) -> Any:
     """function(*arrays) of np.linalg. Raises HybridLabError where the matrix is singular or not positive definite."""
     try:
         return function(*arrays)

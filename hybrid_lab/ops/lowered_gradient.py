@@ -61,17 +61,17 @@ class _Recorder:
 class _Step:
     """A value of the lowering, with the call that made it; arithmetic records further calls."""
 
-    def __init__(self, recorder: _Recorder, value: Any, op: Operator | None = None, inputs: tuple[Any, ...] = ()):
+    def __init__(self, recorder: _Recorder, value: Tensor, op: Operator | None = None, inputs: tuple[Any, ...] = ()):
         self.recorder, self.value, self.op, self.inputs = recorder, value, op, inputs
 
-    def __add__(self, other: Any) -> _Step:
+    def __add__(self, other: _Step | float) -> _Step:
         return self.recorder.broadcast_add(self, other)
 
-    def __sub__(self, other: Any) -> _Step:
+    def __sub__(self, other: _Step | float) -> _Step:
         return self.recorder.broadcast_sub(self, other)
 
-    def __mul__(self, other: Any) -> _Step:
+    def __mul__(self, other: _Step | float) -> _Step:
         return self.recorder.broadcast_mul(self, other)
 
-    def __truediv__(self, other: Any) -> _Step:
+    def __truediv__(self, other: _Step | float) -> _Step:
         return self.recorder.broadcast_div(self, other)

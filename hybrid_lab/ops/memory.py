@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 _ALIGNMENT = 64
 #: A thread keeps at most this much; what a kernel needs beyond it is allocated for that call.
@@ -44,7 +47,7 @@ class Workspace(threading.local):
         if mark == 0:
             self.wanted = min(self.wanted, KEEP_BYTES)
 
-    def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def __call__(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         kind = np.dtype(dtype)
         nbytes = prod(shape) * kind.itemsize
         start, stop = self.used, self.used + -(-nbytes // _ALIGNMENT) * _ALIGNMENT

@@ -9,7 +9,7 @@ its model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Unary
 from hybrid_lab.ops.run import infer
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
 
 OPSET = 17
 
@@ -66,7 +69,7 @@ class OnnxEmitter:
 
     # -- values ------------------------------------------------------------------------------------------------
 
-    def declare(self, name: str, shape: Sequence[int], dtype: Any) -> str:
+    def declare(self, name: str, shape: Sequence[int], dtype: DTypeLike) -> str:
         """Make shape and dtype of a value known: a graph input, or what inference says of an output."""
         self._known[name] = (tuple(shape), np.dtype(dtype))
         return name
@@ -79,7 +82,7 @@ class OnnxEmitter:
         """The known dtype of an operator's input."""
         return self._known[name][1]
 
-    def const(self, value: Any, dtype: Any) -> str:
+    def const(self, value: ArrayLike, dtype: DTypeLike) -> str:
         """The name of an initializer with that value; equal ones are shared."""
         array = np.asarray(value).astype(dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
@@ -100,7 +103,7 @@ class OnnxEmitter:
         if not op_type[:1].isupper():
             raise AttributeError(op_type)
 
-        def add(*inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+        def add(*inputs: str | None, outputs: int = 1, **attributes: Any) -> Any:
             return self._add(op_type, inputs, outputs, attributes)
 
         return add
@@ -120,7 +123,7 @@ class OnnxEmitter:
             axes = self.initializers.get(inputs[1])
         return axes is not None and len(axes) == 0
 
-    def cast(self, value: str, dtype: Any) -> str:
+    def cast(self, value: str, dtype: DTypeLike) -> str:
         """`value` converted to a NumPy dtype."""
         return self._add("Cast", (value,), 1, {"to": DATA_TYPES[np.dtype(dtype).name]})
 

@@ -362,8 +362,8 @@ def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
     for base in reversed(cls.__mro__):
         if base is object or base is Operator or not issubclass(base, Operator):
             continue
-        for name, annotation in inspect.get_annotations(base).items():
-            annotation = _evaluated(base.__module__, annotation)
+        for name, text in inspect.get_annotations(base).items():
+            annotation: object = _evaluated(base.__module__, text)
             if typing.get_origin(annotation) is ClassVar or annotation is ClassVar:
                 continue
             seen.pop(name, None)  # a field declared again takes the place of the new declaration

@@ -70,7 +70,7 @@ class Sort(_Ordering, name="sort"):
     axis: int | None = -1
     is_ascend: bool = True
     num_outputs = 2
-    num_visible = 1  # type: ignore[assignment]
+    num_visible = 1
     samples = [
         sample((3, 5), axis=-1),
         sample((3, 5), axis=0, is_ascend=False),
@@ -169,7 +169,7 @@ class TopK(_Ordering, name="topk"):
         return 2 if self.ret_typ == "both" else 1
 
     @property
-    def num_outputs(self) -> int:  # type: ignore[override]
+    def num_outputs(self) -> int:
         """Values carry their positions along, for the gradient."""
         return self.num_visible + (self.ret_typ in ("value", "both"))
 

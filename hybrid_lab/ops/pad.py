@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.elements import among_zeros
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
+from hybrid_lab.ops.protocols import Elements, Functions, Index, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.slicing import emit_slice
 from hybrid_lab.ops.types import Array, Gradients, Tensor
@@ -173,7 +173,7 @@ class PadGrad(_Padding, name="_pad_grad"):
             parts.append(K.where(guard, K.read(0, [at for at, _ in copy], guard), K.literal(0)))
         return in_kernels.added(K, parts)
 
-    def copies(self, K: Elements, index: Any, pair: tuple[int, int], size: int) -> Iterator[tuple[Any, str]]:
+    def copies(self, K: Elements, index: Index, pair: tuple[int, int], size: int) -> Iterator[tuple[Index, str]]:
         """In kernels: where along an axis of dy an element of data lies, and under which condition."""
         (before, after), last = pair, size - 1
         yield index + before, ""

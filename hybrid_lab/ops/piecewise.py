@@ -29,7 +29,7 @@ class SmoothL1(Unary, name="smooth_l1"):
         return 0.5 * square, 0.5 * inverse, inverse
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         return self.expression(np.dtype("float32"))
 
     def expression(self, dtype: np.dtype) -> str:
@@ -69,7 +69,7 @@ class Clip(Pointwise, name="clip"):
     ]
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         return self.expression(np.dtype("float32"))
 
     def expression(self, dtype: np.dtype) -> str:
@@ -110,7 +110,7 @@ class ClipGrad(Pointwise, name="_clip_grad"):
     samples = [sample((3, 4), (3, 4), a_min=-0.5, a_max=0.6)]
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         return self.expression(np.dtype("float32"))
 
     def expression(self, dtype: np.dtype) -> str:

@@ -15,9 +15,22 @@ from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Functions, Scratch
 from hybrid_lab.ops.sample import Sample, sample
 from hybrid_lab.ops.shapes import broadcast_shapes, same_rank_shapes
-from hybrid_lab.ops.types import Array, Gradients, Number, PartialShape, PartialShapes, Shape, Tensor, Wanted
+from hybrid_lab.ops.types import (
+    Array,
+    Gradient,
+    Gradients,
+    Number,
+    Operand,
+    PartialShape,
+    PartialShapes,
+    Shape,
+    Tensor,
+    Wanted,
+)
 
-Rule = Callable[..., Any]
+Rule = Callable[..., Tensor]
+#: The ONNX operator's name, or (op, g, inputs ...) -> the name of the output.
+OnnxForm = str | Callable[..., str] | None
 
 
 #: Kernel expressions of the larger and the smaller of two numbers; NaN where one of them is, as in NumPy.
@@ -55,7 +68,7 @@ class Unary(Pointwise):
     """Whether the kernel takes integer arrays itself; else they go through float64 and are cut back, as in MXNet."""
 
     @property
-    def floating(self) -> bool:  # type: ignore[override]
+    def floating(self) -> bool:
         return not self.integers
 
     def infer_shape(self, data: Shape) -> Shape:
@@ -83,7 +96,7 @@ class Binary(Pointwise):
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         return same_rank_shapes(*shapes)
 
-    def numpy(self, lhs: Array, rhs: Array, out: np.ndarray | None = None) -> Array:
+    def numpy(self, lhs: Operand, rhs: Operand, out: np.ndarray | None = None) -> Array:
         return self.ufunc(scalar_as(lhs, rhs), scalar_as(rhs, lhs), out=out)
 
 
@@ -93,14 +106,14 @@ class Comparison(Binary):
     kinds = "fiub"
     jumps = True
 
-    def numpy(self, lhs: Array, rhs: Array, out: np.ndarray | None = None, scratch: Scratch = np.empty) -> Array:
-        lhs, rhs = scalar_as(lhs, rhs), scalar_as(rhs, lhs)
+    def numpy(self, lhs: Operand, rhs: Operand, out: np.ndarray | None = None, scratch: Scratch = np.empty) -> Array:
+        first, second = scalar_as(lhs, rhs), scalar_as(rhs, lhs)
         if out is None:
-            dtype = lhs.dtype if hasattr(lhs, "dtype") else rhs.dtype
-            return self.ufunc(lhs, rhs).astype(dtype, copy=False)
+            dtype = first.dtype if hasattr(first, "dtype") else second.dtype
+            return self.ufunc(first, second).astype(dtype, copy=False)
         if out.dtype == bool:
-            return self.ufunc(lhs, rhs, out=out)
-        holds = self.ufunc(lhs, rhs, out=scratch(out.shape, np.bool_))
+            return self.ufunc(first, second, out=out)
+        holds = self.ufunc(first, second, out=scratch(out.shape, np.bool_))
         np.copyto(out, holds)
         return out
 
@@ -110,7 +123,7 @@ def is_scalar(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float))
 
 
-def scalar_as(value: Any, other: Any) -> Any:
+def scalar_as(value: Any, other: Operand) -> Any:
     """An immediate Python scalar in the dtype of the other operand (int32 * 0.5 multiplies by 0, as in MXNet)."""
     kind = type(value)
     if kind is not float and kind is not int and not isinstance(value, (int, float)):
@@ -134,10 +147,10 @@ def _wrapped(number: float, dtype: np.dtype) -> Any:
 
 def unary(
     name: str,
-    numpy: Callable[..., Any],
+    numpy: Callable[..., Array],
     grad: Rule | None,
     triton: str | None,
-    onnx: Any,
+    onnx: OnnxForm,
     doc: str,
     aliases: Sequence[str] = (),
     samples: Sequence[Sample] | None = None,
@@ -156,7 +169,7 @@ def unary(
     rule = None
     if grad is not None:
 
-        def rule(self: Any, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        def rule(self: Operator, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
             return grad(F, x, y, dy)
 
     members["integers"] = integers
@@ -165,10 +178,10 @@ def unary(
 
 def binary(
     name: str,
-    numpy: Callable[..., Any],
+    numpy: Callable[..., Array],
     grad: tuple[Rule | None, Rule | None] | None,
     triton: str | None,
-    onnx: Any,
+    onnx: OnnxForm,
     doc: str,
     aliases: Sequence[str] = (),
     samples: Sequence[Sample] | None = None,
@@ -209,10 +222,10 @@ def binary(
 def _record(
     name: str,
     base: type[Operator],
-    numpy: Callable[..., Any],
-    grad: Rule | None,
+    numpy: Callable[..., Array],
+    grad: Callable[..., Gradient | Gradients] | None,
     triton: str | None,
-    onnx: Any,
+    onnx: OnnxForm,
     doc: str,
     aliases: Sequence[str],
     samples: Sequence[Sample],

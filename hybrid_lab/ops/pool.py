@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from math import ceil, prod
 from typing import Any, Literal
@@ -87,7 +88,7 @@ class Pooled(Operator):
             output.append(whole((size + 2 * border - kernel) / step) + 1)
         return Windows(spatial, self.kernel, stride, pad, tuple(output))
 
-    def divisor(self, windows: Windows, dtype: Any) -> Any:
+    def divisor(self, windows: Windows, dtype: np.dtype) -> Array:
         """What avg divides by, as an array that broadcasts over the output (or one number)."""
         counts = windows.counts(self.count_include_pad is not False)
         if all((vector == vector[0]).all() for vector in counts):
@@ -240,7 +241,7 @@ def _power(name: str, power: int) -> str:
     return " * ".join([f"tl.abs({name})"] * (power % 2) + [name] * (power - power % 2)) or name
 
 
-def _forward(op: Operator, place: int, arrays: Any) -> Any:
+def _forward(op: Operator, place: int, arrays: Sequence[Array]) -> Array:
     return op.numpy(arrays[place])
 
 

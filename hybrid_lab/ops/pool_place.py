@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class MaxPoolPlace(Pooled, name="_max_pool_place"):
         return first
 
 
-def _places(op: Operator, arrays: Any) -> Any:
+def _places(op: Operator, arrays: Sequence[Array]) -> Array:
     return op.numpy(arrays[2])
 
 
@@ -90,7 +90,7 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
         return dtypes[0]
 
     def numpy(
-        self, dy: Array, place: Place, data: Array, out: Array | None = None, scratch: Scratch = np.empty
+        self, dy: Array, place: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty
     ) -> Array:
         windows = self.windows(data.shape[2:])
         total = scratch((*data.shape[:2], *windows.reach), dy.dtype)

@@ -141,7 +141,7 @@ class Precision:
         )
         return wanted if any(wanted) else None
 
-    def _dtype_for(self, op: Operator, dtypes: tuple[Any, ...], floating: set[Any]) -> Any:
+    def _dtype_for(self, op: Operator, dtypes: tuple[Any, ...], floating: set[Any]) -> np.dtype | None:
         if op.name in self.low:
             return self.target
         if op.name in self.float32 or any(

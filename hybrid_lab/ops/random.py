@@ -24,7 +24,7 @@ def _key(rng: tuple[int, int] | None) -> tuple[int, int]:
     return rng if rng is not None else (0, 0)
 
 
-def refuse_attributes(op: Operator, wanted: str, holds: Any) -> None:
+def refuse_attributes(op: Operator, wanted: str, holds: bool) -> None:
     """Raise AttributeSpecError unless `holds`. wanted : the condition in words."""
     if not holds:
         given = ", ".join(f"{name}={op.attributes[name]}" for name in op.fields if name not in ("shape", "dtype"))
@@ -66,7 +66,7 @@ class RandomUniform(_Sampled, name="random_uniform", aliases=("_random_uniform",
         refuse_attributes(self, "low <= high", self.low <= self.high)
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         return philox.moved_text(philox.uniform_text(self.infer_type()), self.high - self.low, self.low)
 
     def numpy(self, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
@@ -96,7 +96,7 @@ class RandomNormal(_Sampled, name="random_normal", aliases=("_random_normal", "n
         refuse_attributes(self, "scale >= 0", self.scale >= 0)
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         return philox.moved_text(philox.normal_text(self.infer_type()), self.scale, self.loc)
 
     def numpy(self, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
@@ -134,7 +134,7 @@ class RandomIntegers(_Sampled, name="random_randint", aliases=("_random_randint"
             raise AttributeSpecError(f"{self.name}: [{self.low}, {self.high}) does not fit {self.infer_type().name}")
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         word = "philox_word({seed}, {draw}, {element}).to(tl.uint64)"
         return f"(({word} * {self.high - self.low}) >> 32).to(tl.int64) + {self.low}"
 
@@ -180,7 +180,7 @@ class Dropout(Operator, name="Dropout"):
     random = True
     mode_dependent = True
     num_outputs = 2
-    num_visible = 1  # type: ignore[assignment]
+    num_visible = 1
     samples = [sample((4, 5)), sample((4, 5), p=0.3), sample((2, 3, 4), p=0.5, axes=(1,)), sample((2, 3), p=0.0)]
 
     def check(self) -> None:
@@ -228,7 +228,7 @@ class DropoutMask(Operator, name="_dropout_mask"):
     samples = [sample((4, 5), gradient=False), sample((2, 3, 4), axes=(1,), p=0.2, gradient=False)]
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         return f"(philox_word({{seed}}, {{draw}}, {{element}}) >> 8) < {philox.keep_threshold(1.0 - self.p)}"
 
     def infer_shape(self, data: Shape) -> Shape:
@@ -261,7 +261,7 @@ class MaskedScale(Pointwise, name="_masked_scale"):
     ]
 
     @property
-    def triton(self) -> str:  # type: ignore[override]
+    def triton(self) -> str:
         return self.expression(np.dtype("float32"))
 
     def expression(self, dtype: np.dtype) -> str:

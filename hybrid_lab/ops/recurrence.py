@@ -6,7 +6,7 @@ that make the gradients of weights, are operators of their own. Steps behind the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -38,7 +38,7 @@ class _Steps(Operator):
         if (self.clip_min is None) != (self.clip_max is None):
             raise AttributeSpecError(f"{self.name}: clip_min and clip_max must be given together")
 
-    def named(self, inputs: Any) -> dict[str, Any]:
+    def named(self, inputs: Iterable[Any]) -> dict[str, Any]:
         """The inputs by name."""
         return dict(zip(self.names(), inputs, strict=True))
 
@@ -46,7 +46,7 @@ class _Steps(Operator):
         """The steps as the forward goes through them."""
         return range(steps - 1, -1, -1) if self.reverse else range(steps)
 
-    def valid(self, given: dict[str, Any], steps: int) -> Any:
+    def valid(self, given: dict[str, Any], steps: int) -> Array:
         """(T, N, 1) bool: the steps that count."""
         if not self.use_sequence_length:
             return np.ones((steps, 1, 1), bool)
@@ -97,7 +97,7 @@ class Recurrence(_Steps, name="_recurrence"):
         return ("projected", "weight", *middle, "state", *last, *lengths)
 
     @property
-    def num_outputs(self) -> int:  # type: ignore[override]
+    def num_outputs(self) -> int:
         return {"lstm": 3, "gru": 2}.get(self.mode, 1)
 
     def infer_shape(self, *args: Shape) -> Shapes:
@@ -135,11 +135,15 @@ class Recurrence(_Steps, name="_recurrence"):
         results = tuple(into(item.astype(kind, copy=False), o) for item, o in zip(made, given_out, strict=True))
         return results if len(results) > 1 else results[0]
 
-    def _plain(self, given: Any, projected: Any, product: Any, h: Any, c: Any, valid: Any) -> Any:
+    def _plain(
+        self, given: dict[str, Any], projected: Array, product: Array, h: Array, c: Array, valid: Array
+    ) -> tuple[Array | None, ...]:
         total = projected + product
         return (np.tanh(total) if self.mode == "rnn_tanh" else np.maximum(total, 0)), None, None
 
-    def _lstm(self, given: Any, projected: Any, product: Any, h: Any, c: Any, valid: Any) -> Any:
+    def _lstm(
+        self, given: dict[str, Any], projected: Array, product: Array, h: Array, c: Array, valid: Array
+    ) -> tuple[Array | None, ...]:
         i, f, g, o = np.split(projected + product, 4, axis=1)
         i, f, g, o = raw.sigmoid(i), raw.sigmoid(f), np.tanh(g), raw.sigmoid(o)
         new = f * c + i * g
@@ -149,7 +153,9 @@ class Recurrence(_Steps, name="_recurrence"):
         new = np.where(valid, new, c)
         return o * np.tanh(new), new, np.concatenate([i, f, g, o], axis=1)
 
-    def _gru(self, given: Any, projected: Any, product: Any, h: Any, c: Any, valid: Any) -> Any:
+    def _gru(
+        self, given: dict[str, Any], projected: Array, product: Array, h: Array, c: Array, valid: Array
+    ) -> tuple[Array | None, ...]:
         (r, z, n), (hr, hz, inner) = np.split(projected, 3, axis=1), np.split(product, 3, axis=1)
         r, z, inner = raw.sigmoid(r + hr), raw.sigmoid(z + hz), inner + given["hidden_bias"]
         n = np.tanh(n + r * inner)
@@ -189,7 +195,7 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
         return ("dy", "weight", "dstate", *own, *lengths)
 
     @property
-    def num_outputs(self) -> int:  # type: ignore[override]
+    def num_outputs(self) -> int:
         return 3 if self.mode in ("lstm", "gru") else 2
 
     def infer_shape(self, *args: Shape) -> list[Shape]:
@@ -221,12 +227,16 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
         given_out = out if isinstance(out, tuple) else (out,) * len(made)
         return tuple(into(item.astype(kind, copy=False), o) for item, o in zip(made, given_out, strict=True))
 
-    def _plain(self, given: Any, t: int, dh: Any, dc: Any, order: range) -> Any:
+    def _plain(
+        self, given: dict[str, Any], t: int, dh: Array, dc: Array, order: range
+    ) -> tuple[Array | float | None, ...]:
         y = given["states"][t]
         part = dh * (1 - y * y) if self.mode == "rnn_tanh" else dh * (y > 0)
         return part, part, 0.0, None
 
-    def _lstm(self, given: Any, t: int, dh: Any, dc: Any, order: range) -> Any:
+    def _lstm(
+        self, given: dict[str, Any], t: int, dh: Array, dc: Array, order: range
+    ) -> tuple[Array | float | None, ...]:
         i, f, g, o = np.split(given["gates"][t], 4, axis=1)
         cell, before = given["cells"][t], given["cell"] if t == order[0] else given["cells"][t - order.step]
         tanh = np.tanh(cell)
@@ -237,7 +247,9 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
         joined = np.concatenate(part, axis=1)
         return joined, joined, 0.0, dc * f
 
-    def _gru(self, given: Any, t: int, dh: Any, dc: Any, order: range) -> Any:
+    def _gru(
+        self, given: dict[str, Any], t: int, dh: Array, dc: Array, order: range
+    ) -> tuple[Array | float | None, ...]:
         r, z, n, inner = np.split(given["gates"][t], 4, axis=1)
         dn = dh * (1 - z) * (1 - n * n)
         dr, dz, dinner = dn * inner * r * (1 - r), dh * (given["before"][t] - n) * z * (1 - z), dn * r

@@ -366,7 +366,7 @@ class _ArgExtreme(Operator):
         return g.Reshape(result, g.const(list(shape), "int64"))
 
 
-def _position_type(dtype: Any) -> Any:
+def _position_type(dtype: np.dtype) -> np.dtype:
     """The dtype of positions in data of this one: of bfloat16, which has whole numbers up to 256, float32."""
     return np.dtype(np.float32) if is_bfloat16(dtype) else dtype
 

@@ -16,7 +16,7 @@ from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.elements import joined
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
-from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
+from hybrid_lab.ops.protocols import Elements, Functions, Index, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.separable import Separable, image_shape
 from hybrid_lab.ops.types import Array, Gradient, Gradients, PartialShape, PartialShapes, Tensor, Wanted
@@ -118,7 +118,7 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
                 parts.append(" * ".join([K.read(0, (*place[:2], row, column)), *factors]))
         return " + ".join(parts)
 
-    def _taps(self, K: Elements, index: Any, size: int, wanted: int) -> list[tuple[Any, str]]:
+    def _taps(self, K: Elements, index: Index, size: int, wanted: int) -> list[tuple[Index, str]]:
         """The two pixels along an axis that a new one lies between, and their shares."""
         if size == 1 or wanted == 1 and self.align_corners:
             return [(K.zero, "1.0")]

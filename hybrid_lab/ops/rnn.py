@@ -97,7 +97,7 @@ class _Recurrent(Operator):
         """What dropout multiplies kept elements with."""
         return 1.0 / (1.0 - self.p)
 
-    def memory(self, steps: int, batch: int, dtype: Any, scratch: Scratch) -> Kept:
+    def memory(self, steps: int, batch: int, dtype: np.dtype, scratch: Scratch) -> Kept:
         """Temporary memory for what a forward writes; each layer overwrites the one below where no backward follows."""
         places = self.num_layers * self.sizes.directions
         made: dict[str, Any] = {}
@@ -224,7 +224,7 @@ class RNN(_Recurrent, name="RNN"):
     ]  # fmt: skip
 
     @property
-    def random(self) -> bool:  # type: ignore[override]
+    def random(self) -> bool:
         return self.p > 0 and self.num_layers > 1 and not self._predict
 
     @property
@@ -234,7 +234,7 @@ class RNN(_Recurrent, name="RNN"):
         return 3 if self.mode == "lstm" else 2
 
     @property
-    def num_outputs(self) -> int:  # type: ignore[override]
+    def num_outputs(self) -> int:
         return self.num_visible + (0 if self._predict else len(self.saved))
 
     def names(self) -> tuple[str, ...]:
@@ -399,7 +399,7 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
     ]  # fmt: skip
 
     @property
-    def num_outputs(self) -> int:  # type: ignore[override]
+    def num_outputs(self) -> int:
         return 4 if self.mode == "lstm" else 3
 
     def infer_shape(self, *args: Shape) -> Shapes:

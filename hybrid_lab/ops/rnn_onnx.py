@@ -72,7 +72,7 @@ class _Weights:
             self.places[place, name] = start, shape
             start += prod(shape)
 
-    def _piece(self, place: int, name: str) -> Any:
+    def _piece(self, place: int, name: str) -> str:
         g, gates, hidden = self.g, GATES[self.sizes.mode], self.sizes.hidden
         start, shape = self.places[place, name]
         flat = _slice(g, self.parameters, start, start + prod(shape))

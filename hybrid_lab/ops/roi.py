@@ -65,7 +65,7 @@ class ROIPooling(_Pooled, name="ROIPooling"):
     """
 
     num_outputs = 2
-    num_visible = 1  # type: ignore[assignment]
+    num_visible = 1
     samples = [
         sample((2, 3, 8, 9), _ROIS, pooled_size=(2, 3), spatial_scale=1.0),
         sample((2, 2, 8, 9), _ROIS, pooled_size=(3, 2), spatial_scale=0.5),
@@ -98,7 +98,7 @@ class ROIPooling(_Pooled, name="ROIPooling"):
         )
 
     def _parts(
-        self, rois: np.ndarray, low: int, high: int, parts: int, size: int, dtype: Any
+        self, rois: np.ndarray, low: int, high: int, parts: int, size: int, dtype: np.dtype
     ) -> tuple[np.ndarray, np.ndarray]:
         """Where the parts of every region start and end along one axis: two (regions, parts) arrays of numbers."""
         edge = np.asarray(rois, np.float32) * np.float32(self.spatial_scale)

@@ -81,7 +81,7 @@ class SamplerGridGrad(_Slope, name="_sampler_grid_grad"):
     def infer_shape(self, dy: Shape, data: Shape, grid: Shape) -> Shape:
         return grid
 
-    def computed(self, dy: Any, data: Any, grid: Any) -> np.ndarray:
+    def computed(self, dy: Array, data: Array, grid: Array) -> np.ndarray:
         rows, slopes_x, slopes_y, _ = self.corners(grid, data.shape[2:])
         pixels, heads = channels_last(data), channels_last(dy)
         total = np.zeros((len(rows), 2), dy.dtype)
@@ -105,7 +105,7 @@ class SamplerSlope(_Slope, name="_sampler_slope"):
     def infer_shape(self, data: Shape, grid: Shape, direction: Shape) -> Shape:
         return (*data[:2], *grid[2:])
 
-    def computed(self, data: Any, grid: Any, direction: Any) -> np.ndarray:
+    def computed(self, data: Array, grid: Array, direction: Array) -> np.ndarray:
         made = gather(channels_last(data), self.along(grid, direction, data.shape[2:]))
         return channels_first(made, (*data.shape[:2], *grid.shape[2:]), None)
 
@@ -123,7 +123,7 @@ class SamplerSlopeDataGrad(_Slope, name="_sampler_slope_data_grad"):
     def infer_shape(self, dy: Shape, data: Shape, grid: Shape, direction: Shape) -> Shape:
         return data
 
-    def computed(self, dy: Any, data: Any, grid: Any, direction: Any) -> np.ndarray:
+    def computed(self, dy: Array, data: Array, grid: Array, direction: Array) -> np.ndarray:
         n, _, height, width = data.shape
         made = scatter(channels_last(dy), self.along(grid, direction, (height, width)), n * height * width)
         return channels_first(made, data.shape, None)
@@ -141,7 +141,7 @@ class SamplerTwist(_Slope, name="_sampler_twist"):
     def infer_shape(self, dy: Shape, data: Shape, grid: Shape) -> Shape:
         return grid
 
-    def computed(self, dy: Any, data: Any, grid: Any) -> np.ndarray:
+    def computed(self, dy: Array, data: Array, grid: Array) -> np.ndarray:
         height, width = data.shape[2:]
         rows, _, _, there = self.corners(grid, (height, width))
         pixels, heads = channels_last(data), channels_last(dy)

@@ -49,7 +49,7 @@ class Where(Operator, name="where"):
         return super().infer_type(*dtypes[1:]) if any(dtypes[1:]) else (dtypes[0] or np.dtype("float32"))
 
     @staticmethod
-    def _by_row(condition: Any, shape: tuple[int, ...]) -> bool:
+    def _by_row(condition: Shape, shape: tuple[int, ...]) -> bool:
         return len(condition) == 1 and len(shape) > 1 and condition[0] == shape[0]
 
     def numpy(
@@ -112,7 +112,7 @@ class Present(Operator, name="_present"):
     def grad(self, F: Functions, number: Tensor, data: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return None, F._present(number, dy)
 
-    def presence(self, node: Any, index: int) -> Any:
+    def presence(self, node: Any, index: int) -> object:
         return node.inputs[0]
 
     def onnx(self, g: OnnxGraph, number: str, data: str) -> str:

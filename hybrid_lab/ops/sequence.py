@@ -9,7 +9,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
+from hybrid_lab.ops.protocols import Elements, Functions, Index, OnnxGraph, Place
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.types import Array, Gradient, Gradients, PartialShape, PartialShapes, Shape, Tensor
 
@@ -46,7 +46,7 @@ class _Sequence(Operator):
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
-    def last(self, K: Elements, number: int, place: Place, steps: int) -> Any:
+    def last(self, K: Elements, number: int, place: Place, steps: int) -> Index:
         """In kernels: the index of a sequence's last step. number : the input with the lengths; place : the batch's"""
         if not self.use_sequence_length:
             return K.zero + (steps - 1)
@@ -131,7 +131,7 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         self.check_shapes(data, sequence_length)
         return (*data[: self.axis], *data[self.axis + 1 :])
 
-    def places(self, shape: tuple[int, ...], length: Any) -> tuple[Any, ...]:
+    def places(self, shape: Shape, length: Array | None) -> tuple[Array | slice | int, ...]:
         """The index of the last steps."""
         if length is None:
             return (*(slice(None),) * self.axis, shape[self.axis] - 1)

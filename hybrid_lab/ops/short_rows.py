@@ -45,4 +45,4 @@ def reduced(function: np.ufunc, data: np.ndarray, axes: tuple[int, ...], out: np
         for part in blocks(rows):
             function.reduce(turned(rows[part]), 0, out.dtype, results[part])
         return out
-    return function.reduce(data, axis=axes, keepdims=True, dtype=out.dtype, out=out)  # type: ignore[no-any-return]
+    return function.reduce(data, axis=axes, keepdims=True, dtype=out.dtype, out=out)

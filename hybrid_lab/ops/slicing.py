@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
@@ -114,7 +113,10 @@ class _SliceGradient(Operator):
         return g.Reshape(flat, g.const(list(shape), "int64"))
 
 
-def _ranges(name: str, begin: Any, end: Any, step: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
+Bounds = tuple[int | None, ...]
+
+
+def _ranges(name: str, begin: Bounds, end: Bounds, step: Bounds, shape: Shape) -> tuple[slice, ...]:
     if len(begin) > len(shape) or len(begin) != len(end) or (step and len(step) > len(begin)):
         raise ShapeError(f"{name}: begin={begin}, end={end}, step={step} do not fit the shape {shape}")
     steps = tuple(step) + (None,) * (len(shape) - len(step))
@@ -491,7 +493,7 @@ class SplitV2(Operator, name="_split_v2"):
             raise AttributeSpecError(f"split_v2: the indices {self.indices} must increase, starting with 0")
 
     @property
-    def num_outputs(self) -> int:  # type: ignore[override]
+    def num_outputs(self) -> int:
         return self.sections or len(self.indices)
 
     def places(self, size: int) -> list[int]:

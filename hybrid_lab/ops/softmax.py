@@ -47,7 +47,7 @@ class _SoftmaxLike(Operator):
             raise AttributeSpecError(f"{self.name}: temperature must not be 0")
 
     @property
-    def mode_dependent(self) -> bool:  # type: ignore[override]
+    def mode_dependent(self) -> bool:
         """Lengths and another dtype are `_softmax_with`'s, in both modes; here is the plain softmax alone."""
         return self.use_length or self.dtype is not None
 
@@ -96,7 +96,7 @@ class _SoftmaxLike(Operator):
         np.maximum.reduce(data, axis=axis, keepdims=True, out=top)
         return np.subtract(data, top, out=work), top
 
-    def _scaled(self, value: Any, sign: float = 1.0) -> Any:
+    def _scaled(self, value: Tensor, sign: float = 1.0) -> Tensor:
         factor = sign / (self.temperature or 1.0)
         return value if factor == 1.0 else value * factor
 
@@ -147,7 +147,7 @@ class Softmax(_SoftmaxLike, name="softmax"):
         np.exp(shifted, out=shifted)
         np.divide(shifted, accumulate(shifted, (axis,), total, scratch), out=out)
 
-    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return self._scaled(F._softmax_grad(dy, y, axis=self.axis), self._sign)
 
     def lower(self, F: Functions, x: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class Softmin(Softmax, name="softmin"):
     def names(self) -> tuple[str, ...]:
         return ("data",)
 
-    def infer_shape(self, data: Shape) -> Shape:  # type: ignore[override]
+    def infer_shape(self, data: Shape) -> Shape:
         return super().infer_shape(data)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.attributes import Shape as Shape
 
 # -- shape rules and kernels -----------------------------------------------------------------------------------
 

@@ -71,14 +71,14 @@ class Update(Operator):
     kinds = "f"
     aux_always = True
     alias_safe = True
-    num_visible = 1  # type: ignore[assignment]
+    num_visible = 1
     single: ClassVar[tuple[str, ...]] = ()
     """The arrays that are float32 whatever the weight is."""
     ones: ClassVar[tuple[str, ...]] = ()
     """The inputs with one element that are inputs in MXNet too; numbers will do."""
 
     @property
-    def num_outputs(self) -> int:  # type: ignore[override]
+    def num_outputs(self) -> int:
         return 1 + len(self.aux_names)
 
     def targets(self) -> tuple[int, ...]:

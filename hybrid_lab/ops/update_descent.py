@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hybrid_lab.ops.attributes import Scalar
@@ -215,7 +213,7 @@ class FTRLUpdate(Descent, name="ftrl_update"):
         return shrunk / decayed_rate(root + self.beta, lr, wd), z, new_n
 
 
-def decayed_rate(value: Any, lr: Any, wd: Any) -> Any:
+def decayed_rate(value: Tensor, lr: Number, wd: Number) -> Tensor:
     """value / lr + wd."""
     return value / lr if is_scalar(wd) and wd == 0 else value / lr + wd
 

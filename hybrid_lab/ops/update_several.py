@@ -17,7 +17,7 @@ from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.namespace import F as raw
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.protocols import Functions
-from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.sample import Sample, ints, sample
 from hybrid_lab.ops.types import Array, Arrays, Number, Outs, Shape, Shapes, Tensor
 
 Item = TypeVar("Item")
@@ -50,11 +50,11 @@ class _Several(Operator):
         return (*each, "lrs", "wds") if self.preloaded else tuple(each)
 
     @property
-    def aux_names(self) -> tuple[str, ...]:  # type: ignore[override]
+    def aux_names(self) -> tuple[str, ...]:
         return tuple(f"{name}_{index}" for index in range(self.num_weights) for name in self.one().aux_names)
 
     @property
-    def num_outputs(self) -> int:  # type: ignore[override]
+    def num_outputs(self) -> int:
         return self.num_weights * self.one().num_outputs
 
     @property
@@ -141,11 +141,11 @@ _RATES: dict[str, Any] = {"lrs": (0.1, 0.2), "wds": (0.01, 0.0), "num_weights": 
 _LOADED = (np.array([0.1, 0.2], "float32"), np.array([0.01, 0.0], "float32"))
 
 
-def _several(*between: Any, **attributes: Any) -> Any:
+def _several(*between: Any, **attributes: Any) -> Sample:
     return sample(*_pairs(*between), gradient=False, low=0.05, **_RATES, **attributes)
 
 
-def _several_loaded(*between: Any, **attributes: Any) -> Any:
+def _several_loaded(*between: Any, **attributes: Any) -> Sample:
     return sample(*_pairs(*between), *_LOADED, gradient=False, low=0.05, num_weights=2, rescale_grad=0.5, **attributes)
 
 

@@ -140,7 +140,7 @@ def _checked(name: str, data: tuple[int, ...], grid: tuple[int, ...]) -> None:
         raise ShapeError(f"{name}: data {data} and grid {grid}; (n, c, h, w) and (n, 2, height, width) are needed")
 
 
-def _terms(grid: np.ndarray, spatial: tuple[int, int], dtype: Any) -> Terms:
+def _terms(grid: np.ndarray, spatial: tuple[int, int], dtype: np.dtype) -> Terms:
     y, x, first = places(grid, spatial)
     rows, weights = corner_terms(y, x, spatial, first)
     return Terms(rows, weights.astype(dtype))
