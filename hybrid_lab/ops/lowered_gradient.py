@@ -20,7 +20,8 @@ def gradient_of_lowering(op: Operator, F: Functions, inputs: Sequence[Tensor], d
     """
     recorder = _Recorder(F)
     leaves = [_Step(recorder, value) for value in inputs]
-    results = op.lower(recorder, *leaves)
+    rule: Callable[..., Any] = op.lower
+    results = rule(recorder, *leaves)
     results = results if isinstance(results, tuple) else (results,)
     totals: dict[_Step, Any] = {}
     for step, dout in zip(results, douts, strict=True):

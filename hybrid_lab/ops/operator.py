@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
@@ -17,7 +17,9 @@ from hybrid_lab.ops.collect import Collect
 from hybrid_lab.ops.contract import RUN_KEYWORDS, check_record, named_parameters
 from hybrid_lab.ops.dtypes import BFLOAT16, bfloat16, is_floating
 from hybrid_lab.ops.product import Product
+from hybrid_lab.ops.protocols import Elements, Functions, Place
 from hybrid_lab.ops.sample import Sample
+from hybrid_lab.ops.types import PartialShape, PartialShapes, Shape, Tensor
 
 _REGISTRY: dict[str, type[Operator]] = {}
 _RECORDS: list[type[Operator]] = []
@@ -201,13 +203,13 @@ class Operator:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self.name} is immutable; use variant({name}=...)")
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., Operator], tuple[str, dict[str, Any]]]:
         return _rebuild, (self.name, self.attributes)
 
     def __copy__(self) -> Operator:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Operator:
+    def __deepcopy__(self, memo: dict[int, object]) -> Operator:
         return self
 
     @cached_property
@@ -254,15 +256,15 @@ class Operator:
         names = self.names()
         return (names[index] if index < len(names) else "args") not in self.shape_only
 
-    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
         """Fill unknown input shapes (None) and dimensions (None inside) from the known ones and the attributes."""
         return shapes
 
-    def complete_from(self, output: tuple[int, ...], *shapes: Any) -> tuple[Any, ...]:
+    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
         """Fill unknown input shapes from the complete shape of the first output, where they follow."""
         return shapes
 
-    def infer_shape(self, *shapes: tuple[int, ...]) -> Any:
+    def infer_shape(self, *shapes: Shape) -> Any:
         """Complete input shapes -> the output's shape, or a list of shapes. Raises ShapeError."""
         raise NotImplementedError(f"{self.name} has no shape rule")
 
@@ -288,7 +290,7 @@ class Operator:
         assert found is not None, "asked of operators with a `triton` expression"
         return found
 
-    def is_pointwise(self, *shapes: tuple[int, ...]) -> bool:
+    def is_pointwise(self, *shapes: Shape) -> bool:
         """Whether, for these input shapes, element i of the output depends on element i of the broadcast inputs only.
 
         Asked of operators with a `triton` expression.
@@ -299,11 +301,11 @@ class Operator:
         """The operator to run in training or prediction; only mode_dependent records override it."""
         return self
 
-    def aux(self, F: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[str, Any]:
+    def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """New values of auxiliary states by input name; empty outside training."""
         return {}
 
-    def grad(self, F: Any, *values: Any) -> Any:
+    def grad(self, F: Functions, *values: Any) -> Any:
         """Gradients of the inputs from inputs, outputs and output gradients.
 
         A record may name a last keyword `wanted=None`: one bool per input, None meaning all; unwanted gradients may be
@@ -317,11 +319,11 @@ class Operator:
         """
         return None
 
-    def lower(self, F: Any, *inputs: Any) -> Any:
+    def lower(self, F: Functions, *inputs: Any) -> Any:
         """The operator in primitives."""
         raise NotImplementedError(f"{self.name} is a primitive")
 
-    def element(self, K: Any, place: tuple[Any, ...]) -> str:
+    def element(self, K: Elements, place: Place) -> str:
         """One element of the output, for kernels: an expression of Triton over elements of the inputs.
 
         place : an index per axis of the output, which can be added to and multiplied by whole numbers
@@ -332,11 +334,11 @@ class Operator:
         """
         raise NotImplementedError(f"{self.name} has no element")
 
-    def product(self, *shapes: tuple[int, ...]) -> Product | None:
+    def product(self, *shapes: Shape) -> Product | None:
         """The operator as sums of products, for kernels; None where it is none for these shapes. shapes : of inputs."""
         raise NotImplementedError(f"{self.name} is not a product")
 
-    def collect(self, *shapes: tuple[int, ...]) -> Collect:
+    def collect(self, *shapes: Shape) -> Collect:
         """The operator as rows that entries are added up in by number, for kernels. shapes : of the inputs.
 
         Raises Unmappable where kernels cannot do what the attributes ask for.

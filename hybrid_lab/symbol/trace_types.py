@@ -32,7 +32,7 @@ def note_types(trace: tracing.Trace, node: Node) -> None:
             if any(pair is None and not _is_parameter(item) for item, pair in zip(node.inputs, pairs, strict=True)):
                 return
             partial = [item.shape if pair is None else pair[0] for item, pair in zip(node.inputs, pairs, strict=True)]
-            shapes = tuple(node.op.complete(*partial))
+            shapes: tuple[Any, ...] = tuple(node.op.complete(*partial))
             if not all(is_complete(shape) for shape in shapes):
                 return
             for item, pair, shape, dtype in zip(node.inputs, pairs, shapes, dtypes, strict=True):
