@@ -26,7 +26,7 @@ _RECORDS: list[type[Operator]] = []
 
 
 class Operator:
-    """Base of all records. See docs/architecture.md, "The first joint", for what a record may declare.
+    """Base of all records. docs/rooms/operators.md lists what a record may declare.
 
     Instances are interned per attribute values, immutable and hashable by identity: `Softmax.bind(axis=1) is
     Softmax.bind(axis=1)`.
