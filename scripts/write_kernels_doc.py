@@ -20,14 +20,14 @@ TARGET = Path(__file__).resolve().parent.parent / "docs" / "kernels.md"
 HEAD = """\
 # Kernels
 
-What the Triton engine makes of a hybridized network, one example of every kind.
-`python scripts/write_kernels_doc.py` writes this page; a test sees that it is what the engine prints today. A kernel is
-written backwards: for each element that it stores it asks for the elements that this one needs, down to loads. Views
-(`reshape`, `transpose`, slices) are no code, only other places to load from. Comments say the operator, its Block, the
-composite it is a part of, and the line.
+The page shows one kernel of every kind of the Triton engine. `python scripts/write_kernels_doc.py` writes it; a test
+checks that the engine still writes the same kernels. A kernel is written backwards: for each element that it stores,
+the engine writes the elements that this one is computed from, down to the loads. Views (`reshape`, `transpose`,
+slices) need no code; they only change where elements are loaded from. A comment names the operator, its Block, the
+composite operator that it is a part of, and the line of the user's code.
 
-Names of layers and comments are no part of what is compiled, nor is the size of the first axis, nor are strides that
-follow from arguments: equal layers share a kernel, often those of other sizes too, and another batch runs the same one.
+Comments and names of layers are not compiled; the size of the first axis, and strides that follow from it, are passed
+as arguments. So equal layers share a kernel, often with layers of other sizes, and other batch sizes use it too.
 """
 
 
@@ -125,18 +125,18 @@ def examples() -> list[tuple[str, str, list[KernelSource]]]:
     steps = [source for source in steps if source.kind == "recurrence"]
     return [
         ("Pointwise", "`x + dropout(gelu(y))` in training.", residual),
-        ("Rows in one tile", "LayerNorm: both reductions and what is made of them.", norm),
+        ("Rows in one tile", "A LayerNorm: two reductions over each row, and the operators that use them.", norm),
         ("Rows in a loop", "A softmax over 50,000 words.", words),
-        ("Split rows", "The gradient of a convolution's bias: few long rows, so that many programs share one.", bias),
-        ("Rows and columns", "LayerNorm's gradients: sums along the rows, and down them.", columns),
-        ("Products", "Attention's scores, out of one array for queries, keys and values.", scores),
-        ("Convolutions", "A convolution of stride 2 with its ReLU, without a copy of the patches.", forward),
-        ("Long sums", "The gradient of its weight: a small output, and many programs for each tile of it.", weight),
-        ("Depthwise convolutions", "One channel at a time there is nothing to multiply tile by tile.", windows),
-        ("Attention", "Four heads with a mask, in prediction: no scores and no weights in memory.", attention),
-        ("Gradients of attention", "The weights are computed again, tile by tile: they are never in memory.", gradient),
-        ("Rows by number", "An embedding's gradient: 33,000 words, 35 x 32 of which were read.", table),
-        ("Recurrent layers", "All steps of an LSTM in one launch, behind the product of all inputs.", steps),
+        ("Split rows", "The gradient of a convolution's bias: few long rows, each split among many programs.", bias),
+        ("Rows and columns", "The gradients of a LayerNorm: sums along rows and along columns.", columns),
+        ("Products", "The scores of attention, read from one array that holds queries, keys and values.", scores),
+        ("Convolutions", "A convolution with stride 2 and its ReLU, without a copy of the patches.", forward),
+        ("Long sums", "The gradient of its weight: a small output, with many programs for each of its tiles.", weight),
+        ("Depthwise convolutions", "One channel at a time: there is no product to compute in tiles.", windows),
+        ("Attention", "Four heads with a mask, in prediction. Scores and weights are never in memory.", attention),
+        ("Gradients of attention", "The weights are computed again in tiles, and never written to memory.", gradient),
+        ("Rows by number", "The gradient of an embedding: 33,000 words, 35 x 32 of them read.", table),
+        ("Recurrent layers", "All steps of an LSTM in one launch, after one product for all inputs.", steps),
     ]
 
 

@@ -14,17 +14,20 @@ TARGET = Path(__file__).resolve().parent.parent / "docs" / "triton-operators.md"
 HEAD = """\
 # Operators on Triton
 
-What the Triton engine does with every operator record. `python scripts/write_operators_doc.py` writes this page, and a
-test sees that it is up to date; `python -m hybrid_lab.engines.triton.census` prints the same table.
+This table shows how the Triton engine runs every operator. `python scripts/write_operators_doc.py` writes the page,
+and a test checks that it is up to date. `python -m hybrid_lab.engines.triton.census` prints the same table.
 
-*whole*: the record says how a kernel computes it (`triton`, `element`, `combine`, `product`, `collect`; recurrences).
-*in parts*: the record's `lower` takes it apart, and all parts are in kernels, of which many share one. *none*: it runs
-through torch on the device where the torch engine has a rule, else by NumPy on the host with copies to and fro; both
-are counted as fallbacks in `mx.explain(net)`, and refused with `hybridize(strict=True)`. Empty arrays need no kernel.
+- *whole*: the operator's record says how a kernel computes it (`triton`, `element`, `combine`, `product`, `collect`,
+  or a recurrence).
+- *in parts*: the record's `lower` decomposes the operator, and all parts run in kernels. Many parts may share one
+  kernel.
+- *none*: the operator has no kernel. If the torch engine has a rule for it, torch runs it on the device; otherwise
+  NumPy runs it on the host, with copies in both directions. `mx.explain(net)` counts both cases as fallbacks, and
+  `hybridize(strict=True)` refuses them. Empty arrays need no kernel.
 
-Where the numbers that a kernel adds up come in an order of their own - the gradients of `Embedding`, `take` and
-`gather_nd` - each program looks for the entries of its rows and adds them in the order in which they stand: the same
-numbers in every run, which atomic additions would not give.
+The gradients of `Embedding`, `take` and `gather_nd` add up rows that are selected by index. Each program of such a
+kernel searches for the entries of its own rows and adds them in the order in which they appear. So every run gives
+the same bits, which atomic additions would not.
 """
 
 

@@ -53,7 +53,7 @@ def test_the_text(raised):
         "  cell 4, line 3, in Net.hybrid_forward (block net.head)\n"
         "      3 |         if score.max() > 0.5:\n"
         "        |            ^^^^^^^^^^^^^^^^^\n"
-        "  A graph is traced once, before the numbers are known.\n"
+        "  A graph is traced once, before the values of tensors are known.\n"
         "  Instead:  F.where(score.max() > 0.5, a, b)      or      F.contrib.cond(...)"
     )
 
@@ -61,7 +61,7 @@ def test_the_text(raised):
 def test_the_fields(raised):
     assert (raised.code, raised.name, raised.block, raised.tensor) == ("HL121", "tensor-condition", "net.head", "score")
     assert raised.location.line == 3
-    assert raised.reason == "A graph is traced once, before the numbers are known."
+    assert raised.reason == "A graph is traced once, before the values of tensors are known."
     assert raised.rewrite.startswith("F.where(")
 
 

@@ -89,7 +89,7 @@ def test_a_source_that_changed_since_is_not_believed():
          "out = net(input)"),
         ("F.sum(x).backward()\nreturn x", "outside the network: with autograd.record(): loss = ..., then "
          "loss.backward()"),
-        ("return x.grad", "outside the network, after loss.backward(): the gradient stands in .grad of the input"),
+        ("return x.grad", "outside the network, after loss.backward(): the input's .grad holds the gradient"),
     ],
 )  # fmt: skip
 def test_gradients_belong_outside_and_copies_have_operators(body, rewrite):

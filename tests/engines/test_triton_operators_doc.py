@@ -38,4 +38,4 @@ def test_it_prints_as_a_table_with_a_summary():
     found = entries("tanh", "sort")
     assert "| elementwise | `tanh` | whole | pointwise |  |" in table(found)
     assert "| order | `sort` | none |  | no kernel kind for it yet - torch |" in table(found)
-    assert summary(found).startswith("1 of 2 operators are in kernels (1 as they are, 0 taken apart)")
+    assert summary(found).startswith("1 of 2 operators run in kernels (1 whole, 0 in parts)")

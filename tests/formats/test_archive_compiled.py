@@ -89,7 +89,7 @@ def test_binaries_of_another_triton_are_left(made, monkeypatch):
     monkeypatch.setattr(internals, "version", lambda: "3.4.0")
     taken = mx.use_compiled("m.hlab")
     assert not taken.taken and set(taken.left) == {"gfx942", "sm90"}
-    assert "here is 3.4.0" in str(taken)
+    assert "installed is 3.4.0" in str(taken)
 
 
 def test_a_damaged_binary_is_refused(made):

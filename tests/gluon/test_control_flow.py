@@ -486,7 +486,7 @@ def test_what_mxnets_files_lack(tmp_path):
     net = Unread()
     net.hybridize(engine="numpy")
     net(sequence(3, 2), sequence(2))
-    with pytest.raises(Unmappable, match="no data or state that the body does not read"):
+    with pytest.raises(Unmappable, match="cannot store data or state that the body does not read"):
         net.export(str(tmp_path / "net"))
 
 

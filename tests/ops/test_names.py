@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from hybrid_lab.engines.onnxruntime import cost
-from hybrid_lab.engines.torch_kernels import images, table, variants
+from hybrid_lab.engines.torch_kernels import images, table
 from hybrid_lab.engines.torch_kernels.rules import TABLE
 from hybrid_lab.graph import decompose, fold_norm, layout, simplify, split
 from hybrid_lab.ops.operator import records
@@ -17,7 +17,6 @@ FAMILIES = {record.family for record in records()}
 
 TABLES = {
     f"{table.__name__} and {images.__name__}": TABLE,
-    variants.__name__: variants.VARIANTS,
     "split._SLOW": split._SLOW,
     "simplify._SHAPE_NOOPS": simplify._SHAPE_NOOPS,
     "layout": layout._TRANSPOSES | layout._RESHAPES | layout._PRODUCTS,

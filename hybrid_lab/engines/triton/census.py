@@ -85,8 +85,8 @@ def summary(entries: Sequence[Entry]) -> str:
     counts = Counter(entry.verdict for entry in entries)
     held = counts["whole"] + counts["in parts"]
     return (
-        f"{held} of {len(entries)} operators are in kernels ({counts['whole']} as they are, {counts['in parts']} taken "
-        f"apart), {counts['for some attributes']} for some of their attributes, {counts['none']} are not."
+        f"{held} of {len(entries)} operators run in kernels ({counts['whole']} whole, {counts['in parts']} in parts), "
+        f"{counts['for some attributes']} do for some of their attributes, {counts['none']} do not."
     )
 
 
