@@ -16,7 +16,7 @@ class _Error(EvalMetric):
         label, pred = (array.reshape(-1, 1) if array.ndim == 1 else array for array in (label, pred))
         return float(self.error(label - pred)), 1
 
-    def error(self, difference: Array) -> Any:
+    def error(self, difference: Array) -> numpy.floating:
         """The error of a batch from its differences."""
         raise NotImplementedError
 
@@ -28,7 +28,7 @@ class MAE(_Error):
     def __init__(self, name: str = "mae", output_names: Names = None, label_names: Names = None) -> None:
         super().__init__(name, output_names=output_names, label_names=label_names)
 
-    def error(self, difference: Array) -> Any:
+    def error(self, difference: Array) -> numpy.floating:
         return numpy.abs(difference).mean()
 
 
@@ -39,7 +39,7 @@ class MSE(_Error):
     def __init__(self, name: str = "mse", output_names: Names = None, label_names: Names = None) -> None:
         super().__init__(name, output_names=output_names, label_names=label_names)
 
-    def error(self, difference: Array) -> Any:
+    def error(self, difference: Array) -> numpy.floating:
         return numpy.square(difference).mean()
 
 
@@ -50,7 +50,7 @@ class RMSE(_Error):
     def __init__(self, name: str = "rmse", output_names: Names = None, label_names: Names = None) -> None:
         super().__init__(name, output_names=output_names, label_names=label_names)
 
-    def error(self, difference: Array) -> Any:
+    def error(self, difference: Array) -> numpy.floating:
         return numpy.sqrt(numpy.square(difference).mean())
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.protocols import Functions
+from hybrid_lab.ops.types import Number, Tensor
 
 from .optimizer import Optimizer, Scratch, register
 
@@ -100,8 +102,14 @@ class AdamW(Adam):
 
     @classmethod
     def graph_step(
-        cls, F: Any, op: Any, weight: Any, grad: Any, states: Sequence[Any], numbers: Mapping[str, Any]
-    ) -> tuple[Any, ...]:
+        cls,
+        F: Functions,
+        op: Any,
+        weight: Tensor,
+        grad: Tensor,
+        states: Sequence[Tensor],
+        numbers: Mapping[str, Number],
+    ) -> tuple[Tensor, ...]:
         """Adam's step of the decayed weight; the number wd is lr * wd here."""
         if "wd" in numbers:
             weight = weight * (1.0 - numbers["wd"])

@@ -34,6 +34,8 @@ from hybrid_lab.ops.dtypes import is_floating, is_narrow
 from hybrid_lab.ops.operator import Operator
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from .optimizer import Optimizer
 
 
@@ -56,7 +58,7 @@ def update_graph(
     narrow = is_narrow(np.dtype(dtype))
     wide = np.dtype("float32" if narrow else dtype)
 
-    def array(name: str, dtype: Any = dtype) -> Expr:
+    def array(name: str, dtype: DTypeLike = dtype) -> Expr:
         return Expr(builder, input_node(name, "param", shape=(size,), dtype=dtype))
 
     weight, grad = array("weight" if half is None else "weight32"), array("grad", half or dtype)
@@ -66,7 +68,7 @@ def update_graph(
     if narrow:
         old = [builder.Cast(each, dtype=wide.name) for each in old]
     gradient = builder.Cast(grad, dtype=wide.name) if narrow or half is not None else grad
-    new = kind.graph_step(builder, op, old[0], gradient, old[1:], given)
+    new: tuple[Any, ...] = kind.graph_step(builder, op, old[0], gradient, old[1:], given)
     if narrow:
         new = tuple(builder.Cast(each, dtype=np.dtype(dtype).name) for each in new)
     effects = [(old.value, made.value) for old, made in zip((weight, *states), new, strict=True)]
@@ -141,7 +143,14 @@ class _Arrays:
     halves : of each weight, its dtype where it has such a copy, else None
     """
 
-    def __init__(self, op: Operator, weights: Any, gradients: Any, states: list[Any], multi_precision: bool):
+    def __init__(
+        self,
+        op: Operator,
+        weights: Sequence[NDArray],
+        gradients: Sequence[NDArray],
+        states: list[Any],
+        multi_precision: bool,
+    ):
         self.op, self.weights, self.gradients, self.states = op, tuple(weights), tuple(gradients), states
         self.rows, self.halves = [], []
         for weight, grad, state in zip(weights, gradients, states, strict=True):
@@ -173,7 +182,7 @@ class _Arrays:
             return None
         return first.device if all(each.device is not None and not each.device_stale for each in held) else None
 
-    def serves(self, op: Operator, weights: Any, gradients: Any, states: list[Any]) -> bool:
+    def serves(self, op: Operator, weights: Sequence[NDArray], gradients: Sequence[NDArray], states: list[Any]) -> bool:
         """Whether these are the same arrays."""
         if op is not self.op or len(weights) != len(self.weights):
             return False
@@ -202,9 +211,7 @@ class _Arrays:
         return self._blocks[position]
 
 
-def _group(
-    kind: Any, op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]
-) -> _Group:
+def _group(kind: Any, op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]) -> _Group:
     if half is not None:
         return _Group(_mixed_graph(kind, op, half, numbers), None)
     if is_narrow(dtype):
@@ -308,7 +315,7 @@ class FusedUpdate:
         return list(dict.fromkeys(group.program for group in groups if group.program is not None))
 
     def __call__(
-        self, indices: Sequence[Any], gradients: Sequence[NDArray], weights: Sequence[NDArray], states: dict[Any, Any]
+        self, indices: Sequence[int], gradients: Sequence[NDArray], weights: Sequence[NDArray], states: dict[int, Any]
     ) -> bool:
         """Update all weights; False, with nothing done, where this optimizer or these arrays cannot be fused."""
         held = self._prepare(indices, gradients, weights, states)
@@ -356,7 +363,7 @@ class FusedUpdate:
         return True
 
     def _prepare(
-        self, indices: Sequence[Any], gradients: Sequence[NDArray], weights: Sequence[NDArray], states: dict[Any, Any]
+        self, indices: Sequence[int], gradients: Sequence[NDArray], weights: Sequence[NDArray], states: dict[int, Any]
     ) -> _Arrays | None:
         """The arrays of this step; None, with `refusal` saying why, where they cannot be fused."""
         optimizer = self.optimizer
@@ -397,7 +404,7 @@ class FusedUpdate:
         graphs += [_narrow_graph(kind, held.op, dtype, names) for dtype in held.narrow]
         return device == torch_device() and all(_device_update((graph,)) is not None for graph in graphs)
 
-    def _count(self, indices: Sequence[Any]) -> list[tuple[float, float, int]]:
+    def _count(self, indices: Sequence[int]) -> list[tuple[float, float, int]]:
         """Count this step; (learning rate, decay, number of updates) of each weight."""
         optimizer = self.optimizer
         counts, begin = optimizer._index_update_count, optimizer.begin_num_update

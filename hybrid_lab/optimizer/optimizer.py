@@ -16,10 +16,12 @@ import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.lr_scheduler import LRScheduler
-from hybrid_lab.ndarray import zeros
+from hybrid_lab.ndarray import NDArray, zeros
 from hybrid_lab.ops.dtypes import is_narrow
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.run import narrow, widen
+from hybrid_lab.ops.types import Number, Tensor
 
 _PIECE = 32768  # elements; with gradient, states and two temporaries in float32 about half a megabyte
 _registry: dict[str, type[Optimizer]] = {}
@@ -91,7 +93,7 @@ class Optimizer:
         self.multi_precision = multi_precision
         self.begin_num_update = begin_num_update
         self.num_update = begin_num_update
-        self._all_index_update_counts: dict[int, dict[Any, int]] = {0: {}}
+        self._all_index_update_counts: dict[int, dict[int, int]] = {0: {}}
         self._index_update_count = self._all_index_update_counts[0]
         self.idx2name = dict(param_idx2name or {})
         self.param_dict: Mapping[int, Any] = param_dict or {}
@@ -148,24 +150,24 @@ class Optimizer:
         attributes, names = self.sym_info
         return {name: float(attributes[name][key]) for name in names if key in attributes.get(name, ())}
 
-    def _multiplier(self, index: Any, table: Mapping[Any, float], attribute: str) -> float:
+    def _multiplier(self, index: int, table: Mapping[Any, float], attribute: str) -> float:
         if index in self.param_dict:
             return getattr(self.param_dict[index], attribute)
         if index in table:
             return table[index]
         return table.get(self.idx2name.get(index), 1.0)
 
-    def _get_lr(self, index: Any) -> float:
+    def _get_lr(self, index: int) -> float:
         return self.learning_rate * self._multiplier(index, self.lr_mult, "lr_mult")
 
-    def _get_wd(self, index: Any) -> float:
+    def _get_wd(self, index: int) -> float:
         return self.wd * self._multiplier(index, self.wd_mult, "wd_mult")
 
     def _set_current_context(self, device_id: int) -> None:
         """Count updates for this device from here on."""
         self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
 
-    def _update_count(self, index: Any) -> None:
+    def _update_count(self, index: int) -> None:
         for each in index if isinstance(index, (list, tuple)) else [index]:
             count = self._index_update_count.get(each, self.begin_num_update) + 1
             self._index_update_count[each] = count
@@ -173,7 +175,7 @@ class Optimizer:
 
     # -- states ------------------------------------------------------------------------------------------------
 
-    def create_state(self, index: Any, weight: Any) -> Any:
+    def create_state(self, index: int, weight: NDArray) -> Any:
         """The state of one weight: None, an NDArray, or a tuple of NDArrays, one per name in `states`."""
         arrays = tuple(zeros(weight.shape, ctx=weight.ctx, dtype=weight.dtype) for _ in self.state_names())
         return None if not arrays else arrays[0] if len(arrays) == 1 else arrays
@@ -182,7 +184,7 @@ class Optimizer:
         """The states that these settings need."""
         return self.states
 
-    def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
+    def create_state_multi_precision(self, index: int, weight: NDArray) -> Any:
         """As `create_state`; for a float16 or bfloat16 weight with multi_precision (float32 copy, its state)."""
         dtype = np.dtype(weight.dtype)
         if is_narrow(dtype):
@@ -197,7 +199,7 @@ class Optimizer:
 
     # -- updates -----------------------------------------------------------------------------------------------
 
-    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+    def update_multi_precision(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         """As `update`, through the float32 copy where there is one."""
         if self.multi_precision and is_narrow(np.dtype(weight.dtype)):
             copy, inner = state
@@ -207,7 +209,7 @@ class Optimizer:
         else:
             self.update(index, weight, grad, state)
 
-    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         """One step: change `weight` (NDArray) and its `state` in place from `grad`."""
         self._update_count(index)
         lr, wd, count = self._get_lr(index), self._get_wd(index), self._index_update_count[index]
@@ -285,8 +287,14 @@ class Optimizer:
 
     @classmethod
     def graph_step(
-        cls, F: Any, op: Any, weight: Any, grad: Any, states: Sequence[Any], numbers: Mapping[str, Any]
-    ) -> tuple[Any, ...]:
+        cls,
+        F: Functions,
+        op: Any,
+        weight: Tensor,
+        grad: Tensor,
+        states: Sequence[Tensor],
+        numbers: Mapping[str, Number],
+    ) -> tuple[Tensor, ...]:
         """The step in F: (new weight, new states ...).
 
         numbers : values of one element by name; without wd there is no decay, without rescale_grad it is 1

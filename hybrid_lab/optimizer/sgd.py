@@ -120,9 +120,7 @@ class Signum(_Momentum):
 
     def operator(self) -> Operator:
         if self.momentum:
-            return get("signum_update").bind(
-                momentum=self.momentum, clip_gradient=self._limit(), wd_lh=self.wd_lh
-            )
+            return get("signum_update").bind(momentum=self.momentum, clip_gradient=self._limit(), wd_lh=self.wd_lh)
         return get("signsgd_update").bind(clip_gradient=self._limit())
 
     def element_update(
