@@ -42,7 +42,7 @@ def saved(net, path, caplog):
     caplog.clear()
     with caplog.at_level(logging.INFO, "hybrid_lab"):
         net.save(path)
-    (line,) = (record.message for record in caplog.records if ": saved " in record.message)
+    (line,) = (record.message for record in caplog.records if f" to {path}" in record.message)
     return line.partition(": saved ")[2].partition(" to ")[0]
 
 
