@@ -105,7 +105,7 @@ def _pytest(options: Options, loop: Callable[[], None]) -> None:
 
     os.chdir(ROOT)
     os.environ["HYBRID_LAB_TEST_GPU"] = "1"
-    # Tests share compiled binaries on disk and nothing else, because they count the recipes that are made.
+    # Tests share compiled binaries on disk and nothing else.
     os.environ["HYBRID_LAB_CACHE"] = ""
     BINARIES.disk.root = Path(options.cache) / "hybrid_lab"
     arguments = ["-q", "-p", "no:cacheprovider", "-k", CHOICE]

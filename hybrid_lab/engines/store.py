@@ -5,7 +5,7 @@ content: an entry that is damaged, cut short, renamed or of another version coun
 rename, so other processes see all of an entry or none of it. Each kind has a limit in bytes, beyond which the entries
 that were used longest ago are removed.
 
-Some entries are code: recipes hold the text of kernels, binaries run on the GPU. Whoever can write a file can write its
+Some entries are code: binaries run on the GPU. Whoever can write a file can write its
 digest. So a file is read only if nobody but this user (or root) can have written it: the store's folder, the folder of
 the kind and the file belong to this user or to root, group and others may not write to them, and only the store's
 folder may be a symbolic link, of this user or root. Everything else counts as missing, which a warning says once. On

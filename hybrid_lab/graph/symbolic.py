@@ -19,63 +19,48 @@ import numpy as np
 
 from hybrid_lab import forks
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Input, Node, Value, constant_node, input_node
+from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
-from hybrid_lab.ops.sizes import Binding, Guards, NeedsNumber, SymbolicSize, guards_of
+from hybrid_lab.ops.sizes import Binding, Guards, NeedsNumber, SymbolicSize, guards_of, shapes_key
 
 
 class SymbolicGraph:
     """graph : with symbolic sizes in its shapes
     guards : the conditions under which it is the graph of other sizes, too
     cache : what engines keep for all graphs that are bound from this one, under keys of their own
+    needs_numbers : why engines make graphs of it anew for each batch
     """
 
-    __slots__ = ("__weakref__", "_derived", "_lasting", "_sizes", "cache", "graph", "guards")
+    __slots__ = ("__weakref__", "_derived", "_sizes", "cache", "graph", "guards", "needs_numbers")
 
     def __init__(self, graph: Graph, guards: Guards):
         self.graph, self.guards = graph, guards
         self.cache: dict[Any, Any] = {}
+        self.needs_numbers: list[str] = []
         self._derived: dict[Any, tuple[SymbolicGraph, tuple[int, int]] | None] = {}
         self._sizes: list[SymbolicSize] | None = None
-        self._lasting: set[Node] | None = None
 
     def bind(self, binding: Binding) -> Graph:
         """The graph at these sizes, which must satisfy the guards. Its nodes are made when somebody looks at them."""
         return _BoundLater(self, binding)
 
-    def bound(
-        self,
-        binding: Binding,
-        make: Callable[[Node, list[Any]], Node | None] = lambda node, inputs: None,
-        shared: bool = False,
-    ) -> Graph:
-        """The same, made now.
-
-        make : gives other nodes in the place of some, with as many outputs or more
-        shared : whether graphs of other sizes may have the same nodes for parameters and constants; these are older
-            then than what program order (see graph.reachable) would have it
-        """
+    def bound(self, binding: Binding) -> Graph:
+        """The same, made now. Its nodes correspond to those of the symbolic graph, in their order."""
         old = self.graph
         new: dict[Value, Value] = {}
         nodes: list[Node] = []
-        shape, size, lasting = binding.shape, binding.size, self._same_at_all_sizes() if shared else ()
+        shape, size = binding.shape, binding.size
         for node in old.nodes:
             op: Operator = node.op
-            if node in lasting:
-                nodes.append(node)
-                new[node.outputs[0]] = node.outputs[0]
-                continue
             if type(op) is SymbolicConstant:
                 copy = constant_node(op.at(binding), True, scope=node.scope, location=node.location).node
                 nodes.append(copy)
                 new[node.outputs[0]] = copy.outputs[0]
                 continue
-            inputs = [new[item] if type(item) is Value else size(item) for item in node.inputs]
-            replaced = make(node, inputs)
-            copy = replaced or Node(
+            copy = Node(
                 op,
-                inputs,
+                [new[item] if type(item) is Value else size(item) for item in node.inputs],
                 name=node.name,
                 scope=node.scope,
                 location=node.location,
@@ -86,7 +71,7 @@ class SymbolicGraph:
                 composite=node.composite,
             )
             nodes.append(copy)
-            for value, other in zip(node.outputs, copy.outputs, strict=replaced is None):
+            for value, other in zip(node.outputs, copy.outputs, strict=True):
                 new[value] = other
         graph = Graph(
             [new[value] for value in old.inputs],
@@ -97,17 +82,6 @@ class SymbolicGraph:
         )
         graph.symbolic, graph.binding, graph._nodes = self, binding, tuple(nodes)
         return graph
-
-    def _same_at_all_sizes(self) -> set[Node]:
-        """Parameters and constants."""
-        if self._lasting is None:
-            self._lasting = {
-                node
-                for node in self.graph.nodes
-                if type(node.op) in (Input, Constant)
-                and not any(type(size) is SymbolicSize for size in node.outputs[0].shape)
-            }
-        return self._lasting
 
     def ones(self, binding: Binding) -> tuple[bool, ...]:
         """For each symbolic size in the shapes of the graph, whether it is 1: which axes may broadcast."""
@@ -122,8 +96,9 @@ class SymbolicGraph:
         if key not in self._derived:
             try:
                 self._derived[key] = SymbolicGraph(make(self.graph), self.guards), self.guards.count
-            except NeedsNumber:
+            except NeedsNumber as need:
                 self._derived[key] = None
+                self.needs_numbers.append(f"{need}; each batch compiles anew")
         return self._derived[key]
 
 
@@ -186,17 +161,21 @@ class SymbolicConstant(Constant):
     """A constant whose shape or elements depend on symbolic sizes.
 
     compute : Binding -> the array at these sizes
+    key : hashable; constants with equal keys are equal at all sizes
     """
 
     guards: Guards
     shape: tuple[Any, ...]
     dtype: np.dtype
     compute: Callable[[Binding], np.ndarray]
+    key: Any
 
-    def __init__(self, guards: Guards, shape: tuple[Any, ...], dtype: Any, compute: Callable[[Binding], np.ndarray]):
-        for name, value in (("guards", guards), ("shape", shape), ("dtype", dtype), ("compute", compute)):
+    def __init__(
+        self, guards: Guards, shape: tuple[Any, ...], dtype: Any, compute: Callable[[Binding], np.ndarray], key: Any
+    ):
+        fields = {"guards": guards, "shape": shape, "dtype": dtype, "compute": compute, "key": key, "sized": True}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "sized", True)
         object.__setattr__(self, "attributes", {})
         object.__setattr__(self, "inferred", {})
 
@@ -230,9 +209,8 @@ def stand_in(shape: tuple[Any, ...], dtype: np.dtype) -> Value:
     guards = guards_of((shape,))
     if guards is None:
         return constant_node(np.broadcast_to(np.zeros((), dtype), shape))
-    return _constant(
-        guards, shape, dtype, lambda binding: np.broadcast_to(np.zeros((), dtype), binding.shape(shape))
-    )  # fmt: skip
+    key = "zeros", shapes_key((shape,)), dtype
+    return _constant(guards, shape, dtype, lambda at: np.broadcast_to(np.zeros((), dtype), at.shape(shape)), key)
 
 
 def computed(node: Node, inputs: Sequence[Any]) -> Value:
@@ -248,9 +226,18 @@ def computed(node: Node, inputs: Sequence[Any]) -> Value:
 
     if guards is None:
         return constant_node(compute(None), scope=node.scope, location=node.location)
-    return _constant(guards, value.shape, value.dtype, compute, scope=node.scope, location=node.location)
+    key = node.op, value.dtype, tuple([_key(item) for item in inputs])
+    return _constant(guards, value.shape, value.dtype, compute, key, scope=node.scope, location=node.location)
 
 
-def _constant(guards: Guards, shape: Any, dtype: Any, compute: Callable[[Binding], np.ndarray], **fields: Any) -> Value:
-    op = SymbolicConstant(guards, shape, np.dtype(dtype), compute)
+def _key(item: Any) -> Any:
+    if not isinstance(item, Value):
+        return type(item), repr(item)
+    return item.node.op.key if type(item.node.op) is SymbolicConstant else item
+
+
+def _constant(
+    guards: Guards, shape: Any, dtype: Any, compute: Callable[[Binding], np.ndarray], key: Any, **fields: Any
+) -> Value:
+    op = SymbolicConstant(guards, shape, np.dtype(dtype), compute, key)
     return Node(op, shapes=(shape,), dtypes=(op.dtype,), **fields).outputs[0]

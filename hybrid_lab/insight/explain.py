@@ -22,7 +22,7 @@ from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.structure import describe
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.printer import format_type
-from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.insight.kernel_table import Kernels
 from hybrid_lab.insight.passes import Passes
 from hybrid_lab.insight.states import block_state, class_name, walk
@@ -390,12 +390,19 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
         arena_bytes=max(report.arena_bytes for report in reports),
         ideal_bytes=max(report.ideal_bytes for report in reports),
         bytes_moved=sum(report.bytes_moved for report in reports),
-        needs_numbers=list(special.needs_numbers),
+        needs_numbers=_needs_numbers(special),
     )
     shapes, dtypes = [value.shape for value in special.inputs], [value.dtype for value in special.inputs]
     arguments = (neutral.graph, shapes, dtypes, program.training, special.wrt, neutral.num_data)
     options: dict[str, Any] = {"bound": neutral.bound, "precision": program.precision, "heads": special.heads}
     return row, lambda: Passes(specialize(*arguments, keep=True, **options).stages)
+
+
+def _needs_numbers(special: Specialized) -> list[str]:
+    """Why sizes are numbers in a program: in its passes, and in those of its engine."""
+    graphs = [special.forward] + ([special.backward] if special.backward is not None else [])
+    reasons = [reason for graph in graphs if graph.symbolic is not None for reason in graph.symbolic.needs_numbers]
+    return list(dict.fromkeys([*special.needs_numbers, *reasons]))
 
 
 def _choice(engine: str, asked: str | None, report: Any) -> str:

@@ -380,3 +380,68 @@ class Binding:
             else:
                 factors.append(self.size(item[0]) // self.size(item[1]))
         return factors[number]
+
+    def bound_shape(self, shape: tuple[Any, ...]) -> tuple[int, ...]:
+        """The same with a BoundSize for each symbolic size."""
+        return tuple([BoundSize(self._sum(size.terms), size) if type(size) is SymbolicSize else size for size in shape])
+
+
+class BoundSize(int):
+    """The value of a symbolic size, for code that needs numbers: an int that knows its formula. No guards are recorded.
+
+    size : the symbolic size; sums, products and quotients of a BoundSize have one, too
+    """
+
+    size: Any
+
+    def __new__(cls, value: int, size: SymbolicSize) -> BoundSize:
+        made = super().__new__(cls, value)
+        made.size = size
+        return made
+
+    def __add__(self, other: Any) -> Any:
+        return _with_formula(int.__add__(self, other), operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _with_formula(int.__radd__(self, other), operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _with_formula(int.__sub__(self, other), operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _with_formula(int.__rsub__(self, other), operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _with_formula(int.__mul__(self, other), operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _with_formula(int.__rmul__(self, other), operator.mul, other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _with_formula(int.__floordiv__(self, other), operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _with_formula(int.__rfloordiv__(self, other), operator.floordiv, other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _with_formula(int.__mod__(self, other), operator.mod, self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _with_formula(int.__rmod__(self, other), operator.mod, other, self)
+
+    def __neg__(self) -> Any:
+        return _with_formula(int.__neg__(self), operator.mul, self, -1)
+
+    def __abs__(self) -> Any:
+        return -self if self < 0 else self
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)  # a copy is a number
+
+
+def _with_formula(value: Any, operation: Callable[[Any, Any], Any], *operands: Any) -> Any:
+    """A whole number that is the result of an operation, with its formula; a number where no symbol is left in it."""
+    if value is NotImplemented:
+        return value
+    size = operation(*[item.size if type(item) is BoundSize else item for item in operands])
+    return BoundSize(value, size) if type(size) is SymbolicSize else value

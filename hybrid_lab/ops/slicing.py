@@ -23,9 +23,24 @@ _WHOLE = slice(None)
 
 def cut_shape(shape: tuple[int, ...], cut: tuple[slice, ...]) -> tuple[int, ...]:
     """The shape of `array[cut]`."""
-    return tuple(
-        size if part == _WHOLE else len(range(*part.indices(size))) for part, size in zip(cut, shape, strict=True)
-    )
+    return tuple(size if part == _WHOLE else _length(part, size) for part, size in zip(cut, shape, strict=True))
+
+
+def _length(part: slice, size: int) -> int:
+    """How many elements of an axis a slice takes: `len(range(*part.indices(size)))`, for symbolic sizes too."""
+    step = 1 if part.step is None else part.step
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+
+    def place(number: int | None, default: int) -> int:
+        if number is None:
+            return default
+        return max(number + size, low) if number < 0 else min(number, high)
+
+    if step > 0:
+        start, stop = place(part.start, low), place(part.stop, high)
+        return (stop - start - 1) // step + 1 if start < stop else 0
+    start, stop = place(part.start, high), place(part.stop, low)
+    return (start - stop - 1) // -step + 1 if stop < start else 0
 
 
 class _Slicing(Operator):

@@ -19,7 +19,6 @@ from hybrid_lab.engines import store, tuned
 from hybrid_lab.engines.store import DAY, Store, root_folder
 from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.building import binaries
-from hybrid_lab.engines.triton.reusing import recipes
 from tests.graph.building import graph_of
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and modes of files")
@@ -121,11 +120,6 @@ def keep_tuned():
     choices.forget()
 
 
-def keep_recipe():
-    recipes.RECIPES.keep("key", recipes.Recipe([[0]], [], [(0, "why")], []))
-    recipes.RECIPES.clear()
-
-
 GRAPH = graph_of(lambda F, x: F.exp(x), (2, 3))
 
 
@@ -138,7 +132,6 @@ def keep_engine():
 KINDS = {
     "engines": (keep_engine, lambda: tuned.recall([GRAPH]), (tuned, "FORMAT")),
     "tuned": (keep_tuned, lambda: choices.recall("key"), (choices, "FORMAT")),
-    "recipes": (keep_recipe, lambda: recipes.RECIPES.find("key"), (recipes, "code_digest")),
     "binaries": (keep_binary, lambda: binaries.BINARIES.find("0" * 64), (binaries, "FORMAT")),
 }  # fmt: skip
 
@@ -151,7 +144,6 @@ def test_each_kind_of_entry_comes_back_and_none_of_another_version(kind, monkeyp
     write()
     assert list((root / kind).iterdir()) and read() is not None
     choices.forget()
-    recipes.RECIPES.clear()
     tuned._known.clear()
     monkeypatch.setattr(module, name, lambda: "another")
     tuned._surroundings.cache_clear()

@@ -13,19 +13,11 @@ from hybrid_lab.cli import environment
 from hybrid_lab.engines import store, tuned
 from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.building import binaries, texts
-from hybrid_lab.engines.triton.reusing import recipes
 from hybrid_lab.temporary import lock, temporary_path
 from tests.graph.building import graph_of
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows' cache folder is the user's own")
 STRANGER = 54321
-
-
-class Text:
-    """What stands for a recipe."""
-
-    def data(self):
-        return ["recipe"]
 
 
 GRAPH = graph_of(lambda F, x: F.exp(x), (2, 3))
@@ -66,7 +58,6 @@ def find_binary():
 KINDS = {
     "engines": (keep_engine, find_engine),
     "tuned": (keep_tuned, find_tuned),
-    "recipes": (lambda: recipes.Recipes().keep("key", Text()), lambda: recipes.Recipes().find("key")),
     "binaries": (keep_binary, find_binary),
 }
 root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files away")
@@ -75,7 +66,6 @@ root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(recipes.Recipe, "from_data", staticmethod(lambda data: data))
     store._warn_once.cache_clear()
     return tmp_path / "cache"
 

@@ -368,25 +368,6 @@ def test_what_the_triton_engine_lowers_is_what_it_would_lower_anew(name):
             assert graph.symbolic._derived["lowered"] is not None
 
 
-def test_recipes_are_found_by_the_key_of_the_graph_itself():
-    pytest.importorskip("triton")
-    from hybrid_lab.engines.triton.reusing.recipe_key import kept_key, key_of
-    from hybrid_lab.engines.triton.support import lowered
-
-    net, shapes = lenet()
-    net.initialize()
-    call = call_of(net, shapes(8), "train")
-    keys = []
-    for batch in (8, 5, 1, 3, 1):
-        found = call.check([*shapes(batch), *call.shapes[call.num_data :]])
-        for graph in (found.forward, found.backward):
-            ready = derived(graph, "lowered", lowered)
-            keys.append(kept_key(ready, "ieee"))
-            assert keys[-1] == key_of(ready, "ieee") is not None
-            assert kept_key(ready, "tf32") == key_of(ready, "tf32") != keys[-1]
-    assert len(set(keys)) == 4, "forward and backward, of many images and of one"
-
-
 @each_sample()
 def test_every_rule_takes_symbols_or_asks_for_numbers(case):
     """Any other exception would reach the user: the first call of each sample, and calls with other leading sizes."""

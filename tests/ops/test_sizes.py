@@ -13,7 +13,7 @@ import pytest
 from hybrid_lab.ops import get
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import infer
-from hybrid_lab.ops.sizes import Binding, Guards, NeedsNumber, SymbolicSize, equal_shapes
+from hybrid_lab.ops.sizes import Binding, BoundSize, Guards, NeedsNumber, SymbolicSize, equal_shapes
 
 
 def sizes(*values):
@@ -48,6 +48,25 @@ def test_arithmetic_is_that_of_whole_numbers_at_any_sizes(seed):
         now.append(function(now[place], now[other]))
         assert binding.size(term) == numbers[-1]
         assert (term.hint if type(term) is SymbolicSize else term) == now[-1]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_bound_size_is_an_int_with_its_formula(seed):
+    random = np.random.RandomState(seed)
+    guards, *leaves = sizes(*(int(number) for number in random.randint(1, 9, 3)))
+    values = [[int(number) for number in random.randint(1, 9, 3)] for _ in range(2)]
+    now, then = [Binding(guards, each) for each in values]
+    shape = now.bound_shape((*leaves, 5))
+    assert shape == (*values[0], 5) and type(shape[3]) is int and hash(shape) == hash((*values[0], 5))
+    terms, plain, others = [*shape], [*values[0], 5], [*values[1], 5]
+    for _ in range(12):
+        function, place, other = OPERATIONS[random.randint(5)], random.randint(len(terms)), random.randint(4)
+        for each in (terms, plain, others):
+            each.append(function(each[place], each[other]))
+    for term, number, elsewhere in zip(terms, plain, others, strict=True):
+        assert term == number and str(term) == str(number) and [0, 1][term - number] == 0
+        assert (then.size(term.size) if type(term) is BoundSize else term) == elsewhere
+    assert type(copy.copy(shape[0])) is int and abs(-shape[0]) == shape[0]
 
 
 def test_what_is_equal_at_all_sizes_is_known_without_a_guard():

@@ -14,21 +14,19 @@ from hybrid_lab.engines.engine import Executable, SeparateTraining, Training
 from hybrid_lab.engines.numpy.planned import PlannedEngine
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
-from hybrid_lab.engines.triton import choices, tuning
+from hybrid_lab.engines.triton import tuning
 from hybrid_lab.engines.triton.fusing.fusion import Fusion
-from hybrid_lab.engines.triton.reusing import recipes
-from hybrid_lab.engines.triton.reusing.contraction import Steps
+from hybrid_lab.engines.triton.fusing.plans import fused
 from hybrid_lab.engines.triton.running import availability
-from hybrid_lab.engines.triton.running.steps import on_torch
+from hybrid_lab.engines.triton.running.steps import Steps, on_torch
 from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.engines.triton.writing import tiles
 from hybrid_lab.engines.triton.writing.source import KernelSource
-from hybrid_lab.graph.dump import dump, is_dumping
+from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.printer import format_origin
-from hybrid_lab.graph.symbolic import SymbolicGraph, derived
+from hybrid_lab.graph.symbolic import derived
 from hybrid_lab.log import logger
-from hybrid_lab.ops.sizes import Binding
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.running.executable import DeviceExecutable
@@ -182,22 +180,8 @@ def _prepare(sources: Sequence[KernelSource]) -> None:
 
 def _steps(graph: Graph, precision: str) -> Steps:
     """The steps of a graph's device program."""
-    known = _lowered_symbolic(graph)
-    if known is not None and choices.is_empty():
-        steps = recipes.steps_at(*known, precision)
-        if steps is not None:
-            return steps
     _, fusion, _ = kernels_of(graph, precision)
     return Steps.of(fusion, {group: tuning.chosen(group, fusion.kernels[group]) for group in fusion.groups})
-
-
-def _lowered_symbolic(graph: Graph) -> tuple[SymbolicGraph, Binding] | None:
-    """The lowered symbolic graph and the binding of a graph; None where it has none, or a guard fails."""
-    symbolic, binding = graph.symbolic, graph.binding
-    if symbolic is None or binding is None or is_dumping():
-        return None
-    made = symbolic.derive("triton", lowered)
-    return None if made is None or not binding.satisfies(made[1]) else (made[0], binding)
 
 
 @without_collecting()
@@ -206,10 +190,7 @@ def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, li
 
     precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
     """
-    known = _lowered_symbolic(graph)
-    fusion = None if known is None else recipes.fused_at(*known, precision)
-    if fusion is None:
-        fusion = recipes.fused(dump("decompose", derived(graph, "triton", lowered)), precision)
+    fusion = fused(dump("decompose", derived(graph, "triton", lowered)), precision)
     return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]
 
 

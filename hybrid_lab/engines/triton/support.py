@@ -63,6 +63,16 @@ def refusal(node: Node) -> str | None:
     return None if _known(node) else _writers_refusal(node)
 
 
+def misfit_of_sizes(node: Node) -> str | None:
+    """The reasons that depend on more than which sizes are 1."""
+    for value in (*node.values_in, *node.outputs):
+        if 0 in value.shape:
+            return "an empty array"
+        if value.nbytes >= 2**31:
+            return "more than 2 GiB"
+    return None
+
+
 def _writers_refusal(node: Node) -> str | None:
     """What a writer says of a fit operator."""
     key = (
@@ -117,12 +127,10 @@ def unfit(node: Node) -> str | None:
     values = (*node.values_in, *node.outputs)
     if not all(_has_type(value.dtype) for value in values):
         return "a dtype that kernels do not have"
-    if any(0 in value.shape for value in values):
-        return "an empty array"
     if any(len(value.shape) > MOST_AXES for value in values):
         return f"more than {MOST_AXES} axes"
-    if any(value.nbytes >= 2**31 for value in values):
-        return "more than 2 GiB"
+    if why := misfit_of_sizes(node):
+        return why
     whole = any(value.dtype.kind in "iub" for value in values)
     if op.triton is not None:
         if whole and op.triton_whole is None and (op.floating or _FLOATING.search(op.triton)):

@@ -63,7 +63,7 @@ def _answer(internals: Any, resources: Any, request: dict[str, Any], folder: str
             warps *= 2
             if tries[-1][0] <= allowed or warps > MOST_WARPS:
                 break
-    except Exception as error:
+    except Exception as error:  # Triton's, LLVM's and the assembler's errors have no common base
         if not tries:
             return {"key": request["key"], "error": f"{type(error).__name__}: {error}"[-4000:]}
     _, files, log = min(tries, key=lambda found: found[0])

@@ -97,6 +97,27 @@ class Plan:
     refused: Mapping[Node, str]
     apart: Mapping[Node, str]
 
+    def on(self, graph: Graph) -> Plan:
+        """The same groups, without kernels, of a graph whose nodes correspond to those of this one, in their order."""
+        nodes = dict(zip(self.graph.nodes, graph.nodes, strict=True))
+
+        def values(items: Sequence[Value]) -> tuple[Value, ...]:
+            return tuple([nodes[item.node].outputs[item.index] for item in items])
+
+        regions = {
+            group: Region(tuple([nodes[node] for node in region.nodes]), values(region.inputs), values(region.outputs))
+            for group, region in self.regions.items()
+        }
+        return Plan(
+            graph,
+            [nodes[node] for node in self.nodes],
+            {nodes[node]: groups for node, groups in self.of.items()},
+            regions,
+            dict.fromkeys(regions, ()),
+            {nodes[node]: why for node, why in self.refused.items()},
+            {nodes[node]: why for node, why in self.apart.items()},
+        )
+
     def fusion(self) -> Fusion:
         """The graph with operators that several groups compute made anew for each of them."""
         graph, regions, kernels = self.graph, dict(self.regions), dict(self.kernels)

@@ -53,7 +53,8 @@ class _SymbolicPair:
         guards = symbolic.guards
         try:
             pair = _pair(symbolic.graph, other.graph, sources, num_outputs)
-        except NeedsNumber:
+        except NeedsNumber as need:
+            symbolic.needs_numbers.append(f"{need}; each batch compiles anew")
             return None
         if pair.forward is symbolic.graph:
             return _SymbolicPair(symbolic, other, pair.sources, guards.count)

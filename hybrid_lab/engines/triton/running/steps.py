@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.torch_kernels import rules
+from hybrid_lab.engines.triton.fusing.fusion import Fusion
 from hybrid_lab.engines.triton.running import availability
 from hybrid_lab.engines.triton.running.kernel import Kernel
 from hybrid_lab.engines.triton.running.vendor import VendorKernel, VendorSource
 from hybrid_lab.engines.triton.writing.source import KernelSource
+from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.partition import Region, contract
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
 
@@ -33,33 +36,10 @@ class KernelOperator(Operator):
 
     def __init__(self, group: Region, sources: tuple[KernelSource | VendorSource, ...]):
         parts = [value for source in sources for value in source.outputs if value not in group.outputs]
-        self._begin(len(group.outputs) + len(parts))
-        self._fill(group, sources, parts)
-
-    @staticmethod
-    def at(
-        node: Node, inputs: Sequence[Any], types: Sequence[tuple[Any, Any]], count: int,
-        fill: Callable[[tuple[Value, ...]], tuple[Region, tuple[KernelSource | VendorSource, ...]]],
-    ) -> Node:  # fmt: skip
-        """A node in the place of another one, whose outputs are the very Values that its kernels write.
-
-        types : (shape, dtype) of its outputs, the first `count` of them the group's
-        fill : outputs -> group and kernels
-        """
-        op = object.__new__(KernelOperator)
-        op._begin(len(types))
-        shapes, dtypes = zip(*types, strict=True)
-        made = Node(op, inputs, name=node.name, scope=node.scope, location=node.location, shapes=shapes, dtypes=dtypes)
-        group, sources = fill(made.outputs)
-        op._fill(group, sources, list(made.outputs[count:]))
-        return made
-
-    def _begin(self, outputs: int) -> None:
-        for key, value in (("num_outputs", outputs), ("attributes", {}), ("inferred", {})):
-            object.__setattr__(self, key, value)
-
-    def _fill(self, group: Region, sources: tuple[KernelSource | VendorSource, ...], parts: list[Value]) -> None:
         for key, value in (
+            ("num_outputs", len(group.outputs) + len(parts)),
+            ("attributes", {}),
+            ("inferred", {}),
             ("region", group),
             ("label", sources[-1].name),
             ("kernels", [VendorKernel(each) if isinstance(each, VendorSource) else Kernel(each) for each in sources]),
@@ -84,6 +64,33 @@ class KernelOperator(Operator):
 
     def __repr__(self) -> str:
         return f"triton({', '.join(node.op.name for node in self.region.nodes)})"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a device program is written from.
+
+    graph : with one operator in the place of each group
+    groups : with the names of their operators, and their kernels
+    refused : operators without a kernel, with reasons; operators : how many there are, those in kernels included
+    """
+
+    graph: Graph
+    groups: list[tuple[Region, list[str], tuple[KernelSource | VendorSource, ...]]]
+    refused: dict[Node, str]
+    operators: int
+
+    @staticmethod
+    def of(fusion: Fusion, kernels: Mapping[Region, tuple[KernelSource | VendorSource, ...]]) -> Steps:
+        """Of a graph with its groups. kernels : of each"""
+        graph = contract(fusion.graph, fusion.groups, lambda group: KernelOperator(group, kernels[group]))
+        groups = [(group, _names(group), kernels[group]) for group in fusion.groups]
+        return Steps(graph, groups, fusion.refused, len(fusion.graph.operators))
+
+
+def _names(group: Region) -> list[str]:
+    """The names of a group's operators, without views where there is anything else."""
+    return [node.op.name for node in group.nodes if not node.op.view] or [node.op.name for node in group.nodes]
 
 
 def on_torch(node: Node) -> bool:

@@ -24,6 +24,7 @@ from hybrid_lab.engines.triton.writing.source import KernelSource, function, ker
 from hybrid_lab.engines.triton.writing.words import TYPES, comment, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.symbolic import with_hints
 from hybrid_lab.ops.dtypes import NARROW
 from hybrid_lab.ops.product import Product
 
@@ -174,6 +175,7 @@ class _Probe:
 
 def _is_turned(end: Node) -> bool:
     """Whether neighbours in memory of a product's first factor are in different rows of it."""
+    end = with_hints(end)  # of a symbolic graph: it is the same at all sizes
     product = product_of(end)
     assert product is not None
     probe = _Probe([value.shape for value in end.values_in])

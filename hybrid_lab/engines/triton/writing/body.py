@@ -9,11 +9,12 @@ stands before the loop.
 from __future__ import annotations
 
 import contextlib
+import functools
 import keyword
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from math import prod
+from math import frexp, prod
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.writing.functions import FUNCTIONS
 from hybrid_lab.engines.triton.writing.index import NEIGHBOURS, ZERO, Index, Variable, formula, linear, strided, unravel
 from hybrid_lab.engines.triton.writing.kinds import collects, is_product
-from hybrid_lab.engines.triton.writing.symbolic import is_power_of_two, shown, varies
+from hybrid_lab.engines.triton.writing.reuse import shown, varies
 from hybrid_lab.engines.triton.writing.views import strides_in
 from hybrid_lab.engines.triton.writing.words import (
     TYPES,
@@ -46,7 +47,7 @@ from hybrid_lab.ops.dtypes import BFLOAT16, NARROW, is_floating
 
 Place = tuple[Index, ...]
 
-#: What arguments for sizes that vary are called (see symbolic.shown).
+#: What arguments for sizes that vary are called (see reuse.shown).
 _SIZE = re.compile(r"size\d+")
 
 #: Longer masks and addresses of a load stand in a line of their own.
@@ -70,6 +71,13 @@ def storing(outputs: Sequence[Value]) -> Iterator[None]:
         yield
     finally:
         _now.outputs = ()
+
+
+@functools.lru_cache(maxsize=1024)
+def _identifier(wanted: str) -> str:
+    """A name for a variable of a kernel."""
+    name = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_").lower() or "x"
+    return f"x_{name}" if name[0].isdigit() or keyword.iskeyword(name) or _SIZE.fullmatch(name) else name
 
 
 class Refused(Exception):
@@ -143,9 +151,8 @@ class Body:
 
     def fresh(self, wanted: str) -> str:
         """A name that nothing else has."""
-        name = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_").lower() or "x"
-        name = f"x_{name}" if name[0].isdigit() or keyword.iskeyword(name) or _SIZE.fullmatch(name) else name
-        base, number = name, 2
+        name = base = _identifier(wanted)
+        number = 2
         while name in self._taken:
             name, number = f"{base}{number}", number + 1
         self._taken.add(name)
@@ -252,7 +259,7 @@ class Body:
         while isinstance(item, Value) and item.node in self.nodes and item.node.op.view:
             item = item.node.inputs[0]
         number = number_of(item)
-        if number is None or not number > 0 or (factor and not is_power_of_two(number)):
+        if number is None or not number > 0 or (factor and frexp(number)[0] != 0.5):
             return -1
         number = 1 / number if factor else number
         return next((index for index, (count, _) in enumerate(self.counts) if count == number), -1)

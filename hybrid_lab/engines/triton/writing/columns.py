@@ -23,7 +23,6 @@ from hybrid_lab.engines.triton.writing.reduction import (
     step,
 )
 from hybrid_lab.engines.triton.writing.source import KernelSource, counted, covering, function, kernel_name
-from hybrid_lab.engines.triton.writing.symbolic import choice
 from hybrid_lab.engines.triton.writing.words import TYPES, comment, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
@@ -107,7 +106,6 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     return rows_kernel, put_together(second, late, Rows.of(down[0]), spaces, per_part, PROGRAMS)
 
 
-@choice
 def _per_part(rows: int, tile: int) -> int:
     """How many rows a program goes over: a number of whole tiles."""
     return -(-max(-(-rows // PROGRAMS), TILES * tile) // tile) * tile

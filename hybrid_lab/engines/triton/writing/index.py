@@ -15,22 +15,17 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
-from hybrid_lab.engines.triton.writing.symbolic import shown
+from hybrid_lab.engines.triton.writing.reuse import shown
 
 #: Strides and the like that are arguments had better be multiples of this: so many numbers are loaded at once.
 NEIGHBOURS = 4
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(NamedTuple):
     """name : as kernels print it; length : how many values it runs through."""
 
     name: str
     length: int
-
-    def __hash__(self) -> int:
-        # Of names alone, here and below: a hash would tell which size it is (see symbolic.py).
-        return hash(self.name)
 
     def digit(self, below: int, size: int) -> Index:
         """(self // below) % size."""
@@ -55,9 +50,6 @@ class Digit(NamedTuple):
     below: int
     size: int
 
-    def __hash__(self) -> int:
-        return hash(self.variable.name)
-
 
 @dataclass(frozen=True)
 class Index:
@@ -66,13 +58,12 @@ class Index:
     terms: tuple[tuple[Digit, int], ...] = ()
     constant: int = 0
 
-    def __hash__(self) -> int:
-        return hash(tuple([digit.variable.name for digit, _ in self.terms]))
-
     @staticmethod
     def of(terms: dict[Digit, int], constant: int = 0) -> Index:
         """The normal form: no digit of size 1, neighbours merged."""
         left = {digit: factor for digit, factor in terms.items() if factor and digit[2] > 1}
+        if len(left) < 2:
+            return Index(tuple(left.items()), constant)
         ordered = sorted(left.items(), key=lambda item: (-abs(item[1]), item[0][0].name, -item[0][1]))
         merged: list[tuple[Digit, int]] = []
         for digit, factor in ordered:
@@ -228,7 +219,6 @@ def formula(index: Index, lengths: Mapping[str, str]) -> str:
     for digit, factor in index.terms:
         variable, below, size = digit
         whole = below == 1 and size == variable.length and variable.name in lengths
-        # What decides least often is asked first: a recipe holds for sizes of which this would be answered alike.
         follows = parts and whole and factor > 0 and parts[-1][1] == factor * size
         if follows and (factor % 16 == 0 or size % 2 == 1 or size % 16 == 0):
             high = parts[-1][0]

@@ -7,7 +7,6 @@ from math import prod
 from hybrid_lab.engines.triton.writing.body import Body
 from hybrid_lab.engines.triton.writing.index import Variable
 from hybrid_lab.engines.triton.writing.source import KernelSource, counted, function, kernel_name, output_pointers
-from hybrid_lab.engines.triton.writing.symbolic import whole
 from hybrid_lab.engines.triton.writing.words import typed
 from hybrid_lab.graph.node import Constant
 from hybrid_lab.graph.partition import Region
@@ -57,5 +56,5 @@ def _counts_of_sizes(group: Region) -> list[int]:
         for value in read
         if isinstance(value.node.op, Constant) and value.node.op.sized and value.node.op.array.size == 1
     ]
-    found = [whole(1 / number if 0 < number < 1 else number) for number in numbers]
-    return [count for count in found if count is not None]
+    counts = [1 / number if 0 < number < 1 else number for number in numbers]
+    return [int(count) for count in counts if 1 < count < 1 << 31 and not count % 1]

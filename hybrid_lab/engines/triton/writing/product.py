@@ -18,6 +18,7 @@ from hybrid_lab.engines.triton.writing.factors import Factors, multiplied
 from hybrid_lab.engines.triton.writing.index import ZERO, Variable, formula, linear, unravel
 from hybrid_lab.engines.triton.writing.kinds import product_of
 from hybrid_lab.engines.triton.writing.prologue import before
+from hybrid_lab.engines.triton.writing.reuse import choice
 from hybrid_lab.engines.triton.writing.sizes import Sizes
 from hybrid_lab.engines.triton.writing.source import (
     KernelSource,
@@ -26,7 +27,6 @@ from hybrid_lab.engines.triton.writing.source import (
     kernel_name,
     output_pointers,
 )
-from hybrid_lab.engines.triton.writing.symbolic import choice
 from hybrid_lab.engines.triton.writing.words import TYPES, comment, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
@@ -150,13 +150,16 @@ def is_exact(node: Node, precision: str) -> bool:
     return dtype == "float64" or (dtype == "float32" and precision == "ieee")
 
 
-@choice
 def count_parts(sizes: Sizes, chosen: tiles.Configuration) -> int:
     """How many programs share a tile."""
     count = -(-sizes.rows // chosen.blocks["ROWS"]) * -(-sizes.columns // chosen.blocks["COLUMNS"]) * sizes.batches
-    if sizes.inner < SPLIT or count >= FEW_TILES:
-        return 1
-    return min(-(-BUSY // count), sizes.inner // PART, MOST_PARTS)
+    return max(2, min(-(-BUSY // count), sizes.inner // PART, MOST_PARTS)) if _is_shared(sizes, count) else 1
+
+
+@choice
+def _is_shared(sizes: Sizes, count: int) -> bool:
+    """Whether there are so few tiles, and sums so long, that several programs share a tile. count : of the tiles"""
+    return sizes.inner >= SPLIT and count < FEW_TILES
 
 
 def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuration, precision: str) -> KernelSource:

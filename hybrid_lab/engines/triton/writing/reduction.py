@@ -28,6 +28,7 @@ from hybrid_lab.engines.triton.writing.one_pass import (
     part_of_pair,
 )
 from hybrid_lab.engines.triton.writing.pointwise import MANY
+from hybrid_lab.engines.triton.writing.reuse import choice
 from hybrid_lab.engines.triton.writing.source import (
     KernelSource,
     block_for,
@@ -38,7 +39,6 @@ from hybrid_lab.engines.triton.writing.source import (
     output_pointers,
     power_of_two,
 )
-from hybrid_lab.engines.triton.writing.symbolic import choice
 from hybrid_lab.engines.triton.writing.words import TYPES, comment, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
@@ -96,21 +96,21 @@ class Rows:
         """Whether neighbours in memory are in different rows."""
         return next((axis for axis in reversed(range(len(self.shape))) if self.shape[axis] > 1), 0) not in self.axes
 
-    @choice
     def tile(self, width: int, many: bool = False) -> dict[str, int]:
         """The blocks of a tile that is `width` columns wide, or that goes along them in a loop: width is 0.
 
         many : whether there are so many loads that a quarter of a tile is enough
         """
-        rows, tile, columns = self.counts[0], TILE, COLUMNS
-        if many:
-            tile, columns = TILE // 4, max(COLUMNS // 2, 1)
-        if width == 0:
-            width = max(columns * 2 // NEIGHBOURS, 1) if self.across and rows >= NEIGHBOURS else columns
+        tile, columns = (TILE // 4, max(COLUMNS // 2, 1)) if many else (TILE, COLUMNS)
+        width = width or self._loop_width(columns)
         most = max(1, tile // width)
         if self.across and width * NEIGHBOURS <= 4 * tile:
             most = max(most, NEIGHBOURS)
-        return {"ROWS": power_of_two(rows, 1, most), "COLUMNS": width}
+        return {"ROWS": block_for(self.counts[0], 1, most), "COLUMNS": width}
+
+    @choice
+    def _loop_width(self, columns: int) -> int:
+        return max(columns * 2 // NEIGHBOURS, 1) if self.across and self.counts[0] >= NEIGHBOURS else columns
 
     @property
     @choice
@@ -454,7 +454,6 @@ def made_for(last: Sequence[Node], group: Region, first: Sequence[Node]) -> list
     return [node for node in group.nodes if node in found]
 
 
-@choice
 def _per_part(space: Rows, tile: dict[str, int]) -> int:
     """How many columns of a row one program sums up: a number of whole tiles."""
     (rows, columns), step = space.counts, tile["COLUMNS"]

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.engines.triton.writing import symbolic
-from hybrid_lab.engines.triton.writing.body import Body, Refused
+from hybrid_lab.engines.triton.writing import reuse
+from hybrid_lab.engines.triton.writing.body import Body
 from hybrid_lab.engines.triton.writing.functions import FUNCTIONS, PHILOX
-from hybrid_lab.engines.triton.writing.symbolic import choice
+from hybrid_lab.engines.triton.writing.reuse import choice
 from hybrid_lab.engines.triton.writing.words import ORIGIN, Remark, short
 from hybrid_lab.graph.node import Node, Value
 
@@ -60,6 +60,10 @@ class Text(str):
         made = Text(code)
         made.arguments, made.head, made.lines, made.said = arguments, head, lines, said
         return made
+
+    def about(self, said: Callable[[], tuple[str, Sequence[Remark]]]) -> Text:
+        """The same text with other comments."""
+        return Text.of(self.arguments, self.head, self.lines, said, str(self))
 
     def told(self) -> str:
         """The source as people read it."""
@@ -197,7 +201,7 @@ def function(
     arguments += ["seed"] * bool(body.draws) + [f"draw{number}" for number in body.draws]
     written = body.scopes[0].lines
     words = set(re.findall(r"\w+", " ".join([*head, *(text for text, _ in written)])))
-    arguments += [size for size in (*sizes, *symbolic.arguments()) if size in words]
+    arguments += [size for size in (*sizes, *reuse.arguments()) if size in words]
     declared = [*arguments, *(f"{block}: tl.constexpr" for block in blocks)]
     helpers = "".join(text for name, text in FUNCTIONS.items() if name in words or (body.draws and text is PHILOX))
     top = ["import triton", "import triton.language as tl", *helpers.splitlines(), "", ""]
@@ -238,15 +242,17 @@ def power_of_two(number: int, least: int = 1, most: int = 1 << 30) -> int:
     return block
 
 
-@choice
 def block_for(number: int, least: int = 1, most: int = 1 << 30) -> int:
     """The same for an axis that programs or a loop divide among blocks of any size."""
-    return power_of_two(number, least, most)
+    return min(_block(number, least), max(least, most))
+
+
+@choice
+def _block(number: int, least: int) -> int:
+    return power_of_two(number, least)
 
 
 def covering(number: int, least: int = 1) -> int:
     """The same for an axis that one block has whole. A larger block than is needed does as well."""
     block = block_for(number, least)
-    if number > block:
-        raise Refused("an axis that is longer than its block")
-    return block
+    return block if number <= block else power_of_two(number, least)

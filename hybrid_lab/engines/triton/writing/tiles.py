@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hybrid_lab.engines.triton.writing.reuse import choice
 from hybrid_lab.engines.triton.writing.source import KernelSource, block_for, covering, power_of_two
-from hybrid_lab.engines.triton.writing.symbolic import choice
 from hybrid_lab.ops.dtypes import NARROW
 
 #: Tensor cores want tiles of at least 16 along each axis.
