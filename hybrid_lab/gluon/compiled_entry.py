@@ -152,8 +152,10 @@ class CompiledEntry(tape.Entry):
         if program.wrt_all:
             return results
         gradients: list[Any] = [None] * program.num_inputs
+        absent = program.special.absent
         for index, gradient in zip(program.special.wrt, results, strict=True):
-            gradients[index] = gradient
+            if index not in absent:
+                gradients[index] = gradient
         return gradients
 
     def check(self) -> None:
@@ -186,7 +188,9 @@ class CompiledEntry(tape.Entry):
         if not wrt:
             return [None] * len(needed)
         heads = [douts[index] for index in sorted(wanted)]
-        compiled = program.gradient([*inputs, *heads], wanted, wrt)
+        compiled, wrt = program.gradient([*inputs, *heads], wanted, wrt)
+        if not wrt:
+            return [None] * len(needed)
         if compiled is None:
             self._check_inputs([index for index in range(len(inputs)) if index not in program._effects], inputs)
             return self._replayed(inputs, douts, needed)

@@ -10,7 +10,7 @@ from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon.neutral import NeutralGraph
 from hybrid_lab.gluon.structure import LEAF
 from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.differentiate import differentiate, without_hidden_reads
+from hybrid_lab.graph.differentiate import differentiate_present, without_hidden_reads
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.mixed_precision import mixed_precision
@@ -25,8 +25,9 @@ def gradient_graph(
     wrt: Sequence[int],
     precision: Precision | None = None,
     heads: Collection[int] | None = None,
-) -> NeutralGraph:
-    """The graph that computes the gradients with respect to the inputs numbered in `wrt`.
+) -> tuple[NeutralGraph, tuple[int, ...]]:
+    """The graph that computes the gradients with respect to the inputs numbered in `wrt` at which one arrives, and the
+    numbers of these.
 
     shapes, dtypes : of the inputs, parameters included; precision : the mixed precision of the call
     heads : numbers of the outputs that have a gradient; None: all
@@ -39,14 +40,15 @@ def gradient_graph(
         graph = mixed_precision(graph, dict(zip(graph.inputs, dtypes, strict=True)), precision)
     inferred = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
     bound = inferred if neutral.bound else bind_mode(inferred, training)
-    joint = differentiate(bound, [bound.inputs[index] for index in wrt], heads)
+    joint, present = differentiate_present(bound, [bound.inputs[index] for index in wrt], heads)
     count = len(bound.inputs)
     read = range(len(bound.outputs)) if heads is None else sorted(heads)
     inputs = [*joint.inputs[:count], *(joint.inputs[count + index] for index in read)]
-    gradients = joint.outputs[len(bound.outputs) :]
+    gradients = [value for value, here in zip(joint.outputs[len(bound.outputs) :], present, strict=True) if here]
     made = Graph(inputs, gradients, (), joint.draws, f"{graph.name} gradient".strip())
     # So that it reads no more than the gradients depend on: what nothing depends on keeps the gradient it has.
     with suppress(AutogradError):  # an operator without a second gradient, which may not be asked for
         made = without_hidden_reads(made)
     in_spec, out_spec = ("tuple", (LEAF,) * len(inputs)), ("tuple", (LEAF,) * len(gradients))
-    return NeutralGraph(made, in_spec, out_spec, (), source=neutral.source, bound=True)
+    graph_of = NeutralGraph(made, in_spec, out_spec, (), source=neutral.source, bound=True)
+    return graph_of, tuple([index for index, here in zip(wrt, present, strict=True) if here])

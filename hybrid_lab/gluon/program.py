@@ -85,7 +85,7 @@ class Program:
         self._parameters = neutral.parameters
         self._arrays = [parameter._on(parameter._data, self.context) for parameter in neutral.parameters]
         self.requests = self.requests_now()
-        self._gradients: dict[Any, Program | None] = {}
+        self._gradients: dict[Any, tuple[Program | None, tuple[int, ...]]] = {}
         inputs: list[Any] = [*leaves, *self._arrays]
         wrt: list[int] = []
         if recording:
@@ -179,7 +179,7 @@ class Program:
         self._kept_saved = [index for kind, index in special.sources if kind == "saved"]
         self.heads = [index for kind, index in special.sources if kind == "head"]
         self.num_inputs = num_data + len(self._arrays)
-        self.wrt_all = special.wrt == tuple(range(self.num_inputs))
+        self.wrt_all = special.wrt == tuple(range(self.num_inputs)) and not special.absent
         self.run_backward: Any = None if self.backward is None else self.backward.run
         self._apart: dict[tuple[bool, ...], frozenset[int]] = {}
         self.given = tuple([index in self.differentiated for index in range(self._num_outputs)])
@@ -233,7 +233,7 @@ class Program:
 
     def companions(self) -> list[Program]:
         """The programs of this very call: for other outputs that are differentiated, and for gradients of gradients."""
-        gradients = [program for program in tuple(self._gradients.values()) if program is not None]
+        gradients = [program for program, _ in tuple(self._gradients.values()) if program is not None]
         found = [item for program in gradients for item in program.head_sets.programs.values()]
         return [*self.head_sets.programs.values(), *found]
 
@@ -404,9 +404,13 @@ class Program:
             self._links = held = None if tape.Output in map(type, found) else now, found
         return held[1]
 
-    def gradient(self, inputs: Sequence[NDArray], heads: Heads, wrt: tuple[int, ...]) -> Program | None:
+    def gradient(
+        self, inputs: Sequence[NDArray], heads: Heads, wrt: tuple[int, ...]
+    ) -> tuple[Program | None, tuple[int, ...]]:
         """The program of this call's gradients with respect to the inputs and parameters numbered in `wrt`, on all of
         them and the gradients of the outputs `heads`; None where an operator has no gradient of its gradient.
+
+        Returns with it those of `wrt` at which a gradient arrives: it computes these.
         """
         key = heads, wrt, tuple([tape.link(array) is not None for array in inputs])
         if key not in self._gradients:
@@ -414,16 +418,18 @@ class Program:
             shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
             start = time.perf_counter()
             try:
-                graph = gradient_graph(self.neutral, shapes, dtypes, self.training, wrt, self.precision, heads)
-                name = f"{self.block_name} (gradient)"
-                made = type(self)(name, self._flags, graph, inputs, self.training, True, self._shared)
+                graph, present = gradient_graph(self.neutral, shapes, dtypes, self.training, wrt, self.precision, heads)
+                name, made = f"{self.block_name} (gradient)", None
+                if present:
+                    made = type(self)(name, self._flags, graph, inputs, self.training, True, self._shared)
             except AutogradError:
-                self._gradients[key] = None
+                self._gradients[key] = None, wrt
             else:
-                self._gradients[key] = made
-                self._shared.note(made, time.perf_counter() - start, "second", "gradients of gradients")
-        found = self._gradients[key]
-        return None if found is None else found.head_sets.current
+                self._gradients[key] = made, present
+                if made is not None:
+                    self._shared.note(made, time.perf_counter() - start, "second", "gradients of gradients")
+        found, present = self._gradients[key]
+        return None if found is None else found.head_sets.current, present
 
     # -- what the forward reads of the parameters --------------------------------------------------------------
 
@@ -535,6 +541,6 @@ def _read_by(values: Sequence[Value], forward: bool) -> set[Value]:
             node = value.node
             if forward:
                 pending += node.leading((value.index,))
-            else:
+            elif not node.is_mask(value.index):
                 pending += [v for i, v in enumerate(node.inputs) if isinstance(v, Value) and node.op.reads_values(i)]
     return found

@@ -29,6 +29,15 @@ def differentiate(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | N
     The graph is inferred and its mode bound. The gradient of an input that no such output depends on is zeros.
     Differentiate the result again for gradients of gradients.
     """
+    return differentiate_present(graph, wrt, heads)[0]
+
+
+def differentiate_present(
+    graph: Graph, wrt: Sequence[Value], heads: Collection[int] | None = None
+) -> tuple[Graph, list[bool]]:
+    """The joint graph, and for each Value in `wrt` whether a gradient arrives there. If none does, its zeros are none
+    either: what the Value was computed from must not be differentiated with them.
+    """
     graph, made, arrived = _arrived(graph, wrt, heads)
     builder = arrived.builder
     readers = graph.users()
@@ -37,13 +46,14 @@ def differentiate(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | N
         with builder.origin(next(iter(readers.get(value, ())), None)):
             gradient = arrived.whole(value)
             results.append(builder.zeros_like(Expr(builder, value)) if gradient is None else gradient)
-    return Graph(
+    joint = Graph(
         [*graph.inputs, *made],
         [*graph.outputs, *(expr.value for expr in results)],
         graph.effects,
         graph.draws,
         graph.name,
     )
+    return joint, [value in arrived.gradients for value in wrt]
 
 
 def present_gradients(graph: Graph, wrt: Sequence[Value]) -> tuple[Graph, list[tuple[int, bool]]]:
@@ -222,7 +232,7 @@ def led_to(graph: Graph, sources: Sequence[Value], differentiable: bool = False)
                     for value in node.outputs
                     if any(item in found for item in node.leading((value.index,), differentiable))
                 ]
-                if node.op.subgraphs
+                if node.op.subgraphs or len(node.outputs) > node.op.num_visible
                 else node.outputs
             )
     return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.ops.dtypes import dtype_of
+from hybrid_lab.ops.dtypes import dtype_of, is_floating
 from hybrid_lab.ops.operator import Operator
 
 if TYPE_CHECKING:
@@ -136,11 +136,20 @@ class Node:
         """The inputs that lead to one of these outputs: with control flow not all lead to all.
 
         differentiable : inside loops and branches, through operators only that have a gradient
+
+        Nothing leads to hidden outputs that are not floating, as Dropout's mask: gradients take them for constants.
         """
+        if all(self.is_mask(index) for index in outputs):
+            return ()
         if not self.op.subgraphs or any(index >= self.op.num_visible for index in outputs):
             return self.values_in
         found = self.op.leading(outputs, differentiable)  # type: ignore[attr-defined]
         return [item for index in sorted(found) if isinstance(item := self.inputs[index], Value)]
+
+    def is_mask(self, index: int) -> bool:
+        """Whether an output is hidden and not floating."""
+        dtype = self.outputs[index].dtype
+        return index >= self.op.num_visible and dtype is not None and not is_floating(dtype)
 
     def replace(self, **changes: Any) -> Node:
         """A copy with some fields changed; name, scope and location stay unless given."""

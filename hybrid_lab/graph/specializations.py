@@ -128,7 +128,10 @@ class SymbolicSpecialization:
         given = [tuple(shape) for shape in marked]
         self._cutter: Cutter | None = None
         if wrt:
-            joint, start = until_split(graph, given, dtypes, train, wrt, num_data, precision=precision, heads=heads)
+            absent: set[int] = set()
+            options: dict[str, Any] = {"precision": precision, "heads": heads, "absent": absent}
+            joint, start = until_split(graph, given, dtypes, train, wrt, num_data, **options)
+            self._absent = frozenset(absent)
             self._cutter = Cutter(joint, len(start.inputs), len(start.outputs))
             self._parts: dict[tuple[Value, ...], tuple[SymbolicGraph, SymbolicGraph, Specialized]] = {}
             self._wrt = tuple(wrt)
@@ -169,6 +172,7 @@ class SymbolicSpecialization:
                 self._wrt,
                 forward_sources=self._straight,
                 heads=self._heads,
+                absent=self._absent,
                 needs_numbers=self._needs_numbers,
             )
             graphs = SymbolicGraph(parts.forward, self.guards), SymbolicGraph(parts.backward, self.guards)

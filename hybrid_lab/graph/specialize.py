@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.differentiate import differentiate
+from hybrid_lab.graph.differentiate import differentiate_present
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.fold_norm import fold_norm
 from hybrid_lab.graph.graph import Graph
@@ -37,6 +37,7 @@ class Specialized:
     given : a graph with the neutral graph's inputs
     stages : the passes that ran, with the graphs before and after each; empty unless `keep` was asked for
     heads : numbers of the outputs that `backward` differentiates; None: all
+    absent : those of `wrt` at which no gradient arrives; `backward` returns zeros for them
     needs_numbers : why some leading sizes of the data are no symbols (see graph.specializations)
     """
 
@@ -50,6 +51,7 @@ class Specialized:
     given: Graph = field(default_factory=lambda: Graph((), ()))
     stages: tuple[Stage, ...] = ()
     heads: tuple[int, ...] | None = None
+    absent: frozenset[int] = frozenset()
     needs_numbers: tuple[str, ...] = ()
 
     @property
@@ -83,7 +85,8 @@ def specialize(
     """
     stages = Stages(keep)
     if wrt:
-        joint, start = until_split(graph, shapes, dtypes, train, wrt, num_data, bound, precision, stages, heads)
+        absent: set[int] = set()
+        joint, start = until_split(graph, shapes, dtypes, train, wrt, num_data, bound, precision, stages, heads, absent)
         parts = stages.run("split", split, joint, len(start.inputs), len(start.outputs))
         return Specialized(
             parts.forward,
@@ -94,6 +97,7 @@ def specialize(
             given=Graph(start.inputs, ()),
             stages=tuple(stages.done),
             heads=None if heads is None else tuple(sorted(heads)),
+            absent=frozenset(absent),
         )
     start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
     straight = _straight(start)
@@ -128,11 +132,22 @@ def until_split(
     precision: Precision | None = None,
     stages: Stages | None = None,
     heads: Collection[int] | None = None,
+    absent: set[int] | None = None,
 ) -> tuple[Graph, Graph]:
-    """The simplified joint graph of a recorded call, and the bound graph that it was made of. Arguments: see above."""
+    """The simplified joint graph of a recorded call, and the bound graph that it was made of. Arguments: see above.
+
+    absent : gets those of `wrt` at which no gradient arrives
+    """
     stages = Stages(False) if stages is None else stages
     start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
-    joint = stages.run("differentiate", differentiate, start, [start.inputs[index] for index in wrt], heads)
+
+    def differentiate(start: Graph) -> Graph:
+        joint, present = differentiate_present(start, [start.inputs[index] for index in wrt], heads)
+        if absent is not None:
+            absent.update(index for index, here in zip(wrt, present, strict=True) if not here)
+        return joint
+
+    joint = stages.run("differentiate", differentiate, start)
     return _simplified(stages, joint), start
 
 

@@ -56,8 +56,14 @@ class Run:
             block.hybridize(active, engine=None if self.engine == "auto" else self.engine, **flags)
 
     def replaced(self, net: Any, make: Callable[[], Any]) -> Any:
-        """A net that was saved and opened again; the eager run goes on with the one it has."""
+        """A net that was saved and opened again; the eager run goes on with the one it has, without its gradients: an
+        opened net has received none.
+        """
         self._net = net if self.engine is None else make()
+        for parameter in self._net.collect_params().values():
+            if parameter._array is not None and parameter.grad_req != "null":
+                parameter.zero_grad()
+                parameter.data()._fresh_grad = False
         return self._net
 
     def reopened(self, net: Any) -> Any:
