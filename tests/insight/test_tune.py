@@ -138,7 +138,7 @@ def test_an_interrupt_leaves_everything_as_it_was(rivals, tmp_path):
 
 def test_without_inputs_those_of_the_first_call_count(rivals):
     net = dense()
-    with pytest.raises(HybridLabError, match="was not called so far"):
+    with pytest.raises(HybridLabError, match="has not been called yet"):
         mx.tune(net)
     net(nd.ones((2, 4)))
     assert mx.tune(net, train=False).calls[0].engine == "fast"
