@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -80,6 +81,17 @@ def test_numbers_that_differ_become_inputs(created):
         (x,) = uniform((3, 4))
         assert close(kept[-1]([x])[0], np.exp(x) * factor)
         assert len(created) == min(number + 1, 2)
+
+
+def test_many_sessions_do_not_have_many_threads(created, monkeypatch):
+    """With two threads besides the caller's each, the fourth session would go beyond a limit of six."""
+    monkeypatch.setattr(session, "thread_count", lambda: 3)
+    monkeypatch.setattr(session, "MOST_THREADS", 6)
+    monkeypatch.setattr(session, "_with_threads", weakref.WeakSet())
+    graphs = [graph_of(lambda F, x, k=k: F.exp(F.softmax(x, axis=k)), (2, 3, 4, 5)) for k in range(4)]
+    executables = [ALWAYS.compile(graph) for graph in graphs]
+    assert [threads for *_, threads in created] == [3, 3, 3, 1]
+    del executables
 
 
 def test_sessions_go_when_nobody_runs_them(created):

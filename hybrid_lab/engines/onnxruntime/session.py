@@ -38,11 +38,16 @@ SPIN = 20
 SPIN_VERSION = (1, 28)
 
 
-def _set_threads(ort: Any, options: Any) -> None:
+#: The threads of all sessions together, about. Sessions that are made beyond it compute on the caller's thread alone: a
+#: model of many small Blocks that are not in one graph has a session for each.
+MOST_THREADS = 512
+
+
+def _set_threads(ort: Any, options: Any, count: int) -> None:
     """Threads that sleep while they have nothing to do. Each session has its own: Python has no setting for how those
     of the one pool that sessions can share wait.
     """
-    options.intra_op_num_threads, options.inter_op_num_threads = thread_count(), 1
+    options.intra_op_num_threads, options.inter_op_num_threads = count, 1
     spins = tuple(map(int, ort.__version__.split(".")[:2])) >= SPIN_VERSION
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spins)))
     if spins:
@@ -87,7 +92,9 @@ def trim() -> None:
     _trimmer.run(None, {"x": np.zeros((), np.float32)}, options)
 
 
-def create_session(model: bytes, weights: Mapping[str, np.ndarray] | None = None, nodes: int = 1) -> Any:
+def create_session(
+    model: bytes, weights: Mapping[str, np.ndarray] | None = None, nodes: int = 1, threads: int = 1
+) -> Any:
     """An InferenceSession on the CPU. Raises EngineError with onnxruntime's reason, or TooLong.
 
     weights : the model's external initializers; onnxruntime reads this memory for as long as the session lives
@@ -96,7 +103,7 @@ def create_session(model: bytes, weights: Mapping[str, np.ndarray] | None = None
     ort = import_library("onnxruntime")
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    _set_threads(ort, options)
+    _set_threads(ort, options, threads)
     if shared_memory(ort):
         options.add_session_config_entry("session.use_env_allocators", "1")
         options.enable_mem_pattern = False
@@ -133,7 +140,13 @@ class Session:
 
     def __init__(self, model: Model, fed: frozenset[str], weights: Mapping[str, np.ndarray]):
         self.small, self.fed, self.weights = model.small, fed, dict(weights)
-        self.inner = create_session(model.serialize(fed, weights), weights, len(model.nodes))
+        count = thread_count()
+        with _lock:
+            if len(_with_threads) * (count - 1) >= MOST_THREADS:
+                count = 1
+            if count > 1:
+                _with_threads.add(self)
+        self.inner = create_session(model.serialize(fed, weights), weights, len(model.nodes), count)
 
     def differing(self, model: Model) -> frozenset[str]:
         """The small constants of a model with the same skeleton that have other values here."""
@@ -142,6 +155,8 @@ class Session:
         )
 
 
+#: The sessions that have threads besides the caller's.
+_with_threads: weakref.WeakSet[Session] = weakref.WeakSet()
 #: (skeleton, names of the weights, token) -> the sessions that programs hold on to.
 _shared: dict[Any, list[weakref.ref[Session]]] = {}
 #: (skeleton, names of the weights) -> why such models get no session in this process: one took too long.
