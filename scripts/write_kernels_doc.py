@@ -26,8 +26,8 @@ the engine writes the elements that this one is computed from, down to the loads
 slices) need no code; they only change where elements are loaded from. A comment names the operator, its Block, the
 composite operator that it is a part of, and the line of the user's code.
 
-Comments and names of layers are not compiled; the size of the first axis, and strides that follow from it, are passed
-as arguments. So equal layers share a kernel, often with layers of other sizes, and other batch sizes use it too.
+Comments and names of layers are not compiled; the counts of what a kernel computes (`n`, `rows`, `columns`) are passed
+as arguments. So equal layers share a kernel, often with layers of other sizes, and other batch sizes mostly use it too.
 """
 
 

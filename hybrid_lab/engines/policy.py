@@ -1,4 +1,7 @@
-"""Policy: which engine of a CPU runs a compiled call, by rule, and the reason in words.
+"""Policy: the rules that choose the engine of a compiled call on a CPU, and the reason of each choice in words.
+
+`choose` has the rules. `mx.explain` prints the decision in its line "engine:". A result of `mx.tune` changes it. If
+`hybridize(engine=...)` or the variable HYBRID_LAB_CPU names an engine, the rules are not asked (registry.default).
 
 The same call on the same installation gets the same engine in every process: the rules read the call's graphs, what is
 installed, and what `mx.tune` has stored. They do not measure, and do not look at load or at what is imported.
@@ -16,13 +19,14 @@ from hybrid_lab.engines.torch_kernels.rules import refusal
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 
-#: Multiply-adds of convolutions, products and recurrences, or bytes that other operators write, from which torch runs
-#: a recorded call. LeNet with 64 images (0.4 billion): 15 ms a step in torch, 20 in ONNX Runtime; a perceptron with
-#: 256 rows (0.1 billion) is as fast in either, and never needs the import of torch.
+#: Torch runs a recorded call with at least so many multiply-adds (two FLOP each) of convolutions, products and
+#: recurrences, or with at least so many bytes that other operators write. LeNet with 64 images (0.4 billion): 15 ms a
+#: step in torch, 20 in ONNX Runtime; a perceptron with 256 rows (0.1 billion) is as fast in either, and never needs the
+#: import of torch.
 PRODUCTS, BYTES = 200e6, 64 << 20
-#: Calls in which ONNX Runtime must have saved the time that it takes to make its sessions.
+#: ONNX Runtime is taken if it saves the time for making its sessions within so many calls.
 CALLS = 1000
-#: Families whose operators multiply and add, as one reads of them.
+#: The families of operators that multiply and add, and their names in a reason.
 _PRODUCT_FAMILIES = {"conv": "convolutions", "linalg": "products", "rnn": "recurrences"}
 _COMPOSED = "ONNX Runtime has no operators for gradients"
 _NO_SESSIONS = "ONNX Runtime is not installed"
@@ -41,7 +45,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Work:
-    """What a call computes. products : multiply-adds; bytes : what all other operators write; kinds : of products"""
+    """How much a call computes.
+
+    products : number of multiply-adds; bytes : that all other operators write
+    kinds : the names of the families that have at least 5 percent of the multiply-adds
+    """
 
     products: float = 0.0
     bytes: int = 0
@@ -82,9 +90,9 @@ def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = F
     if strict:
         engine = "onnxruntime" if "onnxruntime" in installed else "numpy"
         return Decision(engine, "strict=True leaves every operator to one engine, and this is the default one")
-    found = tuned.recall(graphs)
-    if found is not None and found.engine in installed:
-        return Decision(found.engine, f"mx.tune measured {found}")
+    measured = tuned.recall(graphs)
+    if measured is not None and measured.engine in installed:
+        return Decision(measured.engine, f"mx.tune measured {measured}")
     role = "recorded" if len(graphs) > 1 else "prediction"
     if role == "prediction" and "onnxruntime" in installed:
         return Decision("onnxruntime", "prediction")
@@ -103,7 +111,7 @@ def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = F
 
 
 class PolicyEngine(Engine):
-    """What `engine=None` means on a CPU: every compile asks the policy, and gives the executable of its engine.
+    """The default engine on a CPU: asks the policy for each graph, and compiles with the engine that the policy names.
 
     engines : those that can run here
     """

@@ -1,6 +1,8 @@
-"""What `mx.tune` has measured on this machine: the fastest engine for a kind of call, kept on disk.
+"""Results of `mx.tune` on a CPU: the fastest engine for each kind of call, kept on disk.
 
-A kind of call is a structure of operators, shapes up to powers of two, a processor, a number of threads, and versions.
+Calls are of one kind if they have the same structure of operators, shapes that are equal when sizes from 16 on are
+rounded up to powers of two, the same processor, number of threads, and versions. triton/choices.py has the results of a
+GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from hybrid_lab.graph.control_flow import Backward
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 
-#: Changes when entries of before must not be believed any more.
+#: The version of the entries; those of another version count as missing.
 FORMAT = 2
 
 
@@ -38,9 +40,9 @@ class Tuned:
 
 
 def recall(graphs: Iterable[Graph]) -> Tuned | None:
-    """What was found for such a call, in this process or an earlier one; None where nothing was."""
+    """The result for calls of this kind, of this process or an earlier one; None if there is none."""
     if not _known and ENGINES.is_empty():
-        return None  # nobody need make a key
+        return None  # without the time for making a key
     key = key_of(graphs)
     if key not in _known:
         entry = ENGINES.get_json(key)
@@ -50,7 +52,7 @@ def recall(graphs: Iterable[Graph]) -> Tuned | None:
 
 
 def remember(graphs: Iterable[Graph], found: Tuned) -> None:
-    """Keep it for this process and, where there is a cache folder, for later ones."""
+    """Keep a result for this process and, if there is a cache folder, for later ones."""
     key = key_of(graphs)
     _known[key] = found
     ENGINES.put_json(key, asdict(found))
@@ -60,7 +62,7 @@ _known: dict[str, Tuned] = {}
 
 
 def key_of(graphs: Iterable[Graph]) -> str:
-    """A name for calls that the same engine should win: structure, rounded shapes and threads."""
+    """The name of a kind of call: a digest of structure, rounded shapes, dtypes and the number of threads."""
     digest = hashlib.sha256(f"{thread_count()}\n".encode())
     for graph in graphs:
         digest.update(_structure(graph).encode())

@@ -3,10 +3,12 @@
     specializations.specialize(graph, shapes with a batch of 64, ...)      runs the passes, on symbolic sizes
     specializations.specialize(graph, shapes with a batch of 37, ...)      the same graphs, with 37 in the shapes
 
-The first two sizes of each data input - batch and time, in either layout - are symbols. While the passes run, their
-guards are recorded (see ops/sizes.py); a later call whose sizes satisfy them gets the same graphs, bound to its sizes.
-Only the minimum cut of `split` is found anew, for the bytes of the new sizes. Where a guard fails the passes run again,
-and the graphs are kept beside the earlier ones. Where a rule needs a size as a number, that size is no symbol.
+The first two sizes of each data input (batch and time, in either layout) are symbols. While the passes run, every
+comparison of symbols is recorded as a guard (ops/sizes.py). A later call whose sizes satisfy the guards gets the same
+graphs, bound to its sizes; only the minimum cut of `split` is computed again, because it weighs bytes. If a guard fails
+the passes run again, and their graphs are kept beside the earlier ones. If a rule of an operator or a pass needs a size
+as a number (`NeedsNumber`), that size is no symbol in further calls of this kind, and each of its values has graphs of
+its own.
 """
 
 from __future__ import annotations
@@ -35,9 +37,10 @@ LEADING = 2
 
 @dataclass
 class _Kind:
-    """The calls that differ in the leading sizes of their data alone.
+    """The calls that differ in nothing but the leading sizes of their data.
 
-    numbers : (data input, axis) of the leading sizes that some rule needs as numbers, and the reasons
+    specializations : the one used last comes first
+    numbers : (data input, axis) of each leading size that some rule needs as a number -> the reason
     """
 
     specializations: list[SymbolicSpecialization] = field(default_factory=list)
@@ -45,7 +48,10 @@ class _Kind:
 
 
 class Specializations:
-    """Kinds of call: the graph, its mode, dtypes, gradients and the shapes of its parameters."""
+    """The specializations of a Block's calls, by kind of call.
+
+    The kind of a call is its graph, mode, dtypes, wanted gradients, and the shapes of its parameters.
+    """
 
     def __init__(self) -> None:
         self._kinds: dict[Any, _Kind] = {}
@@ -61,7 +67,10 @@ class Specializations:
         precision: Precision | None = None,
         heads: Collection[int] | None = None,
     ) -> Specialized:
-        """As `specialize.specialize`. num_data : the sizes of so many first inputs may differ from call to call"""
+        """As `specialize.specialize`, with known graphs where their guards hold.
+
+        num_data : the number of data inputs, which come first; the other inputs are parameters
+        """
         ranks = tuple(map(len, shapes[:num_data]))
         wanted = None if heads is None else frozenset(heads)
         key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, precision, wanted
@@ -84,7 +93,7 @@ class Specializations:
                 )
             except NeedsNumber as need:
                 kind.numbers.update({symbols[number]: _reason(need, *symbols[number]) for number in need.symbols})
-            except HybridLabError:  # the call is wrong, and the error has to tell of its sizes
+            except HybridLabError:  # the call is wrong: without symbols below, the error names the sizes
                 break
             else:
                 known.insert(0, made)
@@ -101,9 +110,10 @@ def _reason(need: NeedsNumber, index: int, axis: int) -> str:
 
 
 class SymbolicSpecialization:
-    """What the passes made of one kind of call, for all sizes that satisfy the guards.
+    """The graphs of one kind of call, for all sizes that satisfy the guards.
 
-    symbols : (data input, axis) of the sizes that are symbols; numbers : of those that cannot be, with reasons
+    symbols : (data input, axis) of each size that is a symbol
+    numbers : (data input, axis) of each leading size that some rule needs as a number -> the reason
     """
 
     def __init__(
@@ -124,7 +134,7 @@ class SymbolicSpecialization:
         marked = [list(shape) for shape in shapes]
         for index, axis in symbols:
             marked[index][axis] = self.guards.symbol(shapes[index][axis])
-        self._num_data, self._numbers = num_data, self._without_symbols(shapes, num_data)
+        self._num_data, self._fixed_sizes = num_data, self._without_symbols(shapes, num_data)
         given = [tuple(shape) for shape in marked]
         self._cutter: Cutter | None = None
         if wrt:
@@ -146,8 +156,8 @@ class SymbolicSpecialization:
         self._count = self.guards.count
 
     def bind(self, shapes: Sequence[Any]) -> Specialized | None:
-        """The graphs for these shapes; None where a guard fails."""
-        if self._without_symbols(shapes, self._num_data) != self._numbers:
+        """The graphs for these shapes; None if a guard fails or a size that is no symbol differs."""
+        if self._without_symbols(shapes, self._num_data) != self._fixed_sizes:
             return None
         binding = Binding(self.guards, [shapes[index][axis] for index, axis in self._symbols])
         if not binding.satisfies(self._count):
@@ -155,7 +165,7 @@ class SymbolicSpecialization:
         return self._unrecorded(binding) if self._cutter is None else self._recorded(binding, self._cutter)
 
     def _without_symbols(self, shapes: Sequence[Any], num_data: int) -> list[Any]:
-        """The shapes of the data with None for the symbols."""
+        """The shapes of the data inputs, with None in place of each symbol."""
         found = [list(shape) for shape in shapes[:num_data]]
         for index, axis in self._symbols:
             found[index][axis] = None

@@ -26,7 +26,7 @@ from hybrid_lab.ops.precision import Precision
 class Specialized:
     """What one call signature runs.
 
-    forward : outputs, then the values kept for the backward
+    forward : its outputs are those of the neutral graph, then the saved values for the backward
     backward : None for a call that records nothing
     sources : where each input of `backward` comes from (see graph.split)
     wrt : indices of the graph's inputs whose gradients `backward` returns, in this order
@@ -34,10 +34,10 @@ class Specialized:
         numbered in `prologue_sources` has changed, and hand its outputs to `forward`
     forward_sources : where each input of `forward` comes from: ("input", k) for input k of the neutral graph,
         ("hoisted", j) for output j of the prologue
-    given : a graph with the neutral graph's inputs
+    given : a graph that has all inputs of the neutral graph; `forward` may lack those that only the prologue reads
     stages : the passes that ran, with the graphs before and after each; empty unless `keep` was asked for
     heads : numbers of the outputs that `backward` differentiates; None: all
-    absent : those of `wrt` at which no gradient arrives; `backward` returns zeros for them
+    absent : indices from `wrt` at which no gradient arrives; `backward` returns zeros for them
     needs_numbers : why some leading sizes of the data are no symbols (see graph.specializations)
     """
 

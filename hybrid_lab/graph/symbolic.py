@@ -28,8 +28,8 @@ from hybrid_lab.ops.sizes import Binding, Guards, NeedsNumber, SymbolicSize, gua
 class SymbolicGraph:
     """graph : with symbolic sizes in its shapes
     guards : the conditions under which it is the graph of other sizes, too
-    cache : what engines keep for all graphs that are bound from this one, under keys of their own
-    needs_numbers : why engines make graphs of it anew for each batch
+    cache : results of engines that hold for all graphs that are bound from this one, under keys of the engines' own
+    needs_numbers : why passes of an engine run again for each batch
     """
 
     __slots__ = ("__weakref__", "_derived", "_sizes", "cache", "graph", "guards", "needs_numbers")
@@ -42,11 +42,11 @@ class SymbolicGraph:
         self._sizes: list[SymbolicSize] | None = None
 
     def bind(self, binding: Binding) -> Graph:
-        """The graph at these sizes, which must satisfy the guards. Its nodes are made when somebody looks at them."""
+        """The graph at these sizes, which must satisfy the guards. Its nodes are made when they are first read."""
         return _BoundLater(self, binding)
 
-    def bound(self, binding: Binding) -> Graph:
-        """The same, made now. Its nodes correspond to those of the symbolic graph, in their order."""
+    def bind_now(self, binding: Binding) -> Graph:
+        """`bind` with all nodes made at once. They correspond to the nodes of the symbolic graph, in their order."""
         old = self.graph
         new: dict[Value, Value] = {}
         nodes: list[Node] = []
@@ -84,7 +84,7 @@ class SymbolicGraph:
         return graph
 
     def ones(self, binding: Binding) -> tuple[bool, ...]:
-        """For each symbolic size in the shapes of the graph, whether it is 1: which axes may broadcast."""
+        """For each symbolic size in the shapes of the graph, whether it is 1; an axis of size 1 may be broadcast."""
         if self._sizes is None:
             shapes = [shape for node in self.graph.nodes for shape in node.shapes or ()]
             sizes = [size for shape in shapes for size in shape if type(size) is SymbolicSize]
@@ -92,7 +92,7 @@ class SymbolicGraph:
         return tuple([binding.size(size) == 1 for size in self._sizes])
 
     def derive(self, key: Any, make: Callable[[Graph], Graph]) -> tuple[SymbolicGraph, tuple[int, int]] | None:
-        """What `make` makes of the graph, and how many guards must hold for it; None where `make` needs numbers."""
+        """(`make(graph)` as a SymbolicGraph, how many guards must hold for it); None if `make` needs numbers."""
         if key not in self._derived:
             try:
                 self._derived[key] = SymbolicGraph(make(self.graph), self.guards), self.guards.count
@@ -106,7 +106,7 @@ _binding = forks.rlock()
 
 
 class _BoundLater(Graph):
-    """A bound graph whose nodes are made when somebody looks at them."""
+    """A bound graph whose nodes are made when they are first read."""
 
     __slots__ = ()
 
@@ -123,7 +123,7 @@ class _BoundLater(Graph):
                 return object.__getattribute__(self, name)
             except AttributeError:  # no other thread was faster
                 assert self.symbolic is not None and self.binding is not None
-                bound = self.symbolic.bound(self.binding)
+                bound = self.symbolic.bind_now(self.binding)
             self.inputs, self.outputs, self.effects = bound.inputs, bound.outputs, bound.effects
             self._nodes = bound._nodes
             return object.__getattribute__(self, name)

@@ -1,4 +1,4 @@
-"""mx.tune: measure which engine, or which tiles of kernels on a GPU, run a model fastest here, and keep it."""
+"""mx.tune: measure which engine of a CPU, or which tiles of a GPU's kernels, run a model fastest; keep the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Tuning:
     """What `mx.tune` found on a GPU; print it, show it in a notebook, or take `data()`.
 
-    kernels : each distinct product, attention and row reduction; seconds : that it all took
+    kernels : one entry for each distinct product, attention and row reduction; seconds : that the whole tuning took
     """
 
     name: str
@@ -37,7 +37,7 @@ class Tuning:
 
     @property
     def gain(self) -> float:
-        """How many times as fast the kernels are as with the rule's tiles, each once: the geometric mean."""
+        """The geometric mean of the kernels' gains over the tiles of the rule."""
         return exp(sum(log(each.gain) for each in self.kernels) / len(self.kernels)) if self.kernels else 1.0
 
     @property
@@ -85,19 +85,22 @@ class Tuning:
 def tune(
     net: Block, *inputs: Any, train: bool | None = None, again: bool = False
 ) -> Tuning | EngineTuning:
-    """Measure what runs calls on `inputs` fastest on this machine, and keep it: later compiles take what was found, in
-    other processes too, and shapes of about the same size share it. Nothing else in this package measures.
+    """Measure what runs calls on `inputs` fastest on this machine, and keep the result.
+
+    Later compiles of such calls use the result, in other processes too; shapes of about the same size share it. Without
+    `mx.tune` nothing is measured. The results are in the folder HYBRID_LAB_CACHE, and go with it.
 
     inputs : arrays or shapes, as the call takes them; none: those of the first call
-    train : only training, or only prediction; None means both
-    again : measure that too what was measured at an earlier time
+    train : True measures only training, False only prediction, None both
+    again : True measures again what has a result already
 
-    On a CPU each engine runs the calls: forward, and in training backward. One whose numbers are not NumPy's is left
-    out. On a GPU each candidate for the tiles of a product, an attention or a row reduction runs, torch's own product
-    among them, on random numbers; one that does not give the numbers of the rule's tiles is left out.
+    On a CPU each engine runs the calls: forward, and in training backward. An engine whose numbers differ from NumPy's
+    is left out. On a GPU each candidate for the tiles of a product, an attention or a row reduction runs on random
+    numbers, and torch's own product is a candidate, too; one whose numbers differ from those of the rule's tiles is
+    left out.
 
-    Takes seconds to minutes, with a bar of progress. Interrupting it leaves everything as it was; on a GPU it keeps
-    what was found until then. Raises EngineUnavailable for Triton's interpreter, HybridLabError for a Block that is not
+    Takes seconds to minutes, with a bar of progress. An interrupt leaves everything as it was; on a GPU the results up
+    to then are kept. Raises EngineUnavailable for Triton's interpreter, HybridLabError for a Block that is not
     hybrid, was not called so far or runs on an engine that was asked for by name, HybridizeError where the code cannot
     become a graph.
     """

@@ -1,4 +1,4 @@
-"""The CPU's part of mx.tune: every engine that can run a call, measured and held against NumPy's numbers."""
+"""mx.tune on a CPU: every engine that can run a call is measured, and its numbers are compared with NumPy's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Call = Callable[[], tuple[Sequence[np.ndarray], Sequence[np.ndarray]]]
 
 @dataclass(frozen=True)
 class EngineTimes:
-    """What was found for one kind of call.
+    """The result for one kind of call.
 
     role : "training" or "prediction"; engine : the fastest
     seconds : median of a call, by engine; left_out : engine -> why it was not compared

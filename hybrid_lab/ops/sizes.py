@@ -12,9 +12,12 @@ Passes and the operators' rules are deterministic: for other values that satisfy
 step by step, and make the same graph with other numbers in its shapes. A `Binding` gives values to the symbols; it says
 whether they satisfy the guards, and what every size and shape is then. Where a guard fails the passes run again.
 
-A SymbolicSize is no int, so Python's and NumPy's own code can get at its number only by `__index__`, `__hash__` and the
-like, and these raise `NeedsNumber`: the symbols in question are then given as numbers, and each value of them has its
-own graphs. Printing gives the formula, which is equal for equal sizes, and no number.
+A SymbolicSize is no int. Python's and NumPy's own code can read its number only by `__index__`, `__hash__` and the
+like, and these raise `NeedsNumber`. The symbols that the size is made of are then given as numbers, and each of their
+values has graphs of its own. `repr` gives the formula, which is equal for equal sizes.
+
+After the passes, code that needs numbers but must know which of them depend on symbols gets a `BoundSize`: an int with
+its formula. The kernels of the Triton engine use it to turn varying sizes into arguments.
 """
 
 from __future__ import annotations
@@ -34,10 +37,10 @@ _RELATIONS: dict[str, Callable[[int, int], bool]] = {"==": operator.eq, "<": ope
 
 
 class NeedsNumber(Exception):
-    """A rule needs a size as a number, where it was given as a symbol.
+    """A rule needs a size as a number, but the size is symbolic.
 
     symbols : numbers of the symbols that the size is made of
-    rule : whose it is: "Reshape: its rule", "layout: the pass"
+    rule : which rule: "Reshape: its rule", "layout: the pass"
     """
 
     def __init__(self, symbols: frozenset[int], rule: str = ""):
@@ -51,9 +54,9 @@ class NeedsNumber(Exception):
 class Guards:
     """The symbols of one run of the passes, and every condition on them that the passes relied on.
 
-    recorded : (relation, polynomial) -> whether the polynomial and 0 are so related
-    checks : (constant, test, its outcome), for constants whose elements depend on sizes
-    inferred : what shape rules have answered in this run
+    recorded : (relation, polynomial) -> whether the relation holds between the polynomial and 0
+    checks : (constant, test, its result), for constants whose elements depend on sizes
+    inferred : results of shape rules in this run
     """
 
     def __init__(self) -> None:
@@ -75,7 +78,7 @@ class Guards:
 
     @property
     def count(self) -> tuple[int, int]:
-        """How many guards and how many checks there are so far."""
+        """(number of guards, number of checks) so far. Graphs made up to here rely on these, and on no later ones."""
         return len(self.recorded), len(self.checks)
 
     @property
@@ -116,7 +119,7 @@ class Guards:
         return size
 
     def check(self, relation: str, difference: Any) -> bool:
-        """Whether `difference` and 0 are so related, recorded as a guard."""
+        """Whether the relation holds between `difference` and 0. The answer is recorded as a guard."""
         if type(difference) is not SymbolicSize:
             return _RELATIONS[relation](difference, 0)
         key = relation, difference.terms

@@ -1,8 +1,7 @@
-"""What tuning has found, on disk: one small entry of the store for each kernel, sizes up to powers of two, chip and
-versions.
+"""Results of `mx.tune` on a GPU, kept on disk: one entry of the store for each kernel, chip and set of versions.
 
-An entry says whether the rule's tiles, others or the vendor's library won, with the seconds of each candidate and why
-some were left out.
+Sizes from 16 on are rounded up to powers of two, so near sizes share an entry. It says which candidate was fastest (the
+tiles of the rule, other tiles, or the vendor's library), the seconds of each, and why some candidates were left out.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from hybrid_lab.engines.store import Store, versions_of
 from hybrid_lab.engines.triton.building.compiling import divisible
 from hybrid_lab.engines.triton.writing.source import KernelSource
 
-#: Changes when entries of before must not be believed any more.
+#: The version of the entries; those of another version count as missing.
 FORMAT = 2
 RULE, TILES, VENDOR = "rule", "tiles", "vendor"
 
@@ -58,7 +57,7 @@ _known: dict[str, Choice] = {}
 
 
 def recall(key: str) -> Choice | None:
-    """What was found, in this process or an earlier one; None where nothing was."""
+    """The result under this key, of this process or an earlier one; None if there is none."""
     if key not in _known:
         entry = TUNED.get_json(key)
         if entry is not None:
@@ -67,7 +66,7 @@ def recall(key: str) -> Choice | None:
 
 
 def is_empty() -> bool:
-    """Whether nothing was ever tuned here: then nobody need make a key."""
+    """Whether nothing was ever tuned here; callers then save the time for making a key."""
     return not _known and TUNED.is_empty()
 
 

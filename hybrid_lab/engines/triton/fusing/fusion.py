@@ -1,12 +1,17 @@
-"""Fusion: which operators share a kernel. All choices and what they weigh stand here.
+"""Fusion: chooses which operators share a kernel. All decisions, and the costs that they compare, are in this file.
 
-One sweep from the last operator to the first. An operator joins the kernel of a reader if that saves a trip through
-memory: the kernel reads it where it has an element at hand, and whatever else reads it does not need that kernel in
-turn. What several kernels read is stored by one of them - or, if it is cheap, computed in each of them, where they
-move fewer bytes so: what it is made of is then read instead of it. Kernels have one space: as many elements for each
-output, or rows of as many elements, with one or all of them stored. A reduction joins only where its whole rows are; a
-few long rows are left to a kernel of their own, which splits them. Then kernels of one space that read the same are
-merged. Why an operator stayed outside is written down.
+The sweep goes from the last operator to the first.
+
+- An operator joins the kernel of a reader if its result then need not go through memory. The kernel must read it at the
+  elements that it computes anyway, and the other readers must not close a cycle between kernels.
+- If several kernels read an operator, one of them stores it. A cheap operator is computed in each of them instead, if
+  reading its operands moves fewer bytes.
+- All outputs of a kernel have one space: the same number of elements, or the same rows, of which an output has either
+  all elements or one. A reduction joins only a kernel that has its whole rows. A few long rows get a kernel of their
+  own, which splits them.
+
+At the end kernels of one space that read the same values are merged. `Fusion.apart` says for each operator why it did
+not join the kernel of a reader.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.graph.partition import Region
 
-#: Makes the kernels of a group, one or several that run one after the other.
+#: Writes the kernels of a group: one, or several that run one after the other.
 Write = Callable[[Region], "tuple[KernelSource, ...]"]
 
 #: A kernel takes at most so many operators, and so many inputs and outputs together.
@@ -51,12 +56,13 @@ CERTAIN, FEW = 32, 6
 
 @dataclass
 class Fusion:
-    """graph : with a copy of views and of cheap operators for each kernel that computes them; groups : in program order
+    """A fused graph: its groups and their kernels.
 
-    kernels : of each group
+    graph : has a copy of each view and of each cheap operator for every kernel that computes it
+    groups : in program order; kernels : of each group
     refused : operator -> why it is in no kernel; apart : operator -> why it does not share the kernel of a reader
-    before : gives the graph before operators were copied, and operator of `graph` -> the one there that it copies
-    plan : which operators are in which groups, before they were copied
+    before : returns the graph before these copies, and operator of `graph` -> the operator there that it is a copy of
+    plan : the groups as sets of operators of the graph before these copies
     """
 
     graph: Graph
@@ -84,7 +90,9 @@ class Fusion:
 
 @dataclass
 class Plan:
-    """nodes : of the graph before operators were copied, in program order; of : operator -> its groups
+    """The groups of a graph before operators are copied; `fusing/plans.py` puts them on graphs of other sizes.
+
+    nodes : the operators of the graph, in program order; of : operator -> its groups
     regions, kernels : of each group that has kernels, in the order of their first operators
     refused, apart : as in Fusion
     """

@@ -1,12 +1,15 @@
-"""Plans: the groups of a fused graph, kept for every batch of its symbolic graph.
+"""Fusion plans: the groups of the first batch are kept for every other batch of the same symbolic graph.
 
-Fusing takes half a second for a ResNet's training step, writing the kernels of its groups less than a tenth. So the
-groups stay those of the first batch - they depend on the structure of the graph and on what is faster, and every group
-that can be written is right - while kernels are written for the sizes of each batch. Where a group cannot be written
-any more, the graph is fused as if there had been no plan.
+    fused(graph of a batch of 64)      fuses, and keeps a FusionPlan in `SymbolicGraph.cache`
+    fused(graph of a batch of 37)      takes the groups from the FusionPlan, and writes their kernels for 37
 
-A `History` says for each group which tile choices and which texts earlier batches had, so that the next text is one of
-these wherever possible, and its binary is at hand (see writing/reuse.py).
+Fusing takes half a second for the training step of a ResNet; writing the kernels of its groups takes less than a tenth
+of that. Any grouping whose kernels can be written gives correct results, so only speed depends on which sizes the
+groups were chosen for. If a group cannot be written for the new sizes, the graph is fused again, and the new plan
+replaces the old one.
+
+A binary is found by the text of its kernel. `History` therefore keeps, for each group, the tile choices and the texts
+of earlier batches, so that the text for the next batch is one of the earlier texts where possible (writing/reuse.py).
 """
 
 from __future__ import annotations
@@ -33,47 +36,52 @@ from hybrid_lab.ops.sizes import Binding, shapes_key
 
 Kernels = tuple[KernelSource, ...]
 Write = Callable[[Region], Kernels]
-#: By what factor each symbol may differ for tile choices to be repeated.
+#: Tile choices are repeated for sizes of which each symbol differs by at most this factor.
 NEAR = 4
-#: The first texts of a group have numbers for all sizes; those of later batches arguments for what has varied.
+#: The number of texts of a group in which every size is a number. In later texts the sizes that have varied are
+#: arguments.
 LITERAL = 2
-#: What a KernelSource computes of itself that does not depend on its values.
+#: The cached properties of a KernelSource that stay the same when only its inputs and outputs are replaced.
 SAME = ("code", "passed", "signature", "multiples", "fixed")
-#: So many sets of tile choices, and so many texts, are kept for a group.
+#: The number of sets of tile choices, and of texts, that are kept for a group.
 MOST = 8
 
 
 def fused(graph: Graph, precision: str) -> Fusion:
     """The groups and kernels of a lowered graph. precision : how float32 is multiplied, see write_kernels"""
-    write = functools.partial(_checked, precision=precision)
+    write = functools.partial(_write_checked, precision=precision)
     symbolic, binding = graph.symbolic, graph.binding
     if symbolic is None or binding is None:
         return fuse(graph, refusal, functools.partial(write_kernels, precision=precision))
     key = "plan", precision, availability.multiplies_float64(), symbolic.ones(binding)
     plan: FusionPlan | None = symbolic.cache.get(key)
-    found = None if plan is None else plan.at(binding, write)
-    if found is None:
+    fusion = None if plan is None else plan.at(binding, write)
+    if fusion is None:
         outcomes: dict[int, tuple[Kernels, Outcomes]] = {}
-        found = fuse(graph, refusal, functools.partial(write_kernels, precision=precision), _recording(write, outcomes))
-        assert found.plan is not None
-        symbolic.cache[key] = FusionPlan(symbolic, binding, found.plan, outcomes)
-    return found
+        plain = functools.partial(write_kernels, precision=precision)
+        fusion = fuse(graph, refusal, plain, _recording(write, outcomes))
+        assert fusion.plan is not None
+        symbolic.cache[key] = FusionPlan(symbolic, binding, fusion.plan, outcomes)
+    return fusion
 
 
 def _recording(write: Write, outcomes: dict[int, tuple[Kernels, Outcomes]]) -> Write:
-    """The writer, which notes the outcomes of choices by the kernels' id."""
+    """`write`, with the tile choices of each call recorded.
+
+    outcomes : id of the kernels -> (the kernels, their tile choices); each call adds an entry
+    """
 
     def recorded(region: Region) -> Kernels:
-        with writing() as made:
+        with writing() as run:
             kernels = write(region)
-        outcomes[id(kernels)] = kernels, tuple(made.outcomes)
+        outcomes[id(kernels)] = kernels, tuple(run.outcomes)
         return kernels
 
     return recorded
 
 
-def _checked(region: Region, precision: str) -> Kernels:
-    """As write_kernels, where the sizes fit."""
+def _write_checked(region: Region, precision: str) -> Kernels:
+    """write_kernels, after a check of the sizes. Raises Refused for an empty array or one of more than 2 GiB."""
     for node in region.nodes:
         if why := misfit_of_sizes(node):
             raise Refused(why)
@@ -81,9 +89,9 @@ def _checked(region: Region, precision: str) -> Kernels:
 
 
 class FusionPlan:
-    """The groups of a symbolic graph.
+    """The groups of a symbolic graph, for all sizes that satisfy its guards.
 
-    plan, binding : of the graph that was fused; outcomes : id of a group's kernels -> them and their tile choices
+    plan, binding : of the batch that was fused; outcomes : id of a group's kernels -> (the kernels, their tile choices)
     """
 
     def __init__(
@@ -92,7 +100,8 @@ class FusionPlan:
         views = views_for_each_reader(symbolic.graph)
         fusion = plan.on(views).fusion()
         guards = symbolic.guards
-        self._fused, self._before = SymbolicGraph(fusion.graph, guards), SymbolicGraph(fusion.given, guards)
+        # The graph with a copy of each operator that several groups compute, and the graph before these copies.
+        self._fused, self._given = SymbolicGraph(fusion.graph, guards), SymbolicGraph(fusion.given, guards)
         self._fusion, self._count = fusion, guards.count
         histories: dict[Any, History] = {}
         self._histories: list[History] = []
@@ -102,40 +111,41 @@ class FusionPlan:
             self._histories.append(history)
 
     def at(self, binding: Binding, write: Write) -> Fusion | None:
-        """The groups and their kernels at these sizes; None where a group cannot be written, or an operator without a
-        kernel may have one now.
+        """The groups and their kernels at these sizes.
+
+        None if a guard fails, a group cannot be written, or an operator without a kernel has another reason for that.
         """
         if not binding.satisfies(self._count):
             return None
-        found = self._bound(binding)
-        if any(refusal(node) != why for node, why in found.refused.items()):
+        fusion = self._bind(binding)
+        if any(refusal(node) != why for node, why in fusion.refused.items()):
             return None
-        first: dict[int, tuple[Region, Kernels]] = {}
-        for group, history in zip(found.groups, self._histories, strict=True):
-            known = first.get(id(history))
-            if known is None:
+        written: dict[int, tuple[Region, Kernels]] = {}  # equal groups share a history, and are written once
+        for group, history in zip(fusion.groups, self._histories, strict=True):
+            equal = written.get(id(history))
+            if equal is None:
                 try:
-                    known = first[id(history)] = group, history.write(group, binding, write)
+                    equal = written[id(history)] = group, history.write(group, binding, write)
                 except Refused:
                     return None
-                found.kernels[group] = known[1]
+                fusion.kernels[group] = equal[1]
             else:
-                found.kernels[group] = _for_equal_region(known[1], known[0], group)
-        return found
+                fusion.kernels[group] = _for_equal_region(equal[1], equal[0], group)
+        return fusion
 
-    def _bound(self, binding: Binding) -> Fusion:
+    def _bind(self, binding: Binding) -> Fusion:
         """The groups at these sizes, without kernels."""
-        graph = self._fused.bound(binding)
+        graph = self._fused.bind_now(binding)
         nodes = dict(zip(self._fused.graph.nodes, graph.nodes, strict=True))
 
         def values(items: Sequence[Value]) -> tuple[Value, ...]:
             return tuple([nodes[item.node].outputs[item.index] for item in items])
 
         def before() -> tuple[Graph, dict[Node, Node]]:
-            given = self._before.bind(binding)
-            of = dict(zip(self._before.graph.nodes, given.nodes, strict=True))
+            given = self._given.bind(binding)
+            bound = dict(zip(self._given.graph.nodes, given.nodes, strict=True))
             copies = self._fusion.copied.items()
-            return given, {nodes[node]: of[original] for node, original in copies if node in nodes}
+            return given, {nodes[node]: bound[original] for node, original in copies if node in nodes}
 
         groups = [
             Region(tuple([nodes[node] for node in group.nodes]), values(group.inputs), values(group.outputs))
@@ -148,11 +158,11 @@ class FusionPlan:
 
 @dataclass
 class History:
-    """What was written for equal groups so far.
+    """The tile choices and the texts of earlier batches, for groups that are equal at all sizes.
 
-    group : with symbolic sizes
-    choices : values of the symbols -> the outcomes of the tile choices for them
-    texts : texts of the kernels -> the sizes that they were first written for
+    group : one of these groups, with symbolic sizes
+    choices : values of the symbols -> the tile choices that were made for them
+    texts : texts of a group's kernels -> the sizes for which they were written first
     """
 
     group: Region
@@ -163,27 +173,28 @@ class History:
         """The kernels of the group at these sizes. Raises Refused."""
         repeated = self.near(binding.values)
         try:
-            with writing(repeated) as made:
+            with writing(repeated) as run:
                 kernels = write(region)
         except Refused:
             if not repeated:
                 raise
-            with writing() as made:
+            with writing() as run:  # with tiles of its own
                 kernels = write(region)
         if _texts(kernels) not in self.texts and len(self.texts) >= LITERAL and not _multiplies(kernels):
+            # A third text: written again with an argument for each size that has varied.
             shadow, back = _with_bound_sizes(region, self.group, binding)
-            with writing(tuple(made.outcomes), list(self.texts.values())) as made:
-                kernels = tuple([_moved(_with_arguments(source, made), back) for source in write(shadow)])
-        self.remember(binding, kernels, tuple(made.outcomes))
+            with writing(tuple(run.outcomes), list(self.texts.values())) as run:
+                kernels = tuple([_moved(_with_arguments(source, run), back) for source in write(shadow)])
+        self.remember(binding, kernels, tuple(run.outcomes))
         return kernels
 
     def near(self, values: tuple[int, ...]) -> Outcomes:
-        """The tile choices of the nearest sizes, if these are near enough."""
+        """The tile choices of the nearest sizes; () if these differ by more than the factor NEAR."""
         nearest = min(self.choices, key=lambda known: _ratio(values, known), default=None)
         return () if nearest is None or _ratio(values, nearest) > NEAR else self.choices[nearest]
 
     def remember(self, binding: Binding, kernels: Kernels, outcomes: Outcomes) -> None:
-        """Keep what was written, if it is new."""
+        """Keep the tile choices and the texts, if they are new."""
         if outcomes not in self.choices.values():
             self.choices[binding.values] = outcomes
         self.texts.setdefault(_texts(kernels), binding)
@@ -194,7 +205,7 @@ class History:
 
 
 def _ratio(one: tuple[int, ...], other: tuple[int, ...]) -> float:
-    """By what factor two sets of sizes differ at most."""
+    """The largest factor by which a size of one set differs from its counterpart in the other."""
     return max([max(a, b) / max(min(a, b), 1) for a, b in zip(one, other, strict=True)], default=1.0)
 
 
@@ -203,7 +214,7 @@ def _texts(kernels: Kernels) -> tuple[str, ...]:
 
 
 def _multiplies(kernels: Kernels) -> bool:
-    """Whether a kernel is of a product, whose loops would divide by arguments."""
+    """Whether a kernel computes a product. With arguments for sizes its loops would divide by them, which is slow."""
     return any("product" in source.kind or "attention" in source.kind for source in kernels)
 
 
@@ -211,12 +222,12 @@ def _multiplies(kernels: Kernels) -> bool:
 
 
 def values_of(nodes: Sequence[Node]) -> list[Value]:
-    """What operators read and make, each once, in the order in which it comes up."""
+    """The inputs and outputs of operators, each value once, in the order of the operators."""
     return list(dict.fromkeys([value for node in nodes for value in (*node.values_in, *node.outputs)]))
 
 
 def _key(group: Region) -> Any:
-    """Equal for groups of a symbolic graph of which equal kernels are written at all sizes."""
+    """A hashable key. Groups of one symbolic graph with equal keys have equal kernels at all sizes."""
     inside = set(group.nodes)
     numbers = {value: number for number, value in enumerate(values_of(group.nodes))}
     outside = tuple([
@@ -247,9 +258,10 @@ def _for_equal_region(kernels: Kernels, region: Region, other: Region) -> Kernel
 
 
 def _moved(source: KernelSource, values: dict[Value, Value], nodes: dict[Node, Node] | None = None) -> KernelSource:
-    """A kernel for other values of equal types, and with comments about other nodes.
+    """The kernel with other inputs and outputs of the same types, and with comments about other nodes.
 
-    values : grows by the temporaries that one kernel leaves for the next
+    values : old -> new. Temporaries that one kernel of a group stores for the next are added to it
+    nodes : old -> new, for the comments; None leaves the comments as they are
     """
     for value in (*source.inputs, *source.outputs):
         if value not in values:
@@ -277,9 +289,9 @@ def _said(said: Callable[[], tuple[str, Sequence[Remark]]], nodes: dict[Node, No
 
 
 def _with_bound_sizes(region: Region, group: Region, binding: Binding) -> tuple[Region, dict[Value, Value]]:
-    """A copy of a region whose sizes know their formulas, and its values -> those of the region.
+    """A copy of a region whose sizes are BoundSizes; and its values -> the values of the region.
 
-    group : the region with symbolic sizes
+    group : the same region with symbolic sizes
     """
     new: dict[Value, Value] = {}
     pairs = list(zip(values_of(region.nodes), values_of(group.nodes), strict=True))
@@ -291,22 +303,24 @@ def _with_bound_sizes(region: Region, group: Region, binding: Binding) -> tuple[
             new[value] = Node(node.op, (), name=node.name, shapes=shapes, dtypes=node.dtypes).outputs[value.index]
     nodes = []
     for node, other in zip(region.nodes, group.nodes, strict=True):
-        made = node.replace(
+        copy = node.replace(
             inputs=[new[item] if isinstance(item, Value) else item for item in node.inputs],
             shapes=tuple([binding.bound_shape(shape) for shape in other.shapes or ()]),
         )
-        nodes.append(made)
-        new.update(zip(node.outputs, made.outputs, strict=True))
+        nodes.append(copy)
+        new.update(zip(node.outputs, copy.outputs, strict=True))
     inputs = tuple([new[value] for value in region.inputs if value in new])
     shadow = Region(tuple(nodes), inputs, tuple([new[value] for value in region.outputs]))
-    return shadow, {made: value for value, made in new.items()}
+    return shadow, {copied: value for value, copied in new.items()}
 
 
-def _with_arguments(source: KernelSource, made: Writing) -> KernelSource:
-    """A kernel with the values of its arguments for sizes, and with plain numbers for its other sizes."""
+def _with_arguments(source: KernelSource, run: Writing) -> KernelSource:
+    """A kernel that was written for BoundSizes, ready to launch: plain numbers as its sizes, and as the values of the
+    arguments that `run` added.
+    """
     text = source.written
     assert isinstance(text, Text)
-    varying = {name: item for name, item in made.arguments.items() if name in text.arguments}
+    varying = {name: item for name, item in run.arguments.items() if name in text.arguments}
     together = source.together
     if together is not None:
         together = {**together, **{name: many for name, (_, many) in varying.items()}}

@@ -1,13 +1,14 @@
-"""Kernels that several batches share: the writers' tile choices are repeated, and sizes that vary are arguments.
+"""Reuse of binaries by other batches: tile choices are repeated, and sizes that vary become arguments.
 
-Every batch has its kernels written anew. Compiled binaries are kept by text, so a batch compiles nothing as long as its
-texts are those of an earlier one. Two things decide about that here:
+The kernels of every batch are written anew. A binary is found by the text of its kernel, so a batch compiles nothing if
+its texts equal those of an earlier batch. Two mechanisms keep the texts equal; fusing/plans.py drives both:
 
-- A `choice` is a function of a writer of which every outcome is right for every size and all arguments: how large tiles
-  are, whether sums are split. Its outcomes are recorded, and repeated for sizes that are near: another tile is worth
-  less than the seconds that it takes to compile. What must hold of an outcome is asked behind it (`source.covering`).
-- A size in the text is a number, which makes the faster kernel. `shown` prints an argument instead for a size that
-  differed in the earlier texts of the same group (see fusing/plans.py).
+- A `choice` is a function of a writer whose every possible result is correct for all arguments: how large tiles are,
+  whether sums are split. Its results (`Outcomes`) are recorded, and repeated when the sizes are near: a better tile
+  saves less time than its compilation takes. If a result must satisfy a condition, the caller checks it afterwards:
+  `source.covering` takes a larger tile if the repeated one does not hold the whole row.
+- A size in the text is a number, because that gives the faster kernel. `shown` prints the name of an argument instead
+  if the size had another value in an earlier text of the same group.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, TypeVar
 
 from hybrid_lab.ops.sizes import Binding, BoundSize
 
-#: (name of a choice, its outcome), in the order in which they are made.
+#: Pairs (name of a choice, its result), in the order in which a writer asked for them.
 Outcomes = tuple[tuple[str, Any], ...]
 
 _current = threading.local()
@@ -30,12 +31,13 @@ _current = threading.local()
 
 @dataclass
 class Writing:
-    """One run of a writer.
+    """One run of a writer, over one group.
 
-    repeated : outcomes of the choices of an earlier run; from the first one that does not fit on they are made anew
-    earlier : bindings of earlier texts: sizes that have another value there are arguments
-    outcomes : of the choices of this run; arguments : name -> the size, and of how many a binary should know that it
-        is a multiple
+    repeated : results of an earlier run, which are used as long as this run asks for the same choices in the same order
+    earlier : bindings of earlier texts; a size that has another value in one of them becomes an argument
+    outcomes : results of the choices of this run
+    arguments : name -> (the size, `together` as in `shown`)
+    choosing : whether a choice is being computed; choices that it calls are a part of it
     """
 
     repeated: Outcomes = ()
@@ -45,25 +47,26 @@ class Writing:
     choosing: bool = False
 
     def choose(self, name: str, make: Callable[[], Any]) -> Any:
-        """The outcome of a choice: the repeated one, or what `make` gives."""
+        """The result of a choice: the repeated one, else the result of `make`."""
         place = len(self.outcomes)
         if place < len(self.repeated) and self.repeated[place][0] == name:
             outcome = self.repeated[place][1]
         else:
             self.repeated = self.repeated[:place]
-            self.choosing = True  # choices within a choice are a part of it
+            self.choosing = True
             try:
                 outcome = make()
             finally:
                 self.choosing = False
         self.outcomes.append((name, outcome))
-        return copy.copy(outcome)  # whoever changes it does not change what is kept
+        return copy.copy(outcome)  # the caller may change its copy, not the recorded one
 
     def varies(self, size: BoundSize) -> bool:
+        """Whether the size has another value in an earlier text."""
         return any(binding.size(size.size) != size for binding in self.earlier)
 
     def argument(self, size: BoundSize, together: int) -> str:
-        """The name of the argument for a size."""
+        """The name of the argument for a size: a known one for an equal formula, else a new one."""
         name = next((name for name, (other, _) in self.arguments.items() if other.size.terms == size.size.terms), "")
         name = name or f"size{len(self.arguments) + 1}"
         _, before = self.arguments.get(name, (size, 1))
@@ -73,10 +76,10 @@ class Writing:
 
 @contextmanager
 def writing(repeated: Outcomes = (), earlier: Sequence[Binding] = ()) -> Iterator[Writing]:
-    """While a group is written, in this thread."""
-    made = _current.writing = Writing(repeated, earlier)
+    """The `Writing` that choices and sizes of this thread go to while the block runs."""
+    run = _current.writing = Writing(repeated, earlier)
     try:
-        yield made
+        yield run
     finally:
         _current.writing = None
 
@@ -92,9 +95,10 @@ def varies(size: Any) -> bool:
 
 
 def shown(size: int, together: int = 1) -> str:
-    """A size as a kernel's text has it: a number, or the name of an argument.
+    """A size in the text of a kernel: a number, or the name of an argument.
 
-    together : of how many a binary should know that the argument is a multiple
+    together : a binary is compiled for multiples of this number if the argument is one, so that one instruction can
+        load so many elements
     """
     now = _now()
     if now is None or type(size) is not BoundSize or not now.varies(size):
@@ -103,7 +107,7 @@ def shown(size: int, together: int = 1) -> str:
 
 
 def arguments() -> Sequence[str]:
-    """The names of the arguments for sizes so far."""
+    """The names of the arguments that sizes have become in this run."""
     now = _now()
     return () if now is None else tuple(now.arguments)
 
@@ -112,7 +116,7 @@ Chooses = TypeVar("Chooses", bound=Callable[..., Any])
 
 
 def choice(function: Chooses) -> Chooses:
-    """Mark a function of which every outcome is right for every size and all arguments."""
+    """Mark a function whose every possible result is correct for all arguments, so that results can be repeated."""
 
     @functools.wraps(function)
     def chosen(*arguments: Any, **keywords: Any) -> Any:
