@@ -277,6 +277,8 @@ def _engines() -> Iterator[Item]:
     default = ""
     try:
         default = engines.default().name
+        if default not in engines.names():
+            yield Item("default engine", "chosen for each call; mx.explain(net) shows which one, and why")
     except EngineUnavailable as error:  # a setting names what is not here
         yield Item("default engine", f"none: {error}")
     except Exception as error:  # as in _guarded: report it, go on

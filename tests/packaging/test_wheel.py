@@ -101,7 +101,8 @@ def test_jupyterlab_lists_both_extensions_as_enabled(environment):
 def test_env_reports_a_complete_installation(environment):
     report = environment.run([environment.bin / "hybrid-lab", "env"])
     assert "broken" not in report
-    assert re.search(r"^engine onnxruntime +usable, the default$", report, re.MULTILINE)
+    assert re.search(r"^default engine +chosen for each call", report, re.MULTILINE)
+    assert re.search(r"^engine onnxruntime +usable$", report, re.MULTILINE)
 
 
 def test_tutorial_works_in_the_browser(environment):

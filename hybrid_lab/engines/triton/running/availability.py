@@ -60,7 +60,7 @@ def missing() -> str | None:
         return f"{_are_missing(absent)}; pip install {' '.join(absent)}" if absent else None
     if not driver_seen():
         return (
-            "no AMD or NVIDIA GPU is seen on this machine; hybridize() without engine= takes the CPU's fastest, "
+            "no AMD or NVIDIA GPU is seen on this machine; hybridize() without engine= takes an engine of the CPU, "
             "net.compile_for('gfx942', inputs=x) has the kernels for one that is elsewhere, and "
             "HYBRID_LAB_TRITON=interpret runs them in Triton's interpreter (slow, for tests)"
         )
