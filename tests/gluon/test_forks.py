@@ -125,7 +125,6 @@ def test_a_child_deletes_sessions_with_threads_of_their_own(monkeypatch):
     pytest.importorskip("onnxruntime")
     from hybrid_lab.engines.onnxruntime import OnnxRuntimeEngine, session
 
-    monkeypatch.setattr(session, "_pool", "threads per session")
     monkeypatch.setattr(session, "_shared", {})
     graph = graph_of(lambda F, x: F.exp(F.dot(x, x)), (300, 300))
     held = [OnnxRuntimeEngine(worth=lambda region: None).compile(graph)]
