@@ -12,7 +12,7 @@ from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.numpy.watch import WatchedProgram
+    from hybrid_lab.engines.planned.watch import WatchedProgram
 
 #: A compiled program: arrays and (seed, first draw) in, outputs and new values of effects out.
 Program = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]

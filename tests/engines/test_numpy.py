@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab.engines import get
-from hybrid_lab.engines.numpy.arena import ArenaPool
+from hybrid_lab.engines.planned.arena import ArenaPool
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.simplify import simplify
@@ -110,7 +110,7 @@ def test_the_pool_gives_an_arena_to_one_borrower_at_a_time():
 @pytest.mark.parametrize("static_alloc", [False, True])
 @pytest.mark.parametrize("keep_bytes", [1 << 18, 0])
 def test_several_threads_may_call_the_same_executable(static_alloc, keep_bytes, monkeypatch):
-    monkeypatch.setattr("hybrid_lab.engines.numpy.program.KEEP_BYTES", keep_bytes)
+    monkeypatch.setattr("hybrid_lab.engines.planned.program.KEEP_BYTES", keep_bytes)
     graph = graph_of(mlp, *MLP)
     executable = compiled(graph, static_alloc=static_alloc)
     cases = [uniform(*MLP, seed=seed) for seed in range(4)]

@@ -11,8 +11,8 @@ import pytest
 from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import SeparateTraining, Training
-from hybrid_lab.engines.numpy.arena import POOL_LIMIT, Arena, ArenaPool
-from hybrid_lab.engines.numpy.training import JointTraining
+from hybrid_lab.engines.planned.arena import POOL_LIMIT, Arena, ArenaPool
+from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.gluon import nn, program
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.joint_plan import JointPlan

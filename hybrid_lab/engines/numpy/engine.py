@@ -6,8 +6,8 @@ import time
 from typing import ClassVar
 
 from hybrid_lab.engines.engine import Executable
-from hybrid_lab.engines.numpy.build import build
-from hybrid_lab.engines.numpy.planned import PlannedEngine
+from hybrid_lab.engines.planned.build import build
+from hybrid_lab.engines.planned.engine import PlannedEngine
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph import body
 from hybrid_lab.graph.graph import Graph

@@ -13,12 +13,12 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError, Unmappable
 from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable
-from hybrid_lab.engines.numpy.build import PlannedExecutable, build
-from hybrid_lab.engines.numpy.planned import PlannedEngine
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.loading import TooLong
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal
 from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
+from hybrid_lab.engines.planned.build import PlannedExecutable, build
+from hybrid_lab.engines.planned.engine import PlannedEngine
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.dump import dump

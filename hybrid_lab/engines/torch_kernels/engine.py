@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from hybrid_lab.engines.engine import Executable, Training
 from hybrid_lab.engines.libraries import import_library
-from hybrid_lab.engines.numpy.build import build
-from hybrid_lab.engines.numpy.planned import PlannedEngine
+from hybrid_lab.engines.planned.build import build
+from hybrid_lab.engines.planned.engine import PlannedEngine
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.threads import thread_count

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.engines.engine import Executable, SeparateTraining, Training
-from hybrid_lab.engines.numpy.planned import PlannedEngine
+from hybrid_lab.engines.planned.engine import PlannedEngine
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import tuning

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines import memory
-from hybrid_lab.engines.numpy.arena import Arena, ArenaPool, Frame, Frames, Lease
+from hybrid_lab.engines.planned.arena import Arena, ArenaPool, Frame, Frames, Lease
 from hybrid_lab.engines.triton.running import availability
 
 

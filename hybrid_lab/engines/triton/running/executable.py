@@ -9,8 +9,8 @@ import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.engine import Executable, Kept, Program
-from hybrid_lab.engines.numpy.build import Later, describe
-from hybrid_lab.engines.numpy.training import JointTraining
+from hybrid_lab.engines.planned.build import Later, describe
+from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.running import availability
 from hybrid_lab.engines.triton.running.program import DeviceBegin, DeviceFinish, DeviceWriter

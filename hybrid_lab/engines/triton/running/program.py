@@ -13,8 +13,8 @@ import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.numpy.program import Explain, Writer, identifier
-from hybrid_lab.engines.numpy.training import Begin, Finish
+from hybrid_lab.engines.planned.program import Explain, Writer, identifier
+from hybrid_lab.engines.planned.training import Begin, Finish
 from hybrid_lab.engines.triton.building import internals
 from hybrid_lab.engines.triton.running import availability
 from hybrid_lab.engines.triton.running.arena import DeviceFrames, constant

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines import memory
-from hybrid_lab.engines.numpy.watch import Look, Watched, WatchedProgram
+from hybrid_lab.engines.planned.watch import Look, Watched, WatchedProgram
 from hybrid_lab.engines.triton.running import availability
 from hybrid_lab.engines.triton.running.program import DeviceWriter
 

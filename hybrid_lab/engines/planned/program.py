@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines.engine import Program
-from hybrid_lab.engines.numpy.arena import KEEP_BYTES, Frame, Frames
+from hybrid_lab.engines.planned.arena import KEEP_BYTES, Frame, Frames
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.plan import Plan

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab import forks
-from hybrid_lab.engines.numpy.program import Compiled, Writer
+from hybrid_lab.engines.planned.program import Compiled, Writer
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.plan import Plan, plan

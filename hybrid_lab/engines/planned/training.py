@@ -10,9 +10,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Executable, Kept, Training
-from hybrid_lab.engines.numpy.arena import KEEP_BYTES, Frame, Frames, Lease
-from hybrid_lab.engines.numpy.build import Later, describe
-from hybrid_lab.engines.numpy.program import Writer
+from hybrid_lab.engines.planned.arena import KEEP_BYTES, Frame, Frames, Lease
+from hybrid_lab.engines.planned.build import Later, describe
+from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.joint_plan import plan_jointly
 from hybrid_lab.graph.node import Value

@@ -1,13 +1,13 @@
-"""PlannedEngine: the base of the engines whose executables are planned programs, on this room's arenas."""
+"""PlannedEngine: the base of the engines whose executables are planned programs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from hybrid_lab.engines.engine import Engine, SeparateTraining, Training
-from hybrid_lab.engines.numpy import arena
-from hybrid_lab.engines.numpy.build import postponed
-from hybrid_lab.engines.numpy.training import join
+from hybrid_lab.engines.planned import arena
+from hybrid_lab.engines.planned.build import postponed
+from hybrid_lab.engines.planned.training import join
 from hybrid_lab.graph.graph import Graph
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from hybrid_lab import forks
 from hybrid_lab.engines.engine import Executable, Program
-from hybrid_lab.engines.numpy.program import Text, write_program
-from hybrid_lab.engines.numpy.watch import WatchedProgram
+from hybrid_lab.engines.planned.program import Text, write_program
+from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph import body
 from hybrid_lab.graph.dump import dump
