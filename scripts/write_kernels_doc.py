@@ -11,8 +11,8 @@ from pathlib import Path
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton.engine import kernels_of
-from hybrid_lab.engines.triton.fusing.training import training_pair
-from hybrid_lab.engines.triton.writing.source import KernelSource
+from hybrid_lab.engines.triton.plan.training import training_pair
+from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.gluon import nn, rnn
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "kernels.md"

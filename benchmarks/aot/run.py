@@ -51,11 +51,11 @@ def graphs_of(title: str, batch: int | None = None) -> dict[str, Any]:
 
 def measure(title: str, targets: list[str]) -> dict[str, Any]:
     """What one workload's kernels are, and what they are on each target."""
-    from hybrid_lab.engines.triton.building import compiling
-    from hybrid_lab.engines.triton.building.targets import CHIPS
+    from hybrid_lab.engines.triton.build import compiling
+    from hybrid_lab.engines.triton.build.targets import CHIPS
     from hybrid_lab.engines.triton.engine import kernels_of
-    from hybrid_lab.engines.triton.fusing import traffic
     from hybrid_lab.engines.triton.kernels import kernels_in
+    from hybrid_lab.engines.triton.plan import traffic
 
     row: dict[str, Any] = {"title": title, "batch": WORKLOADS[title][1], "parts": [], "targets": [], "missing": []}
     kernels = []
@@ -168,8 +168,8 @@ def start(title: str, target: str, batch: int | None) -> dict[str, Any]:
     from gluon_workloads import build
 
     import hybrid_lab as mx
-    from hybrid_lab.engines.triton.building import compiling, internals
-    from hybrid_lab.engines.triton.building.targets import target_of
+    from hybrid_lab.engines.triton.build import compiling, internals
+    from hybrid_lab.engines.triton.build.targets import target_of
     from hybrid_lab.engines.triton.engine import kernels_of
     from hybrid_lab.gluon import ahead
 
@@ -203,9 +203,9 @@ def other_batches(title: str, target: str, mode: str) -> list[dict[str, Any]]:
 
     import hybrid_lab as mx
     from hybrid_lab import autograd
-    from hybrid_lab.engines.triton.building.compiling import request_of
-    from hybrid_lab.engines.triton.building.targets import target_of
-    from hybrid_lab.engines.triton.running.steps import KernelOperator
+    from hybrid_lab.engines.triton.build.compiling import request_of
+    from hybrid_lab.engines.triton.build.targets import target_of
+    from hybrid_lab.engines.triton.run.steps import KernelOperator
     from hybrid_lab.gluon.structure import ONE_TENSOR
 
     name, usual = WORKLOADS[title]
@@ -227,7 +227,7 @@ def other_batches(title: str, target: str, mode: str) -> list[dict[str, Any]]:
 
 
 def _binaries() -> int:
-    from hybrid_lab.engines.triton.building.binaries import BINARIES
+    from hybrid_lab.engines.triton.build.binaries import BINARIES
 
     folder = BINARIES.disk.folder()
     return len(list(folder.glob("*"))) if folder is not None and folder.is_dir() else 0
@@ -296,7 +296,7 @@ def _head() -> str:
         f"{machine()}. No GPU is in the machine: `make bench-aot` compiles.\n\n"
         "Training steps: forward, backward, and an update by SGD with momentum. Operators are counted without views. "
         "Bytes: what kernels read and write in one run, and what is unavoidable between the cuts named in "
-        "engines/triton/fusing/traffic.py (attention in one kernel does without one, so a ratio may be below 1). The "
+        "engines/triton/plan/traffic.py (attention in one kernel does without one, so a ratio may be below 1). The "
         "estimate is the sum of max(bytes / bandwidth, operations / peak) by the data sheet of one chip of the kind; "
         "nothing was measured on a GPU. Spilled registers are in memory. AMD's scalar registers that are moved aside "
         "are in lanes of vector registers, at the cost of an instruction each way and no memory; the last column has "
@@ -332,7 +332,7 @@ def _title(line: str) -> str:
 
 def _ordered(lines: list[str]) -> list[str]:
     """By workload; rows of targets in the order of TARGETS, others as they came."""
-    from hybrid_lab.engines.triton.building.targets import TARGETS
+    from hybrid_lab.engines.triton.build.targets import TARGETS
 
     def place(line: str) -> tuple[int, int]:
         titles, key = list(WORKLOADS), _key(line)
@@ -343,7 +343,7 @@ def _ordered(lines: list[str]) -> list[str]:
 
 
 def main() -> None:
-    from hybrid_lab.engines.triton.building.targets import TARGETS
+    from hybrid_lab.engines.triton.build.targets import TARGETS
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=list(WORKLOADS))

@@ -43,7 +43,7 @@ def compile_items(options: Options) -> list[Item]:
 
 def run(name: str, options: Options) -> dict[str, Any]:
     if name.startswith("compile: "):
-        from hybrid_lab.engines.triton.running import availability
+        from hybrid_lab.engines.triton.run import availability
 
         return compile_for(name.removeprefix("compile: "), availability.device_name(), options.small)
     if name == "ceilings":
@@ -64,10 +64,10 @@ def run(name: str, options: Options) -> dict[str, Any]:
 def compile_for(name: str, target: str, small: bool = False) -> dict[str, Any]:
     """Compile the kernels of a layer, or all that steps of a network need, for a target that need not be here."""
     from hybrid_lab.engines.triton import tuning
-    from hybrid_lab.engines.triton.building import compiling
+    from hybrid_lab.engines.triton.build import compiling
     from hybrid_lab.engines.triton.kernels import kernels_of_graphs
-    from hybrid_lab.engines.triton.writing import tiles
-    from hybrid_lab.engines.triton.writing.source import KernelSource
+    from hybrid_lab.engines.triton.write import tiles
+    from hybrid_lab.engines.triton.write.source import KernelSource
 
     kind, _, rest = name.partition(": ")
     rest = rest or name
@@ -146,7 +146,7 @@ def measured(graphs: list[Any], precision: str, small: bool, only: tuple[str, ..
     from hybrid_lab.engines.triton import choices, tuning
     from hybrid_lab.engines.triton.engine import kernels_of
     from hybrid_lab.engines.triton.kernels import kernels_in
-    from hybrid_lab.engines.triton.writing import tiles
+    from hybrid_lab.engines.triton.write import tiles
 
     bench = _bench(small)
     _allow_tf32(precision == "tf32")  # as the vendor's candidates want it

@@ -233,7 +233,7 @@ def _random(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def device() -> Any:
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.run import availability
 
     return availability.torch_device()
 

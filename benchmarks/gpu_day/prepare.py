@@ -22,8 +22,8 @@ def prepare(target: str, out: Path, only: str = "", small: bool = False) -> int:
     Binaries are kept in DIR/prepared besides, so that an interrupted run goes on where it was.
     """
     os.environ |= {"HYBRID_LAB_CACHE": str(out / "prepared"), "HYBRID_LAB_CPU": "numpy"}
-    from hybrid_lab.engines.triton.building import internals
-    from hybrid_lab.engines.triton.building.targets import target_of
+    from hybrid_lab.engines.triton.build import internals
+    from hybrid_lab.engines.triton.build.targets import target_of
 
     target_of(target)
     names = [item.name.removeprefix("compile: ") for item in kernels.compile_items(Options("kernels", str(out)))]

@@ -51,7 +51,7 @@ def check(case: Case, size: str, precision: str) -> dict[str, Any]:
     """Two calls with different inputs: the second one finds the first one's numbers in memory that is used again."""
     import hybrid_lab as mx
     from hybrid_lab import autograd
-    from hybrid_lab.engines.triton.running.arena import POOL
+    from hybrid_lab.engines.triton.run.arena import POOL
 
     dtype = "float16" if precision == "float16" else "float32"
     mx.random.seed(1)
@@ -138,7 +138,7 @@ def poisoned() -> Iterator[None]:
 @contextlib.contextmanager
 def kernels_counted(kinds: Counter[str]) -> Iterator[None]:
     """Count the kinds of kernels that are made ready meanwhile."""
-    from hybrid_lab.engines.triton.running import kernel
+    from hybrid_lab.engines.triton.run import kernel
 
     init = kernel.Kernel.__init__
 

@@ -51,7 +51,7 @@ def compile_items(options: Options) -> list[Item]:
 
 def run(name: str, options: Options) -> dict[str, Any]:
     if name.startswith("compile: "):
-        from hybrid_lab.engines.triton.running import availability
+        from hybrid_lab.engines.triton.run import availability
 
         _, workload, _, precision = name.split(", ")
         target = availability.device_name()

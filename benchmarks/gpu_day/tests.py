@@ -101,7 +101,7 @@ class _Plugin:
 def _pytest(options: Options, loop: Callable[[], None]) -> None:
     import pytest
 
-    from hybrid_lab.engines.triton.building.binaries import BINARIES
+    from hybrid_lab.engines.triton.build.binaries import BINARIES
 
     os.chdir(ROOT)
     os.environ["HYBRID_LAB_TEST_GPU"] = "1"

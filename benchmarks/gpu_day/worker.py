@@ -83,7 +83,7 @@ def use_gpu(options: Options) -> str | None:
         simulated_gpu.start(options.simulate)
         if os.environ.get("SIMULATED_COMPILE") != "1":
             stand_in()
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.run import availability
 
     if availability.interpreting():
         return "HYBRID_LAB_TRITON=interpret is set: there is no GPU to be measured"
@@ -110,7 +110,7 @@ def machine() -> dict[str, Any]:
     import triton
 
     import hybrid_lab
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.run import availability
 
     properties = torch.cuda.get_device_properties(0)
     return {

@@ -50,8 +50,8 @@ def add_commands(commands) -> None:
 
 def run_compile(arguments: Namespace) -> int:
     """Compile and print, block by block where the top of the model is not hybrid."""
-    from ..engines.triton.building.compiling import check_triton
-    from ..engines.triton.building.targets import TARGETS, name_of, target_of
+    from ..engines.triton.build.compiling import check_triton
+    from ..engines.triton.build.targets import TARGETS, name_of, target_of
     from ..formats.archive import add_binaries, load, use_compiled
     from ..formats.archive.container import Container
 

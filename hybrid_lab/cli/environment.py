@@ -101,7 +101,7 @@ def _onnxruntime() -> Item:
 
 
 def _torch() -> Item:
-    from ..engines.triton.running.availability import ROCM_INSTALL
+    from ..engines.triton.run.availability import ROCM_INSTALL
 
     needed = "the Triton engine on a GPU"
     if not has_module("torch"):
@@ -114,7 +114,7 @@ def _torch() -> Item:
 
 
 def _compiling() -> Item:
-    from ..engines.triton.building.targets import TARGETS
+    from ..engines.triton.build.targets import TARGETS
 
     name, needed = "compiling", "kernels for GPUs of other machines: hybrid-lab compile, net.compile_for"
     if not has_module("triton"):
@@ -123,7 +123,7 @@ def _compiling() -> Item:
 
 
 def _triton() -> Item:
-    from ..engines.triton.running.availability import ROCM_INSTALL, interpreting, triton_distributions, two_tritons
+    from ..engines.triton.run.availability import ROCM_INSTALL, interpreting, triton_distributions, two_tritons
 
     needed = "the Triton engine"
     if not has_module("triton"):
@@ -136,7 +136,7 @@ def _triton() -> Item:
 
 
 def _compiler() -> Item:
-    from ..engines.triton.running.availability import c_compiler
+    from ..engines.triton.run.availability import c_compiler
 
     name, needed = "C compiler", "Triton's launchers, which it builds at first use"
     get = "apt-get install gcc libc6-dev (Debian), dnf install gcc (Fedora), xcode-select --install (macOS)"
@@ -175,7 +175,7 @@ def _gpus_by_torch() -> list[str]:
 
     if not torch.cuda.is_available():
         return []
-    from ..engines.triton.building.targets import supported
+    from ..engines.triton.build.targets import supported
 
     found = []
     for index in range(torch.cuda.device_count()):

@@ -80,7 +80,7 @@ def _on_gpu(engine: Engine) -> bool:
 
 def _interpreting() -> bool:
     """Whether Triton's interpreter stands in for a GPU; it runs on either side."""
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.run import availability
 
     return availability.interpreting()
 
@@ -166,7 +166,7 @@ def _tell_of_a_fork(*names: str) -> None:
 
 def _check_interpreter() -> None:
     """Raise EngineUnavailable where HYBRID_LAB_TRITON asks for what is not here, or for something else."""
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.run import availability
 
     if availability.setting() and (missing := availability.missing()) is not None:
         raise EngineUnavailable(f"HYBRID_LAB_TRITON=interpret: {missing}" if availability.interpreting() else missing)
@@ -175,7 +175,7 @@ def _check_interpreter() -> None:
 @functools.cache
 def _tell_of_an_unused_gpu() -> None:
     """Warn once where the driver of a GPU is there and something else is missing."""
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.run import availability
 
     if availability.driver_seen():
         missing = availability.missing()

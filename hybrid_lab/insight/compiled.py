@@ -63,7 +63,7 @@ class CompiledModel:
 
     def summary(self, target: str) -> TargetSummary:
         """One target in numbers."""
-        from hybrid_lab.engines.triton.building.targets import CHIPS
+        from hybrid_lab.engines.triton.build.targets import CHIPS
 
         kernels = self.on(target)
         chip = CHIPS.get(target)
@@ -185,7 +185,7 @@ def compile_graphs(
 ) -> CompiledModel:
     """The same for graphs by what they are: "forward", "backward" ... tf32 : as hybridize() takes it"""
     from hybrid_lab.engines.triton.kernels import compiled_for, kernels_of_graphs
-    from hybrid_lab.engines.triton.writing import tiles
+    from hybrid_lab.engines.triton.write import tiles
 
     started = time.perf_counter()
     precisions = {target: tiles.precision(tf32, target) for target in targets}
@@ -208,8 +208,8 @@ def compile_graphs(
 
 def _checked(targets: Sequence[str]) -> tuple[str, ...]:
     """The targets by the names that tables have, each once. Says what is wrong before any work is done."""
-    from hybrid_lab.engines.triton.building.compiling import check_triton
-    from hybrid_lab.engines.triton.building.targets import name_of, target_of
+    from hybrid_lab.engines.triton.build.compiling import check_triton
+    from hybrid_lab.engines.triton.build.targets import name_of, target_of
 
     found = tuple(dict.fromkeys(name_of(target_of(target)) for target in targets))
     if found:

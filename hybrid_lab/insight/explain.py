@@ -129,7 +129,7 @@ class Explanation:
         Where there are none, showing it says why.
         """
         from hybrid_lab.engines.triton.kernels import kernels_of_graphs, target_here
-        from hybrid_lab.engines.triton.writing import tiles
+        from hybrid_lab.engines.triton.write import tiles
 
         found = []
         for graphs, tf32 in self.on_triton:

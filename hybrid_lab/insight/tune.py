@@ -123,7 +123,7 @@ def tune(
 def _tune_kernels(net: HybridBlock, inputs: Sequence[Any], modes: Sequence[bool], again: bool) -> Tuning:
     """The kernels of this machine's GPU."""
     from hybrid_lab.engines.triton import tuning
-    from hybrid_lab.engines.triton.writing import tiles
+    from hybrid_lab.engines.triton.write import tiles
     from hybrid_lab.gluon.ahead import graphs_of
     from hybrid_lab.gluon.hybrid import HybridBlock
 

@@ -16,7 +16,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.words import count, first_line
 from hybrid_lab.engines import tuned
 from hybrid_lab.engines.engine import Engine
-from hybrid_lab.engines.triton.building.progress import Progress
+from hybrid_lab.engines.triton.build.progress import Progress
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.ahead import arguments
 from hybrid_lab.gluon.structure import flatten

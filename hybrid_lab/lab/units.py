@@ -93,7 +93,7 @@ def _runs_on(node: Node, engine: str) -> str:
         return ""
     if engine != "triton":
         return "numpy"
-    from hybrid_lab.engines.triton.running.steps import on_torch
+    from hybrid_lab.engines.triton.run.steps import on_torch
 
     return "torch" if on_torch(node) else "numpy"
 

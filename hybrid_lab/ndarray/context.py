@@ -138,7 +138,7 @@ def resolve(ctx: Context | str | None) -> Context:
 
 def _usable_gpus() -> tuple[int, str]:
     """How many GPUs can be used, and what is missing where that is none. Triton's interpreter stands in for one."""
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.run import availability
 
     if availability.setting():
         missing = availability.missing()
@@ -148,7 +148,7 @@ def _usable_gpus() -> tuple[int, str]:
 
 @lru_cache(maxsize=1)
 def _gpus() -> tuple[int, str]:
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.run import availability
 
     missing = availability.missing()
     if missing is not None:
@@ -166,7 +166,7 @@ def num_gpus() -> int:
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     """(free, total) bytes of a GPU. Raises EngineUnavailable."""
     require(gpu(device_id))
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.run import availability
 
     if availability.interpreting():
         raise EngineUnavailable("Triton's interpreter stands in for gpu(0): there is no GPU memory to report")
@@ -177,7 +177,7 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
 
 def device_of(ctx: Context) -> Any:
     """torch's device of a GPU context that can be used."""
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.run import availability
 
     if availability.interpreting() or ctx.device_id == 0:
         return availability.torch_device()

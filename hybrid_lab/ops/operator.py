@@ -330,7 +330,7 @@ class Operator:
         K : K.read(number, place, guard) names an element of an input that is loaded under a condition; K.where(guard,
             name, other) chooses by it. K.shape(number) is an input's shape, K.number(number, place, size, mode) the
             whole number in an element as an index, K.zero the index 0, K.literal(x) a number. `Elements` in
-            engines/triton/writing/body.py has them all. Unmappable is raised where kernels should not hold the operator
+            engines/triton/write/body.py has them all. Unmappable is raised where kernels should not hold the operator
         """
         raise NotImplementedError(f"{self.name} has no element")
 

@@ -101,7 +101,7 @@ def _narrow_graph(kind: type[Optimizer], op: Operator, dtype: np.dtype, numbers:
 @lru_cache(maxsize=256)
 def _device_update(graphs: tuple[Graph, ...]) -> Any:
     """These steps as one kernel on the device, or None where they are not one."""
-    from hybrid_lab.engines.triton.running.update import DeviceUpdate
+    from hybrid_lab.engines.triton.run.update import DeviceUpdate
 
     try:
         return DeviceUpdate(graphs)
@@ -174,7 +174,7 @@ class _Arrays:
             return None
         held = [grad.buffer for grad in self.gradients]
         if all(each.lives_on_device for each in held):
-            from hybrid_lab.engines.triton.running.availability import torch_device
+            from hybrid_lab.engines.triton.run.availability import torch_device
 
             return torch_device()
         first = held[0].device
@@ -223,7 +223,7 @@ def _group(kind: Any, op: Operator, dtype: np.dtype, half: np.dtype | None, numb
 class _DeviceSteps:
     """The launches of a step on a device, one for all weights of one dtype.
 
-    partition : of the arrays, that they were made for; steps : engines.triton.running.update.DeviceStep
+    partition : of the arrays, that they were made for; steps : engines.triton.run.update.DeviceStep
     groups : of each step, the numbers of its groups
     """
 
@@ -237,7 +237,7 @@ class _DeviceSteps:
     @classmethod
     def of(cls, held: _Arrays, device: Any) -> _DeviceSteps | None:
         """None where one of the updates is not one kernel."""
-        from hybrid_lab.engines.triton.running.update import DeviceStep
+        from hybrid_lab.engines.triton.run.update import DeviceStep
 
         made, places = cls(held.partition), held.partition[0]
         kinds: dict[Any, list[int]] = {}
@@ -341,7 +341,7 @@ class FusedUpdate:
 
     def _on_device(self, held: _Arrays, numbers: list[list[float]], device: Any) -> bool:
         """The step where weights, gradients and states live on a device; False where it is not one kernel there."""
-        from hybrid_lab.engines.triton.running.availability import torch_device
+        from hybrid_lab.engines.triton.run.availability import torch_device
 
         if device != torch_device():
             return False
@@ -396,7 +396,7 @@ class FusedUpdate:
         """Whether weights of half precision, with float32 copies or without, can be updated together there."""
         if device is None:
             return False
-        from hybrid_lab.engines.triton.running.availability import torch_device
+        from hybrid_lab.engines.triton.run.availability import torch_device
 
         names = tuple(self.optimizer.scaled_numbers(1.0, 1.0, 1, np.dtype("float32")))
         kind: Any = type(self.optimizer)

@@ -12,8 +12,8 @@ import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.cli import main
 from hybrid_lab.diagnostics import EngineError, HybridLabError
-from hybrid_lab.engines.triton.building import compiling
-from hybrid_lab.engines.triton.building.targets import target_of
+from hybrid_lab.engines.triton.build import compiling
+from hybrid_lab.engines.triton.build.targets import target_of
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight.kernel_table import least
 

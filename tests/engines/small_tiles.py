@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hybrid_lab.engines.triton.running import kernel
-from hybrid_lab.engines.triton.writing import product, reduction, tiles
+from hybrid_lab.engines.triton.run import kernel
+from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.core import product, reduction
 
 #: Kind of kernel -> the blocks that may be smaller than their axis, and how small; those of products go into tl.dot.
 TILES: dict[str, dict[str, int]] = {

@@ -74,7 +74,7 @@ def test_forward_and_gradient_in_kernels(case: Case, monkeypatch):
 def test_products_take_bfloat16_and_add_up_in_float32(target, instruction, monkeypatch):
     """Forward of a dense layer, its softmax and conversions, for chips that are not here: products on matrix units."""
     use_triton(monkeypatch)
-    from hybrid_lab.engines.triton.building.compiling import compile_all
+    from hybrid_lab.engines.triton.build.compiling import compile_all
     from hybrid_lab.engines.triton.engine import kernels_of
 
     builder = Builder()

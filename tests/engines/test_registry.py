@@ -11,7 +11,7 @@ import pytest
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
 from hybrid_lab.engines import registry
-from hybrid_lab.engines.triton.running import availability
+from hybrid_lab.engines.triton.run import availability
 
 
 def test_numpy_is_always_there():

@@ -18,7 +18,7 @@ from hybrid_lab.cli import environment
 from hybrid_lab.engines import store, tuned
 from hybrid_lab.engines.store import DAY, Store, root_folder
 from hybrid_lab.engines.triton import choices
-from hybrid_lab.engines.triton.building import binaries
+from hybrid_lab.engines.triton.build import binaries
 from tests.graph.building import graph_of
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and modes of files")

@@ -12,7 +12,7 @@ import pytest
 from hybrid_lab.cli import environment
 from hybrid_lab.engines import store, tuned
 from hybrid_lab.engines.triton import choices
-from hybrid_lab.engines.triton.building import binaries, texts
+from hybrid_lab.engines.triton.build import binaries, texts
 from hybrid_lab.temporary import lock, temporary_path
 from tests.graph.building import graph_of
 

@@ -8,10 +8,10 @@ pytest.importorskip("torch")
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
-from hybrid_lab.engines.triton.building.compiling import compile_all
+from hybrid_lab.engines.triton.build.compiling import compile_all
 from hybrid_lab.engines.triton.engine import kernels_of
-from hybrid_lab.engines.triton.running import kernel
-from hybrid_lab.engines.triton.writing import attention as attention_kernels
+from hybrid_lab.engines.triton.run import kernel
+from hybrid_lab.engines.triton.write.special import attention as attention_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
 from tests.engines.test_triton import interpreter  # noqa: F401

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from hybrid_lab import engines  # noqa: E402
 from hybrid_lab.cli import environment  # noqa: E402
 from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable  # noqa: E402
-from hybrid_lab.engines.triton.building import internals, targets  # noqa: E402
-from hybrid_lab.engines.triton.running import availability  # noqa: E402
+from hybrid_lab.engines.triton.build import internals, targets  # noqa: E402
+from hybrid_lab.engines.triton.run import availability  # noqa: E402
 from hybrid_lab.ndarray import context  # noqa: E402
 
 

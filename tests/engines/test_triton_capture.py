@@ -13,7 +13,7 @@ import torch
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.triton.running import capture
+from hybrid_lab.engines.triton.run import capture
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
 from tests.triton_device import ON_GPU, use_triton

@@ -15,11 +15,11 @@ import pytest
 pytest.importorskip("triton")
 
 from hybrid_lab.diagnostics import EngineError, EngineUnavailable
-from hybrid_lab.engines.triton.building import binaries, compiling, internals, progress
-from hybrid_lab.engines.triton.building.compiling import compile_all, divisible, request_of
-from hybrid_lab.engines.triton.building.resources import resources_of
-from hybrid_lab.engines.triton.building.targets import CHIPS, TARGETS, target_of
-from hybrid_lab.engines.triton.writing.source import KernelSource
+from hybrid_lab.engines.triton.build import binaries, compiling, internals, progress
+from hybrid_lab.engines.triton.build.compiling import compile_all, divisible, request_of
+from hybrid_lab.engines.triton.build.resources import resources_of
+from hybrid_lab.engines.triton.build.targets import CHIPS, TARGETS, target_of
+from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.node import input_node
 
 TEXT = '''\
@@ -250,7 +250,7 @@ def test_a_kernel_that_does_not_compile_is_named_with_the_reason():
 
 
 def test_a_kernel_that_needs_more_shared_memory_than_there_is_is_refused(monkeypatch):
-    from hybrid_lab.engines.triton.building import targets
+    from hybrid_lab.engines.triton.build import targets
 
     monkeypatch.setitem(targets.SHARED, 75, -1)
     with pytest.raises(EngineError, match="the kernel scaled .* for sm75: it needs 0 bytes of shared memory"):

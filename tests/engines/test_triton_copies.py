@@ -8,12 +8,12 @@ pytest.importorskip("torch")
 
 from hybrid_lab import engines
 from hybrid_lab.engines.triton.engine import kernels_of
-from hybrid_lab.engines.triton.fusing import fusion, traffic
-from hybrid_lab.engines.triton.fusing.fusion import fuse
+from hybrid_lab.engines.triton.plan import fusion, traffic
+from hybrid_lab.engines.triton.plan.fusion import fuse
 from hybrid_lab.engines.triton.support import refusal
-from hybrid_lab.engines.triton.writing import reduction
-from hybrid_lab.engines.triton.writing.body import Refused
-from hybrid_lab.engines.triton.writing.write import write_kernels
+from hybrid_lab.engines.triton.write.body import Refused
+from hybrid_lab.engines.triton.write.core import reduction
+from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.ahead import graphs_of
 from hybrid_lab.graph.decompose import decompose

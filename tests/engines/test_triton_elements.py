@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 
 from hybrid_lab import engines
 from hybrid_lab.engines.triton.engine import kernels_of
-from hybrid_lab.engines.triton.running import kernel
+from hybrid_lab.engines.triton.run import kernel
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node

@@ -5,11 +5,11 @@ import pytest
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
-from hybrid_lab.engines.triton.fusing import fusion
-from hybrid_lab.engines.triton.fusing.fusion import Fusion, fuse
-from hybrid_lab.engines.triton.fusing.groups import views_for_each_reader
+from hybrid_lab.engines.triton.plan import fusion
+from hybrid_lab.engines.triton.plan.fusion import Fusion, fuse
+from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
 from hybrid_lab.engines.triton.support import refusal
-from hybrid_lab.engines.triton.writing.write import write_kernels
+from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.partition import contract
 from tests.graph.building import Group, graph_of, program

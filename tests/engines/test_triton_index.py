@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hybrid_lab.engines.triton.writing.index import ZERO, Index, Variable, formula, linear, strided, strides_of, unravel
+from hybrid_lab.engines.triton.write.index import ZERO, Index, Variable, formula, linear, strided, strides_of, unravel
 
 
 def over(shape, name="offsets"):

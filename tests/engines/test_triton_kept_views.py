@@ -8,11 +8,11 @@ torch = pytest.importorskip("torch")
 
 import hybrid_lab as mx  # noqa: E402
 from hybrid_lab import autograd, gluon, nd  # noqa: E402
-from hybrid_lab.engines.triton.fusing.kept_views import without_views  # noqa: E402
-from hybrid_lab.engines.triton.fusing.pair import Pair  # noqa: E402
-from hybrid_lab.engines.triton.fusing.training import training_pair  # noqa: E402
-from hybrid_lab.engines.triton.running import availability  # noqa: E402
-from hybrid_lab.engines.triton.running.view_step import ViewStep  # noqa: E402
+from hybrid_lab.engines.triton.plan.kept_views import without_views  # noqa: E402
+from hybrid_lab.engines.triton.plan.pair import Pair  # noqa: E402
+from hybrid_lab.engines.triton.plan.training import training_pair  # noqa: E402
+from hybrid_lab.engines.triton.run import availability  # noqa: E402
+from hybrid_lab.engines.triton.run.view_step import ViewStep  # noqa: E402
 from hybrid_lab.gluon import nn  # noqa: E402
 from hybrid_lab.graph.builder import make_node  # noqa: E402
 from hybrid_lab.graph.graph import Graph  # noqa: E402
@@ -110,7 +110,7 @@ def test_it_is_found_out_once_for_all_batches(monkeypatch):
     net, counted = Heads(), []
     net.initialize()
     monkeypatch.setattr(
-        "hybrid_lab.engines.triton.fusing.training.without_views",
+        "hybrid_lab.engines.triton.plan.training.without_views",
         lambda pair, count: counted.append(pair) or without_views(pair, count),
     )
     family, x = Specializations(), input_node("data")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hybrid_lab.engines.triton.running.availability import c_compiler
+from hybrid_lab.engines.triton.run.availability import c_compiler
 from tests.triton_device import ON_GPU
 
 pytest.importorskip("torch")

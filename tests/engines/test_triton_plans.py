@@ -12,16 +12,16 @@ pytest.importorskip("torch")
 import hybrid_lab as mx
 from hybrid_lab import autograd, engines, gluon
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.engines.triton.building.compiling import request_of
-from hybrid_lab.engines.triton.building.targets import target_of
+from hybrid_lab.engines.triton.build.compiling import request_of
+from hybrid_lab.engines.triton.build.targets import target_of
 from hybrid_lab.engines.triton.engine import kernels_of
-from hybrid_lab.engines.triton.fusing import plans
-from hybrid_lab.engines.triton.fusing.training import training_pair
 from hybrid_lab.engines.triton.kernels import launches_of
-from hybrid_lab.engines.triton.running.steps import KernelOperator
-from hybrid_lab.engines.triton.writing import source as sources_room
-from hybrid_lab.engines.triton.writing.reuse import Writing, choice, shown, writing
-from hybrid_lab.engines.triton.writing.write import write_kernels
+from hybrid_lab.engines.triton.plan import plans
+from hybrid_lab.engines.triton.plan.training import training_pair
+from hybrid_lab.engines.triton.run.steps import KernelOperator
+from hybrid_lab.engines.triton.write import source as sources_room
+from hybrid_lab.engines.triton.write.reuse import Writing, choice, shown, writing
+from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specializations import Specializations

@@ -7,8 +7,9 @@ pytest.importorskip("torch")
 
 import hybrid_lab as mx
 from hybrid_lab.engines.triton.engine import kernels_of
-from hybrid_lab.engines.triton.running import kernel
-from hybrid_lab.engines.triton.writing import product, tiles
+from hybrid_lab.engines.triton.run import kernel
+from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.core import product
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
 from tests.engines.test_triton import interpreter  # noqa: F401

@@ -20,9 +20,9 @@ from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics import AutogradError, EngineError
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.copies import copies
-from hybrid_lab.engines.triton.building import internals
-from hybrid_lab.engines.triton.running import arena, kernel
-from hybrid_lab.engines.triton.running.executable import DeviceTraining
+from hybrid_lab.engines.triton.build import internals
+from hybrid_lab.engines.triton.run import arena, kernel
+from hybrid_lab.engines.triton.run.executable import DeviceTraining
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
 from tests.triton_device import use_triton
@@ -167,7 +167,7 @@ def test_orders_stay_on_the_device(copied, name, attributes):
 
 
 def test_what_torch_computes_stays_on_the_device(copied, monkeypatch):
-    monkeypatch.setattr("hybrid_lab.engines.triton.fusing.plans.refusal", lambda node: "a test")
+    monkeypatch.setattr("hybrid_lab.engines.triton.plan.plans.refusal", lambda node: "a test")
     arrays, expected, executable = both(lambda F, x: F.exp(x) + F.transpose(x), (4, 4))
     assert executable.report.operators == {"triton": 1, "torch": 2, "numpy": 0}
     assert not executable.report.host_copies
@@ -467,8 +467,8 @@ class Launched:
 def compiled(monkeypatch):
     """Everything as on a GPU but for memory, kernels and streams; the kernels that were launched, by name."""
     from hybrid_lab.engines.triton import engine
-    from hybrid_lab.engines.triton.building import compiling, internals
-    from hybrid_lab.engines.triton.running import availability
+    from hybrid_lab.engines.triton.build import compiling, internals
+    from hybrid_lab.engines.triton.run import availability
 
     found = {}
 

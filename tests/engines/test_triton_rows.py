@@ -9,10 +9,11 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 from hybrid_lab import autograd, engines, gluon, nd
-from hybrid_lab.engines.triton.building.compiling import divisible
+from hybrid_lab.engines.triton.build.compiling import divisible
 from hybrid_lab.engines.triton.engine import kernels_of
-from hybrid_lab.engines.triton.running import kernel
-from hybrid_lab.engines.triton.writing import columns, reduction
+from hybrid_lab.engines.triton.run import kernel
+from hybrid_lab.engines.triton.write.core import reduction
+from hybrid_lab.engines.triton.write.special import columns
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node

@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 from hybrid_lab import engines
-from hybrid_lab.engines.triton.writing.source import KernelSource
+from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph import Builder, Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import specialize

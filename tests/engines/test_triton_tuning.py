@@ -15,13 +15,13 @@ import hybrid_lab as mx
 from hybrid_lab import engines, nd
 from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable
 from hybrid_lab.engines.triton import choices, tuning
-from hybrid_lab.engines.triton.building import compiling
+from hybrid_lab.engines.triton.build import compiling
 from hybrid_lab.engines.triton.choices import TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.kernels import kernels_of_graphs
-from hybrid_lab.engines.triton.running import availability
-from hybrid_lab.engines.triton.running.vendor import VendorKernel, VendorSource, flags, flags_of, vendor_form
-from hybrid_lab.engines.triton.writing import tiles
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.vendor import VendorKernel, VendorSource, flags, flags_of, vendor_form
+from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
 from tests.ops.cases import close

@@ -14,9 +14,9 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd, optimizer
 from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.triton.building import compiling, internals
-from hybrid_lab.engines.triton.running import availability, kernel
-from hybrid_lab.engines.triton.running.update import FEW, WHOLE, DeviceStep, DeviceUpdate
+from hybrid_lab.engines.triton.build import compiling, internals
+from hybrid_lab.engines.triton.run import availability, kernel
+from hybrid_lab.engines.triton.run.update import FEW, WHOLE, DeviceStep, DeviceUpdate
 from hybrid_lab.optimizer.fused import update_graph
 from tests.gluon.test_update import SETTINGS
 from tests.triton_device import ON_GPU, use_triton

@@ -8,7 +8,7 @@ import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.cli import main
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
-from hybrid_lab.engines.triton.building import binaries, compiling, internals
+from hybrid_lab.engines.triton.build import binaries, compiling, internals
 from hybrid_lab.formats.archive import Container, add_binaries
 from hybrid_lab.gluon import nn
 

@@ -64,7 +64,7 @@ class SimulatedGpu:
         """Build the driver's library, and let Triton find it."""
         import triton
 
-        from hybrid_lab.engines.triton.running import availability
+        from hybrid_lab.engines.triton.run import availability
 
         include = Path(triton.__file__).parent / "backends" / ("amd" if self.hip else "nvidia") / "include"
         name = "libamdhip64.so" if self.hip else "libcuda.so.1"
@@ -149,7 +149,7 @@ class SimulatedGpu:
         return found
 
     def _run(self, source: Any, grid: tuple[int, int, int], arguments: list[Any]) -> None:
-        from hybrid_lab.engines.triton.running.kernel import load_function
+        from hybrid_lab.engines.triton.run.kernel import load_function
 
         with self._one_at_a_time, np.errstate(all="ignore"):
             self.launches[source.name] += 1
@@ -159,7 +159,7 @@ class SimulatedGpu:
 
     def listen(self) -> None:
         """Learn which text a binary was compiled of, and which one is being loaded."""
-        from hybrid_lab.engines.triton.building import compiling, internals
+        from hybrid_lab.engines.triton.build import compiling, internals
 
         loaded, handles = compiling._loaded, internals.handles
 
@@ -178,7 +178,7 @@ class SimulatedGpu:
         """Let torch, and with it the package, see the GPU. Its memory is torch's on the CPU."""
         import torch
 
-        from hybrid_lab.engines.triton.running import availability, capture
+        from hybrid_lab.engines.triton.run import availability, capture
         from hybrid_lab.ndarray import context
         from tests.simulated_gpu.recorder import SimulatedRecorder
 
@@ -243,7 +243,7 @@ def start(target: str) -> SimulatedGpu:
     if _started:
         assert _started[0].target == target, "a process has one simulated GPU"
         return _started[0]
-    from hybrid_lab.engines.triton.building import internals, targets
+    from hybrid_lab.engines.triton.build import internals, targets
 
     targets.target_of(target)
     gpu = SimulatedGpu(target)

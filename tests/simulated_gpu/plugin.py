@@ -20,8 +20,8 @@ import tests.simulated_gpu as simulated_gpu
 @functools.cache
 def stand_in() -> None:
     """Let one binary, with the name and the warps of each kernel, stand in for all."""
-    from hybrid_lab.engines.triton.building import compiling
-    from hybrid_lab.engines.triton.building.binaries import Binary
+    from hybrid_lab.engines.triton.build import compiling
+    from hybrid_lab.engines.triton.build.binaries import Binary
 
     compiled: dict[str, Any] = {}
     inner, here = compiling._compiled, []

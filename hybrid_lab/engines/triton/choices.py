@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from hybrid_lab.engines.store import Store, versions_of
-from hybrid_lab.engines.triton.building.compiling import divisible
-from hybrid_lab.engines.triton.writing.source import KernelSource
+from hybrid_lab.engines.triton.build.compiling import divisible
+from hybrid_lab.engines.triton.write.source import KernelSource
 
 #: The version of the entries; those of another version count as missing.
 FORMAT = 2

@@ -15,13 +15,13 @@ from hybrid_lab.engines.planned.engine import PlannedEngine
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import tuning
-from hybrid_lab.engines.triton.fusing.fusion import Fusion
-from hybrid_lab.engines.triton.fusing.plans import fused
-from hybrid_lab.engines.triton.running import availability
-from hybrid_lab.engines.triton.running.steps import Steps, on_torch
+from hybrid_lab.engines.triton.plan.fusion import Fusion
+from hybrid_lab.engines.triton.plan.plans import fused
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.steps import Steps, on_torch
 from hybrid_lab.engines.triton.support import lowered
-from hybrid_lab.engines.triton.writing import tiles
-from hybrid_lab.engines.triton.writing.source import KernelSource
+from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.printer import format_origin
@@ -29,7 +29,7 @@ from hybrid_lab.graph.symbolic import derived
 from hybrid_lab.log import logger
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.triton.running.executable import DeviceExecutable
+    from hybrid_lab.engines.triton.run.executable import DeviceExecutable
 
 
 class TritonEngine(PlannedEngine):
@@ -60,7 +60,7 @@ class TritonEngine(PlannedEngine):
         strict: bool = False,
         tf32: bool = False,
     ) -> Executable:
-        from hybrid_lab.engines.triton.running.capture import CapturedRun
+        from hybrid_lab.engines.triton.run.capture import CapturedRun
 
         started = time.perf_counter()
         written = self._write(graph, strict, tf32)
@@ -78,7 +78,7 @@ class TritonEngine(PlannedEngine):
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int
     ) -> tuple[Graph, Graph, tuple[tuple[str, int], ...]]:
         """With less to keep: see training.py."""
-        from hybrid_lab.engines.triton.fusing.training import training_pair
+        from hybrid_lab.engines.triton.plan.training import training_pair
 
         found = training_pair(forward, backward, sources, num_outputs)
         return found.forward, found.backward, found.sources
@@ -87,8 +87,8 @@ class TritonEngine(PlannedEngine):
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
     ) -> Training:
         """As every engine: one arena for both, and their kernels are compiled together."""
-        from hybrid_lab.engines.triton.running.capture import CapturedRun, CapturedTraining
-        from hybrid_lab.engines.triton.running.executable import DeviceTraining
+        from hybrid_lab.engines.triton.run.capture import CapturedRun, CapturedTraining
+        from hybrid_lab.engines.triton.run.executable import DeviceTraining
 
         started = time.perf_counter()
         strict, static_alloc = options.get("strict", False), options.get("static_alloc", False)
@@ -112,7 +112,7 @@ class TritonEngine(PlannedEngine):
         return training
 
     def trim(self) -> None:
-        from hybrid_lab.engines.triton.running.arena import POOL
+        from hybrid_lab.engines.triton.run.arena import POOL
 
         super().trim()
         POOL.clear()
@@ -151,7 +151,7 @@ class _Written:
     sources: list[KernelSource]
 
     def executable(self, static_alloc: bool) -> DeviceExecutable:
-        from hybrid_lab.engines.triton.running.executable import DeviceExecutable, DeviceLater
+        from hybrid_lab.engines.triton.run.executable import DeviceExecutable, DeviceLater
 
         return DeviceExecutable(self.graph, DeviceLater(self.graph, self.report, static_alloc), self.report)
 
@@ -173,7 +173,7 @@ def _tell_of_no_tf32(name: str) -> None:
 def _prepare(sources: Sequence[KernelSource]) -> None:
     """Compile in parallel what is not on disk yet; the interpreter compiles nothing."""
     if not availability.device().interpreted:
-        from hybrid_lab.engines.triton.building import compiling
+        from hybrid_lab.engines.triton.build import compiling
 
         compiling.prepare(sources)
 

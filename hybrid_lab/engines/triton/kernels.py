@@ -14,15 +14,15 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.engines.triton import tuning
-from hybrid_lab.engines.triton.building import compiling, internals
-from hybrid_lab.engines.triton.building.binaries import Binary
-from hybrid_lab.engines.triton.building.resources import Resources
-from hybrid_lab.engines.triton.building.targets import CHIPS, name_of, target_of
-from hybrid_lab.engines.triton.fusing import traffic
-from hybrid_lab.engines.triton.fusing.fusion import Fusion
-from hybrid_lab.engines.triton.running import availability
-from hybrid_lab.engines.triton.writing.kinds import product_of
-from hybrid_lab.engines.triton.writing.source import KernelSource
+from hybrid_lab.engines.triton.build import compiling, internals
+from hybrid_lab.engines.triton.build.binaries import Binary
+from hybrid_lab.engines.triton.build.resources import Resources
+from hybrid_lab.engines.triton.build.targets import CHIPS, name_of, target_of
+from hybrid_lab.engines.triton.plan import traffic
+from hybrid_lab.engines.triton.plan.fusion import Fusion
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.write.kinds import product_of
+from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
@@ -30,7 +30,7 @@ from hybrid_lab.graph.printer import format_type
 from hybrid_lab.provided import Provided
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.triton.running.steps import KernelOperator
+    from hybrid_lab.engines.triton.run.steps import KernelOperator
 
 kernel_html: Provided[[FusedKernel], str] = Provided("kernel_html")
 
@@ -186,7 +186,7 @@ def measured(source: KernelSource, runs: int = 20) -> float:
     import torch
 
     from hybrid_lab.engines.memory import torch_dtype
-    from hybrid_lab.engines.triton.running.kernel import Kernel
+    from hybrid_lab.engines.triton.run.kernel import Kernel
 
     where = availability.torch_device()
     values = (*source.inputs, *source.outputs)
@@ -224,7 +224,7 @@ def kernels_of_graphs(
 
 def _update(graph: Graph, part: str) -> FusedKernel | None:
     """The launch that makes an optimizer's step for all weights; None where there is none."""
-    from hybrid_lab.engines.triton.running.update import DeviceUpdate
+    from hybrid_lab.engines.triton.run.update import DeviceUpdate
 
     try:
         update = DeviceUpdate([graph])

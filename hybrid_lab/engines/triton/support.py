@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.engines.triton.running import availability
-from hybrid_lab.engines.triton.writing.body import Refused
-from hybrid_lab.engines.triton.writing.kinds import collects, has_element, is_product, is_recurrence
-from hybrid_lab.engines.triton.writing.words import TYPES
-from hybrid_lab.engines.triton.writing.write import write_kernels
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.write.body import Refused
+from hybrid_lab.engines.triton.write.kinds import collects, has_element, is_product, is_recurrence
+from hybrid_lab.engines.triton.write.words import TYPES
+from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random

@@ -21,14 +21,14 @@ from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable
 from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.triton import choices
-from hybrid_lab.engines.triton.building import internals
-from hybrid_lab.engines.triton.building.progress import Progress
+from hybrid_lab.engines.triton.build import internals
+from hybrid_lab.engines.triton.build.progress import Progress
 from hybrid_lab.engines.triton.choices import RULE, TILES, VENDOR, Choice
-from hybrid_lab.engines.triton.running import availability
-from hybrid_lab.engines.triton.running.kernel import Kernel
-from hybrid_lab.engines.triton.running.vendor import VendorKernel, VendorSource, vendor_form
-from hybrid_lab.engines.triton.writing import tiles
-from hybrid_lab.engines.triton.writing.source import KernelSource, power_of_two
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.kernel import Kernel
+from hybrid_lab.engines.triton.run.vendor import VendorKernel, VendorSource, vendor_form
+from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.source import KernelSource, power_of_two
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Value
 from hybrid_lab.graph.partition import Region
@@ -102,7 +102,7 @@ class GpuBench:
         self._flush = memory.empty((FLUSH,), memory.torch_dtype("uint8"), availability.torch_device())
 
     def prepare(self, sources: Sequence[KernelSource]) -> dict[int, str]:
-        from hybrid_lab.engines.triton.building import compiling
+        from hybrid_lab.engines.triton.build import compiling
 
         failed: dict[int, str] = {}
         made = compiling.compile_all(sources, internals.target_here(), failed)

@@ -21,7 +21,7 @@ from ..atomic import atomic_write
 from .container import Container, ContainerWriter
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.triton.building.binaries import Binary
+    from hybrid_lab.engines.triton.build.binaries import Binary
 
 FOLDER = "compiled/"
 _OWN = ("format", "schema", "reader", "members")
@@ -38,8 +38,8 @@ def binaries_of(model: Any) -> list[Binary]:
 
 def write_binaries(writer: ContainerWriter, binaries: Iterable[Binary]) -> int:
     """Add the members; returns how many binaries there are. Equal binaries give equal bytes."""
-    from hybrid_lab.engines.triton.building import binaries as stored
-    from hybrid_lab.engines.triton.building import internals
+    from hybrid_lab.engines.triton.build import binaries as stored
+    from hybrid_lab.engines.triton.build import internals
 
     by_target: dict[str, dict[str, Binary]] = {}
     for binary in binaries:
@@ -101,9 +101,9 @@ def use_compiled(path: str | PathLike[str]) -> Taken:
     For an archive that you made or trust: they run on the GPU as they are. Binaries of another version of Triton are
     left. Raises ArchiveError for a damaged archive.
     """
-    from hybrid_lab.engines.triton.building import binaries as stored
-    from hybrid_lab.engines.triton.building import internals
-    from hybrid_lab.engines.triton.building.compiling import check_triton
+    from hybrid_lab.engines.triton.build import binaries as stored
+    from hybrid_lab.engines.triton.build import internals
+    from hybrid_lab.engines.triton.build.compiling import check_triton
 
     check_triton()
     archive = Container.open(path)
@@ -133,7 +133,7 @@ def _heads(archive: Container) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _is_entry(item: tuple[str, Any]) -> bool:
-    from hybrid_lab.engines.triton.building.binaries import KINDS
+    from hybrid_lab.engines.triton.build.binaries import KINDS
 
     key, entry = item
     if _KEY.fullmatch(key) is None or not isinstance(entry, dict) or not isinstance(entry.get("files"), list):
@@ -143,7 +143,7 @@ def _is_entry(item: tuple[str, Any]) -> bool:
 
 
 def _binary(archive: Container, target: str, key: str, entry: dict[str, Any]) -> Binary:
-    from hybrid_lab.engines.triton.building.binaries import Binary
+    from hybrid_lab.engines.triton.build.binaries import Binary
 
     files = {kind: archive.read(f"{FOLDER}{target}/{key}.{kind}") for kind in entry["files"]}
     return Binary(key, entry["name"], target, files, entry["log"], 0.0)

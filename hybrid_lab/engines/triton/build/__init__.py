@@ -1,0 +1,1 @@
+"""Build: binaries of kernels, for this machine's GPU or another."""

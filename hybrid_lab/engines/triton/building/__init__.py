@@ -1,1 +1,0 @@
-"""Building: binaries of kernels, for this machine's GPU or another."""

@@ -1,1 +1,0 @@
-"""Fusing: which operators share a kernel, and what becomes of graphs before that."""

@@ -1,0 +1,1 @@
+"""Plan: which operators share a kernel, and what becomes of graphs before that."""

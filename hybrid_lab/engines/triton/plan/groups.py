@@ -1,0 +1,236 @@
+"""Groups: operators that share a kernel while fusion puts them together, and what runs after what.
+
+An operator can be in several groups: each of them computes it, and the first one stores it if somebody else needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+from hybrid_lab.engines.triton.write.core.reduction import Rows
+from hybrid_lab.engines.triton.write.kinds import is_product
+from hybrid_lab.engines.triton.write.source import KernelSource
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.partition import Region
+
+
+@dataclass(eq=False)
+class Group:
+    """Operators of one kernel, or one that has no kernel.
+
+    rows : of its reductions, if it has some; product : the one that it computes
+    bit : which it is; below : the bits of what runs after it, because it reads what the group stores
+    """
+
+    bit: int
+    nodes: set[Node]
+    rows: Rows | None = None
+    product: Node | None = None
+    kernel: bool = True
+    below: int = 0
+
+
+def views_for_each_reader(graph: Graph) -> Graph:
+    """The graph with every view made again for each operator that reads it: a kernel reads through it for nothing."""
+    new: dict[Value, Value] = {}
+
+    def through(value: Value) -> Value:
+        node = value.node
+        if not node.op.view or len(node.outputs) != 1 or isinstance(node.op, (Input, Constant)):
+            return new.get(value, value)
+        first, *rest = node.inputs
+        inputs = [through(first) if isinstance(first, Value) else first]
+        inputs += [new.get(item, item) if isinstance(item, Value) else item for item in rest]
+        return node.replace(inputs=tuple(inputs)).outputs[0]
+
+    for node in graph.nodes:
+        if isinstance(node.op, (Input, Constant)):
+            continue
+        if node.op.view and len(node.outputs) == 1:
+            new[node.outputs[0]] = node.outputs[0]  # shapes are read of it, if nothing else
+            continue
+        made = node.replace(inputs=tuple(through(item) if isinstance(item, Value) else item for item in node.inputs))
+        new.update(zip(node.outputs, made.outputs, strict=True))
+    return Graph(
+        graph.inputs,
+        [through(value) for value in graph.outputs],
+        [(target, through(value)) for target, value in graph.effects],
+        graph.draws,
+        graph.name,
+    )
+
+
+class Groups:
+    """Those of a graph. of : operator -> its groups"""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.users, self.roots = graph.users(), set(graph.roots)
+        self.nodes = [node for node in graph.operators if not isinstance(node.op, Constant)]
+        self.position = {node: index for index, node in enumerate(self.nodes)}
+        self.of: dict[Node, list[Group]] = {}
+        self.groups: list[Group] = []
+
+    def new_group(self, kernel: bool = True) -> Group:
+        self.groups.append(Group(1 << len(self.groups), set(), kernel=kernel))
+        return self.groups[-1]
+
+    def place(self, nodes: Sequence[Node], home: Group, *copies: Group) -> None:
+        """Put operators, the last one first, into groups, of which the first stores what others read."""
+        for group in (home, *copies):
+            group.nodes.update(nodes)
+            for node in nodes:
+                if group.kernel and len(nodes) == 1 and node.op.combine is not None:
+                    group.rows = group.rows or Rows.of(node)
+                if group.kernel and group.product is None and is_product(node):
+                    group.product = node
+                self.of.setdefault(node, []).append(group)
+        self.runs_before(home, [reader for node in nodes for reader in self.readers(node)])
+        for node in nodes:  # what was placed together with later operators, before its readers
+            for maker in {value.node for value in node.values_in if value.node in self.of}:
+                if home not in self.of[maker]:
+                    self.runs_before(self.of[maker][0], [home])
+
+    def runs_before(self, group: Group, readers: Sequence[Group]) -> None:
+        """Note that these run after the group, and so after all that it runs after."""
+        new = group.below
+        for reader in readers:
+            new |= reader.bit | reader.below
+        if new != group.below:
+            group.below = new
+            for other in self.groups:
+                if other.below & group.bit:
+                    other.below |= new
+
+    def readers(self, node: Node, inside: Collection[Group] = ()) -> list[Group]:
+        """The groups that read the operator from memory, or would: all that have a reader of it and not itself."""
+        found = dict.fromkeys(
+            group for value in node.outputs for reader in self.users.get(value, ()) for group in self.of.get(reader, ())
+        )
+        return [group for group in found if node not in group.nodes and group not in inside]
+
+    def region(self, groups: Collection[Group], nodes: Sequence[Node] = (), stored: bool = False) -> Region:
+        """The region of these groups as one, with operators more, of which the first may be stored."""
+        members = {*nodes, *(node for group in groups for node in group.nodes)}
+        inside = sorted(members, key=self.position.__getitem__)
+        inputs = dict.fromkeys(
+            value
+            for node in inside
+            for value in node.values_in
+            if value.node not in members and not isinstance(value.node.op, Constant)
+        )
+        outputs: list[Value] = []
+        for node in inside:
+            if node in nodes:
+                needed = stored if node is nodes[0] else not self.roots.isdisjoint(node.outputs)
+                outputs += node.outputs if needed else ()
+            elif self.of[node][0] in groups and (
+                not self.roots.isdisjoint(node.outputs) or self.readers(node, groups)
+            ):
+                outputs += node.outputs
+        read = [item for item in outputs if len(item.node.outputs) == 1 or item in self.roots or self.users.get(item)]
+        return Region(tuple(inside), tuple(inputs), tuple(read))
+
+    def kernels(self) -> list[Group]:
+        """The groups with a kernel, in the order of their first operators."""
+        found = [group for group in self.groups if group.kernel and group.nodes]
+        return sorted(found, key=lambda group: min(map(self.position.__getitem__, group.nodes)))
+
+    def space(self, group: Group) -> int:
+        """How many elements a kernel goes through."""
+        return prod(self.shape(group))
+
+    def shape(self, group: Group) -> tuple[int, ...]:
+        if group.rows is not None:
+            return group.rows.shape
+        # Of an attention the weights may be stored; what is made of its result comes last.
+        return self.region((group,)).outputs[0 if group.product is None else -1].shape
+
+    def feeds(self, node: Node, group: Group) -> bool:
+        """Whether a factor of the group's product is made of the operator."""
+        waiting, seen = [node] if group.product is not None else [], set[Node]()
+        while waiting:
+            for value in waiting.pop().outputs:
+                for reader in self.users.get(value, ()):
+                    if reader is group.product:
+                        return True
+                    if reader in group.nodes and reader not in seen:
+                        seen.add(reader)
+                        waiting.append(reader)
+        return False
+
+    def comes_back(self, group: Group, other: Group) -> bool:
+        """Whether a path leads from a group through further ones to the other."""
+        readers = (reader for node in group.nodes if self.of[node][0] is group for reader in self.readers(node))
+        return any(reader.below & other.bit for reader in readers if reader is not other)
+
+
+def copied(graph: Graph, nodes: Sequence[Node], of: Mapping[Node, Sequence[Any]]) -> Copied:
+    """The graph with every operator once for each group that computes it. of : operator -> its groups"""
+    new: dict[tuple[Any, Value], Value] = {}
+    made = Copied(graph, of, new)
+    for node in nodes:
+        for group in of[node]:
+            inputs = [made.value(item, group) if isinstance(item, Value) else item for item in node.inputs]
+            copy = node.replace(inputs=tuple(inputs))
+            made.originals[copy] = node
+            new.update({(group, old): value for old, value in zip(node.outputs, copy.outputs, strict=True)})
+    made.graph = Graph(
+        graph.inputs,
+        [made.value(value) for value in graph.outputs],
+        [(target, made.value(value)) for target, value in graph.effects],
+        graph.draws,
+        graph.name,
+    )
+    return made
+
+
+@dataclass
+class Copied:
+    """A graph in which every operator is in one group alone.
+
+    of, new : the groups of each operator before, and the new value of each group and old value
+    originals : operator -> the one that it is a copy of
+    """
+
+    graph: Graph
+    of: Mapping[Node, Sequence[Any]]
+    new: dict[tuple[Any, Value], Value]
+    originals: dict[Node, Node] = field(default_factory=dict)
+
+    def value(self, value: Value, group: Any = None) -> Value:
+        """What stands for a value where a group reads it; where nobody does, what is stored."""
+        groups = self.of.get(value.node)
+        if groups is None:
+            return value
+        return self.new[group if group is not None and group in groups else groups[0], value]
+
+    def node(self, node: Node) -> Node:
+        """The operator of the group that stores it."""
+        return self.value(node.outputs[0]).node
+
+    def region(self, region: Region, group: Any) -> Region:
+        return Region(
+            tuple(self.value(node.outputs[0], group).node for node in region.nodes),
+            tuple(dict.fromkeys(self.value(value, group) for value in region.inputs)),
+            tuple(self.value(value, group) for value in region.outputs),
+        )
+
+    def source(self, source: KernelSource, group: Any) -> KernelSource:
+        return replace(
+            source,
+            inputs=tuple(self.value(value, group) for value in source.inputs),
+            outputs=tuple(self.value(value, group) for value in source.outputs),
+            passes={self.value(value, group): number for value, number in source.passes.items()},
+        )
+
+
+def origin(value: Value) -> Value:
+    """What a view, or a view of a view, looks at."""
+    while value.node.op.view and len(value.node.outputs) == 1 and value.node.values_in:
+        value = value.node.values_in[0]
+    return value

@@ -1,0 +1,334 @@
+"""Fusion plans: the groups of the first batch are kept for every other batch of the same symbolic graph.
+
+    fused(graph of a batch of 64)      fuses, and keeps a FusionPlan in `SymbolicGraph.cache`
+    fused(graph of a batch of 37)      takes the groups from the FusionPlan, and writes their kernels for 37
+
+Fusing takes half a second for the training step of a ResNet; writing the kernels of its groups takes less than a tenth
+of that. Any grouping whose kernels can be written gives correct results, so only speed depends on which sizes the
+groups were chosen for. If a group cannot be written for the new sizes, the graph is fused again, and the new plan
+replaces the old one.
+
+A binary is found by the text of its kernel. `History` therefore keeps, for each group, the tile choices and the texts
+of earlier batches, so that the text for the next batch is one of the earlier texts where possible (write/reuse.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hybrid_lab.engines.triton.plan.fusion import Fusion, Plan, fuse
+from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.support import misfit_of_sizes, refusal
+from hybrid_lab.engines.triton.write.body import Refused
+from hybrid_lab.engines.triton.write.reuse import Outcomes, Writing, writing
+from hybrid_lab.engines.triton.write.source import KernelSource, Text
+from hybrid_lab.engines.triton.write.words import Remark, Said, label
+from hybrid_lab.engines.triton.write.write import write_kernels
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Node, Value, input_node
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.symbolic import SymbolicConstant, SymbolicGraph
+from hybrid_lab.ops.sizes import Binding, shapes_key
+
+Kernels = tuple[KernelSource, ...]
+Write = Callable[[Region], Kernels]
+#: Tile choices are repeated for sizes of which each symbol differs by at most this factor.
+NEAR = 4
+#: The number of texts of a group in which every size is a number. In later texts the sizes that have varied are
+#: arguments.
+LITERAL = 2
+#: The cached properties of a KernelSource that stay the same when only its inputs and outputs are replaced.
+SAME = ("code", "passed", "signature", "multiples", "fixed")
+#: The number of sets of tile choices, and of texts, that are kept for a group.
+MOST = 8
+
+
+def fused(graph: Graph, precision: str) -> Fusion:
+    """The groups and kernels of a lowered graph. precision : how float32 is multiplied, see write_kernels"""
+    write = functools.partial(_write_checked, precision=precision)
+    symbolic, binding = graph.symbolic, graph.binding
+    if symbolic is None or binding is None:
+        return fuse(graph, refusal, functools.partial(write_kernels, precision=precision))
+    key = "plan", precision, availability.multiplies_float64(), symbolic.ones(binding)
+    plan: FusionPlan | None = symbolic.cache.get(key)
+    fusion = None if plan is None else plan.at(binding, write)
+    if fusion is None:
+        outcomes: dict[int, tuple[Kernels, Outcomes]] = {}
+        plain = functools.partial(write_kernels, precision=precision)
+        fusion = fuse(graph, refusal, plain, _recording(write, outcomes))
+        assert fusion.plan is not None
+        symbolic.cache[key] = FusionPlan(symbolic, binding, fusion.plan, outcomes)
+    return fusion
+
+
+def _recording(write: Write, outcomes: dict[int, tuple[Kernels, Outcomes]]) -> Write:
+    """`write`, with the tile choices of each call recorded.
+
+    outcomes : id of the kernels -> (the kernels, their tile choices); each call adds an entry
+    """
+
+    def recorded(region: Region) -> Kernels:
+        with writing() as run:
+            kernels = write(region)
+        outcomes[id(kernels)] = kernels, tuple(run.outcomes)
+        return kernels
+
+    return recorded
+
+
+def _write_checked(region: Region, precision: str) -> Kernels:
+    """write_kernels, after a check of the sizes. Raises Refused for an empty array or one of more than 2 GiB."""
+    for node in region.nodes:
+        if why := misfit_of_sizes(node):
+            raise Refused(why)
+    return write_kernels(region, precision)
+
+
+class FusionPlan:
+    """The groups of a symbolic graph, for all sizes that satisfy its guards.
+
+    plan, binding : of the batch that was fused; outcomes : id of a group's kernels -> (the kernels, their tile choices)
+    """
+
+    def __init__(
+        self, symbolic: SymbolicGraph, binding: Binding, plan: Plan, outcomes: dict[int, tuple[Kernels, Outcomes]]
+    ):
+        views = views_for_each_reader(symbolic.graph)
+        fusion = plan.on(views).fusion()
+        guards = symbolic.guards
+        # The graph with a copy of each operator that several groups compute, and the graph before these copies.
+        self._fused, self._given = SymbolicGraph(fusion.graph, guards), SymbolicGraph(fusion.given, guards)
+        self._fusion, self._count = fusion, guards.count
+        histories: dict[Any, History] = {}
+        self._histories: list[History] = []
+        for group, kernels in zip(fusion.groups, plan.kernels.values(), strict=True):
+            history = histories.setdefault(_key(group), History(group))
+            history.remember(binding, kernels, outcomes[id(kernels)][1])
+            self._histories.append(history)
+
+    def at(self, binding: Binding, write: Write) -> Fusion | None:
+        """The groups and their kernels at these sizes.
+
+        None if a guard fails, a group cannot be written, or an operator without a kernel has another reason for that.
+        """
+        if not binding.satisfies(self._count):
+            return None
+        fusion = self._bind(binding)
+        if any(refusal(node) != why for node, why in fusion.refused.items()):
+            return None
+        written: dict[int, tuple[Region, Kernels]] = {}  # equal groups share a history, and are written once
+        for group, history in zip(fusion.groups, self._histories, strict=True):
+            equal = written.get(id(history))
+            if equal is None:
+                try:
+                    equal = written[id(history)] = group, history.write(group, binding, write)
+                except Refused:
+                    return None
+                fusion.kernels[group] = equal[1]
+            else:
+                fusion.kernels[group] = _for_equal_region(equal[1], equal[0], group)
+        return fusion
+
+    def _bind(self, binding: Binding) -> Fusion:
+        """The groups at these sizes, without kernels."""
+        graph = self._fused.bind_now(binding)
+        nodes = dict(zip(self._fused.graph.nodes, graph.nodes, strict=True))
+
+        def values(items: Sequence[Value]) -> tuple[Value, ...]:
+            return tuple([nodes[item.node].outputs[item.index] for item in items])
+
+        def before() -> tuple[Graph, dict[Node, Node]]:
+            given = self._given.bind(binding)
+            bound = dict(zip(self._given.graph.nodes, given.nodes, strict=True))
+            copies = self._fusion.copied.items()
+            return given, {nodes[node]: bound[original] for node, original in copies if node in nodes}
+
+        groups = [
+            Region(tuple([nodes[node] for node in group.nodes]), values(group.inputs), values(group.outputs))
+            for group in self._fusion.groups
+        ]
+        refused = {nodes[node]: why for node, why in self._fusion.refused.items()}
+        apart = {nodes[node]: why for node, why in self._fusion.apart.items()}
+        return Fusion(graph, before, groups, {}, refused, apart)
+
+
+@dataclass
+class History:
+    """The tile choices and the texts of earlier batches, for groups that are equal at all sizes.
+
+    group : one of these groups, with symbolic sizes
+    choices : values of the symbols -> the tile choices that were made for them
+    texts : texts of a group's kernels -> the sizes for which they were written first
+    """
+
+    group: Region
+    choices: dict[tuple[int, ...], Outcomes] = field(default_factory=dict)
+    texts: dict[tuple[str, ...], Binding] = field(default_factory=dict)
+
+    def write(self, region: Region, binding: Binding, write: Write) -> Kernels:
+        """The kernels of the group at these sizes. Raises Refused."""
+        repeated = self.near(binding.values)
+        try:
+            with writing(repeated) as run:
+                kernels = write(region)
+        except Refused:
+            if not repeated:
+                raise
+            with writing() as run:  # with tiles of its own
+                kernels = write(region)
+        if _texts(kernels) not in self.texts and len(self.texts) >= LITERAL and not _multiplies(kernels):
+            # A third text: written again with an argument for each size that has varied.
+            shadow, back = _with_bound_sizes(region, self.group, binding)
+            with writing(tuple(run.outcomes), list(self.texts.values())) as run:
+                kernels = tuple([_moved(_with_arguments(source, run), back) for source in write(shadow)])
+        self.remember(binding, kernels, tuple(run.outcomes))
+        return kernels
+
+    def near(self, values: tuple[int, ...]) -> Outcomes:
+        """The tile choices of the nearest sizes; () if these differ by more than the factor NEAR."""
+        nearest = min(self.choices, key=lambda known: _ratio(values, known), default=None)
+        return () if nearest is None or _ratio(values, nearest) > NEAR else self.choices[nearest]
+
+    def remember(self, binding: Binding, kernels: Kernels, outcomes: Outcomes) -> None:
+        """Keep the tile choices and the texts, if they are new."""
+        if outcomes not in self.choices.values():
+            self.choices[binding.values] = outcomes
+        self.texts.setdefault(_texts(kernels), binding)
+        if len(self.choices) > MOST:
+            del self.choices[next(iter(self.choices))]
+        if len(self.texts) > MOST:
+            del self.texts[next(iter(self.texts))]
+
+
+def _ratio(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    """The largest factor by which a size of one set differs from its counterpart in the other."""
+    return max([max(a, b) / max(min(a, b), 1) for a, b in zip(one, other, strict=True)], default=1.0)
+
+
+def _texts(kernels: Kernels) -> tuple[str, ...]:
+    return tuple([source.code for source in kernels])
+
+
+def _multiplies(kernels: Kernels) -> bool:
+    """Whether a kernel computes a product. With arguments for sizes its loops would divide by them, which is slow."""
+    return any("product" in source.kind or "attention" in source.kind for source in kernels)
+
+
+# -- equal groups ------------------------------------------------------------------------------------------------------
+
+
+def values_of(nodes: Sequence[Node]) -> list[Value]:
+    """The inputs and outputs of operators, each value once, in the order of the operators."""
+    return list(dict.fromkeys([value for node in nodes for value in (*node.values_in, *node.outputs)]))
+
+
+def _key(group: Region) -> Any:
+    """A hashable key. Groups of one symbolic graph with equal keys have equal kernels at all sizes."""
+    inside = set(group.nodes)
+    numbers = {value: number for number, value in enumerate(values_of(group.nodes))}
+    outside = tuple([
+        (label(value), value.is_input, shapes_key((value.shape,)), value.dtype, _constant_key(value))
+        if value.node not in inside else None
+        for value in numbers
+    ])  # fmt: skip
+    nodes = tuple([
+        (node.op, node.draw, shapes_key(node.shapes or ()), node.dtypes,
+         tuple([numbers[item] if isinstance(item, Value) else repr(item) for item in node.inputs]))
+        for node in group.nodes
+    ])  # fmt: skip
+    return outside, nodes, tuple([numbers[value] for value in group.outputs])
+
+
+def _constant_key(value: Value) -> Any:
+    op = value.node.op
+    if type(op) is SymbolicConstant:
+        return op.key
+    return repr(op.array.item()) if isinstance(op, Constant) and op.array.size == 1 else isinstance(op, Constant)
+
+
+def _for_equal_region(kernels: Kernels, region: Region, other: Region) -> Kernels:
+    """The kernels of a region for another one with an equal key."""
+    values = dict(zip(values_of(region.nodes), values_of(other.nodes), strict=True))
+    nodes = dict(zip(region.nodes, other.nodes, strict=True))
+    return tuple([_moved(source, values, nodes) for source in kernels])
+
+
+def _moved(source: KernelSource, values: dict[Value, Value], nodes: dict[Node, Node] | None = None) -> KernelSource:
+    """The kernel with other inputs and outputs of the same types, and with comments about other nodes.
+
+    values : old -> new. Temporaries that one kernel of a group stores for the next are added to it
+    nodes : old -> new, for the comments; None leaves the comments as they are
+    """
+    for value in (*source.inputs, *source.outputs):
+        if value not in values:
+            values[value] = input_node(value.node.name, shape=tuple(map(int, value.shape)), dtype=value.dtype)
+    written = source.written
+    if isinstance(written, Text) and nodes is not None:
+        written = written.about(functools.partial(_said, written.said, nodes))
+    moved = replace(
+        source,
+        written=written,
+        inputs=tuple([values[value] for value in source.inputs]),
+        outputs=tuple([values[value] for value in source.outputs]),
+        passes={values[value]: count for value, count in source.passes.items()},
+    )
+    moved.__dict__.update({name: getattr(source, name) for name in SAME})
+    return moved
+
+
+def _said(said: Callable[[], tuple[str, Sequence[Remark]]], nodes: dict[Node, Node]) -> tuple[str, list[Remark]]:
+    summary, remarks = said()
+    return summary, [Said(nodes[item.node]) if isinstance(item, Said) else item for item in remarks]
+
+
+# -- sizes as arguments ------------------------------------------------------------------------------------------------
+
+
+def _with_bound_sizes(region: Region, group: Region, binding: Binding) -> tuple[Region, dict[Value, Value]]:
+    """A copy of a region whose sizes are BoundSizes; and its values -> the values of the region.
+
+    group : the same region with symbolic sizes
+    """
+    new: dict[Value, Value] = {}
+    pairs = list(zip(values_of(region.nodes), values_of(group.nodes), strict=True))
+    inside = set(region.nodes)
+    for value, symbolic in pairs:
+        node = value.node
+        if node not in inside:
+            shapes = tuple([binding.bound_shape(shape) for shape in symbolic.node.shapes or ()])
+            new[value] = Node(node.op, (), name=node.name, shapes=shapes, dtypes=node.dtypes).outputs[value.index]
+    nodes = []
+    for node, other in zip(region.nodes, group.nodes, strict=True):
+        copy = node.replace(
+            inputs=[new[item] if isinstance(item, Value) else item for item in node.inputs],
+            shapes=tuple([binding.bound_shape(shape) for shape in other.shapes or ()]),
+        )
+        nodes.append(copy)
+        new.update(zip(node.outputs, copy.outputs, strict=True))
+    inputs = tuple([new[value] for value in region.inputs if value in new])
+    shadow = Region(tuple(nodes), inputs, tuple([new[value] for value in region.outputs]))
+    return shadow, {copied: value for value, copied in new.items()}
+
+
+def _with_arguments(source: KernelSource, run: Writing) -> KernelSource:
+    """A kernel that was written for BoundSizes, ready to launch: plain numbers as its sizes, and as the values of the
+    arguments that `run` added.
+    """
+    text = source.written
+    assert isinstance(text, Text)
+    varying = {name: item for name, item in run.arguments.items() if name in text.arguments}
+    together = source.together
+    if together is not None:
+        together = {**together, **{name: many for name, (_, many) in varying.items()}}
+    sizes = {name: int(size) for name, size in source.sizes.items()}
+    values = {name: int(size) for name, (size, _) in varying.items()}
+    if values:
+        here = ", ".join([f"{name} = {size:,}" for name, size in values.items()])
+        summary, remarks = text.said()
+        text = text.about(lambda: (f"{summary} Here {here}.", remarks))
+    tiled = {name: int(size) for name, size in source.tiled.items()}
+    return replace(source, written=text, sizes={**sizes, **values}, tiled=tiled, together=together)

@@ -1,0 +1,380 @@
+"""Attention in training without its weights in memory: the forward keeps two numbers for each query instead.
+
+As split, the forward of an attention keeps the weights, an element for each query and key, and with dropout once more.
+Here it keeps the largest score and the sum of the exponentials of each query, and the backward computes
+
+    weights = exp(scores - largest) / sum
+
+again from queries and keys, which it has in any case; attention_grad.py has the kernels that do so tile by tile. What
+the softmax's gradient sums up over a row, weights times their gradient, is the result times its gradient summed up over
+the numbers of a value, whatever dropout lies between: so no kernel needs whole rows of weights.
+
+Where something else reads weights, scores or their gradients - a user, a learned bias - the graphs stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
+from hybrid_lab.engines.triton.plan.pair import Pair, Source
+from hybrid_lab.engines.triton.support import lowered
+from hybrid_lab.engines.triton.write.kinds import product_of
+from hybrid_lab.engines.triton.write.special.attention import LINEAR, MOST_WIDTH, Attention, attention_at
+from hybrid_lab.engines.triton.write.special.attention_grad import MOST_EXACT, chained_products
+from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.graph.symbolic import stand_in
+from hybrid_lab.ops.dtypes import NARROW
+from hybrid_lab.ops.operator import get
+
+#: What the names of an attention's products have in them.
+_PRODUCTS = ("dot", "matmul", "gemm")
+
+
+def without_weights(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Pair | None:
+    """The graphs of a recorded call in which no attention keeps its weights; None where that changes nothing."""
+    names = [node.op.name for node in forward.operators]
+    if "softmax" not in names or sum(part in name for name in names for part in _PRODUCTS) < 2:
+        return None
+    first, second = lowered(forward), lowered(backward)
+    given = pair = Pair(first, second, tuple(sources))
+    for node in first.operators:
+        if (found := attention_at(node)) is not None:
+            pair = _Rewriting(pair, num_outputs, found).made() or pair
+    return None if pair is given else pair
+
+
+class _Impossible(Exception):
+    """The weights of this attention stay."""
+
+
+@dataclass
+class _Rewriting:
+    """What becomes of one attention.
+
+    inputs : forward's value -> what stands for it in the backward, as it is or newly handed over
+    new : forward's values that are handed over from now on, and where from
+    same : pairs of values, here and there, that are known to be one
+    """
+
+    pair: Pair
+    num_outputs: int
+    found: Attention
+    inputs: dict[Value, Value] = field(default_factory=dict)
+    new: dict[Value, Value] = field(default_factory=dict)
+    same: set[tuple[Value, Value]] = field(default_factory=set)
+
+    def made(self) -> Pair | None:
+        try:
+            return self._made()
+        except _Impossible:
+            return None
+
+    def _made(self) -> Pair:
+        forward, backward, found = self.pair.forward, self.pair.backward, self.found
+        self.inputs = {self.value_of(source): value for value, source in
+                       zip(backward.inputs, self.pair.sources, strict=True) if source[0] != "head"}  # fmt: skip
+        self.check()
+        inner = found.nodes - {found.mixed}
+        kept = {value: new for value, new in self.inputs.items() if value.node in inner}
+        if not any(value.node is found.weights for value in kept) or any(
+            value.node in (found.maximum, found.total) for value in kept
+        ):
+            raise _Impossible
+        for value in kept:
+            del self.inputs[value]
+        replaced = self.sums(kept[found.weights.outputs[0]], prod(found.scaled.shape))
+        again = {old: self.again(value) for value, old in kept.items()}
+        if sum(value.nbytes for value in self.new) >= sum(value.nbytes for value in kept):
+            raise _Impossible
+        made = _replaced(backward, {**again, **replaced}, [value for value in backward.inputs if value not in again])
+        return self.checked(self.put_together(forward, made, set(kept)))
+
+    def value_of(self, source: Source) -> Value:
+        kind, number = source
+        graph = self.pair.forward
+        if kind == "input":
+            return graph.inputs[number] if number < len(graph.inputs) else input_node("none")
+        return graph.outputs[number + (self.num_outputs if kind == "saved" else 0)]
+
+    def check(self) -> None:
+        """Whether nobody but the backward reads a part of the attention, and its kernels can hold it."""
+        found, forward = self.found, self.pair.forward
+        users, first, second = forward.users(), product_of(found.scores), product_of(found.mixed)
+        assert first is not None and second is not None
+        outside = {*forward.outputs[: self.num_outputs], *(new for _, new in forward.effects)}
+        for node in found.nodes - {found.mixed}:
+            if any(reader not in found.nodes for value in node.outputs for reader in users.get(value, ())):
+                raise _Impossible
+            if not outside.isdisjoint(node.outputs):
+                raise _Impossible
+        most = MOST_WIDTH if found.mixed.outputs[0].dtype.name in NARROW else MOST_EXACT
+        if max(prod(first.inner), prod(second.columns)) > most or first.bias or second.bias:
+            raise _Impossible
+        if found.mixed.outputs[0].dtype.name == "float64" or 1 in (prod(first.rows), prod(first.columns)):
+            raise _Impossible
+
+    # -- weights again -------------------------------------------------------------------------------------------------
+
+    def again(self, value: Value) -> Value:
+        """The value in the backward: handed over, or computed again."""
+        found = self.found
+        if value in self.inputs:
+            return self.inputs[value]
+        if isinstance(value.node.op, Constant):
+            return value
+        node = value.node
+        if node in (found.maximum, found.total):
+            return self.hand_over(self.wide(value), "largest" if node is found.maximum else "total")
+        if node in found.nodes:
+            inputs = [self.again(item) if isinstance(item, Value) else item for item in node.inputs]
+            if any(item.dtype.name == "float32" for item in inputs if isinstance(item, Value)):
+                inputs = [_cast(item, "float32") if _is_narrow(item) else item for item in inputs]
+            made = make_like(node, inputs)
+            new = made.outputs[value.index]
+            between = node not in (found.exponential, found.exponential.values_in[0].node)
+            self.inputs[value] = new = _cast(new, value.dtype.name) if between else new
+            return new
+        if isinstance(node.op, Input) or not self.is_at_hand(value):
+            return self.hand_over(value)
+        inputs = [self.again(item) if isinstance(item, Value) else item for item in node.inputs]
+        self.inputs[value] = new = make_like(node, inputs).outputs[value.index]
+        return new
+
+    def is_at_hand(self, value: Value, known: set[Value] | None = None) -> bool:
+        """Whether the backward can see or compute it for nothing: a view, or element by element, of what it has.
+
+        known : values that are at hand, each looked at once
+        """
+        known = set() if known is None else known
+        if value in known or value in self.inputs or isinstance(value.node.op, (Constant, Input)):
+            return True
+        node = value.node
+        simple = node.op.view or (node.op.triton is not None and node.op.combine is None and not node.op.random)
+        if simple and len(node.outputs) == 1 and all(self.is_at_hand(item, known) for item in node.values_in):
+            known.add(value)
+            return True
+        return False
+
+    def wide(self, value: Value) -> Value:
+        """A statistic in float32, which a score can be compared with."""
+        if not _is_narrow(value):
+            return value
+        return make_node(get("Cast").bind(dtype="float32"), [value]).outputs[0]
+
+    def hand_over(self, value: Value, name: str = "kept") -> Value:
+        known = next((new for old, new in self.new.items() if old is value or _alike(old, value)), None)
+        if known is None:
+            shown = value.node.name if value.is_input else name
+            known = self.new[value] = input_node(shown, "saved", shape=value.shape, dtype=value.dtype)
+        self.inputs[value] = known
+        return known
+
+    # -- the sum over the keys -----------------------------------------------------------------------------------------
+
+    def sums(self, weights: Value, size: int) -> dict[Value, Value]:
+        """Value of the backward -> what it is replaced by: the sums over keys of weights times their gradients."""
+        made = {}
+        for node in self.pair.backward.operators:
+            if node.op.combine is None or prod(node.values_in[0].shape) != size:
+                continue
+            of = node.values_in[0].node
+            if weights not in of.values_in:
+                continue
+            if node.op.combine != "sum" or of.op.name != "broadcast_mul":
+                raise _Impossible
+            other = next((item for item in of.values_in if item is not weights), None)
+            rank = len(node.values_in[0].shape)
+            last = tuple(node.op.axes(rank)) == (rank - 1,)  # type: ignore[attr-defined]
+            if other is None or not last or len(node.outputs[0].shape) != rank:
+                raise _Impossible
+            gradient = self.gradient_of_result(other)
+            result = self.result()
+            if result.dtype != gradient.dtype:
+                raise _Impossible
+            times = make_node(get("broadcast_mul").bind(), [_cast(gradient, "float32"), _cast(result, "float32")])
+            total = make_node(get("sum").bind(axis=-1, keepdims=True), list(times.outputs)).outputs[0]
+            if total.shape != node.outputs[0].shape:
+                raise _Impossible
+            made[node.outputs[0]] = _cast(total, node.outputs[0].dtype.name)
+        return made
+
+    def gradient_of_result(self, value: Value) -> Value:
+        """The gradient of the attention's result, of which this one of its weights is made."""
+        found, node, steps = self.found, value.node, []
+        while node.op.name in LINEAR:
+            steps.append(node)
+            node = node.values_in[0].node
+        between, part = [], found.mixed.values_in[0].node
+        while part is not found.weights:
+            if part.op.name not in LINEAR:
+                raise _Impossible
+            between.append(part)
+            part = part.values_in[0].node
+        scales = _scales(steps), _scales(between)[::-1]
+        if [item.op for item in scales[0]] != [item.op for item in scales[1]]:
+            raise _Impossible
+        for one, other in zip(*scales, strict=True):
+            if not all(map(self.stands_for, one.values_in[1:], other.values_in[1:])):
+                raise _Impossible
+        if node.op.name != "batch_dot" or found.mixed.op.name != "batch_dot" or node.op.transpose_a:  # type: ignore[attr-defined]
+            raise _Impossible
+        if found.mixed.op.transpose_a or node.op.transpose_b == found.mixed.op.transpose_b:  # type: ignore[attr-defined]
+            raise _Impossible
+        gradient, values = node.values_in
+        if not self.stands_for(values, found.mixed.values_in[1]):
+            raise _Impossible
+        return gradient
+
+    def stands_for(self, here: Value, there: Value) -> bool:
+        """Whether a value of the backward is one of the forward."""
+        if (here, there) in self.same:
+            return True
+        if there in self.inputs:
+            return _alike(here, self.inputs[there])
+        if isinstance(there.node.op, Constant) or isinstance(here.node.op, Constant):
+            return _alike(here, there)
+        one, other = here.node, there.node
+        if one.op is not other.op or here.index != there.index or len(one.inputs) != len(other.inputs):
+            return False
+        if isinstance(one.op, Input):
+            return one.name == other.name and other.op.role != "saved"  # type: ignore[attr-defined]
+        if all(
+            self.stands_for(a, b) if isinstance(a, Value) and isinstance(b, Value) else a is b or repr(a) == repr(b)
+            for a, b in zip(one.inputs, other.inputs, strict=True)
+        ):
+            self.same.add((here, there))
+            return True
+        return False
+
+    def result(self) -> Value:
+        """The attention's result in the backward: as it is kept, if need be seen through the views in front of it."""
+        result = self.found.mixed.outputs[0]
+        if result in self.inputs:
+            return self.inputs[result]
+        for value, here in list(self.inputs.items()):
+            views, at = [], value
+            while at.node.op.view and at.node.values_in and at is not result:
+                views.append(at.node)
+                at = at.node.values_in[0]
+            if at is not result or prod(value.shape) != prod(result.shape):
+                continue
+            for view in views:
+                before = view.values_in[0]
+                if view.op.name == "transpose":
+                    axes = [int(axis) for axis in np.argsort(view.op.axes or range(len(before.shape))[::-1])]  # type: ignore[attr-defined]
+                    here = make_node(get("transpose").bind(axes=tuple(axes)), [here]).outputs[0]
+                elif here.shape != before.shape:
+                    stub = stand_in(before.shape, before.dtype)
+                    here = make_node(get("reshape_like").bind(), [here, stub]).outputs[0]
+            return here
+        return self.hand_over(result)
+
+    # -- the result ----------------------------------------------------------------------------------------------------
+
+    def put_together(self, forward: Graph, backward: Graph, gone: set[Value]) -> Pair:
+        """Both graphs with what is kept now."""
+        first = self.num_outputs
+        outputs = [*forward.outputs[:first], *(value for value in forward.outputs[first:] if value not in gone)]
+        places: dict[Value, Source] = {}
+        for value, source in zip(self.pair.backward.inputs, self.pair.sources, strict=True):
+            kind, number = source
+            if kind == "saved":
+                old = forward.outputs[first + number]
+                if old in gone:
+                    continue
+                number = outputs.index(old, first) - first
+            places[value] = (kind, number)
+        for value, new in self.new.items():
+            if value.is_input:
+                places[new] = ("input", forward.inputs.index(value))
+            elif value in forward.outputs[:first]:
+                places[new] = ("output", forward.outputs.index(value))
+            else:
+                places[new] = ("saved", len(outputs) - first)
+                outputs.append(value)
+        made = Graph(forward.inputs, outputs, forward.effects, forward.draws, forward.name)
+        return Pair.of(made, backward, places)
+
+    def checked(self, pair: Pair) -> Pair:
+        """The pair, if kernels can hold all that is computed again."""
+        seen = views_for_each_reader(pair.backward)
+        found = chained_products(seen.operators, seen.users(), set(seen.roots))
+        inside = {node for item in found for node in item.nodes}
+        size = prod(self.found.scaled.shape)
+        for node in seen.operators:
+            exponential = node.op.name == "exp" and prod(node.outputs[0].shape) == size
+            if exponential and node.composite == self.found.exponential.composite and node not in inside:
+                raise _Impossible
+        return pair
+
+
+def _scales(nodes: Sequence[Node]) -> list[Node]:
+    return [node for node in nodes if node.op.name == "_masked_scale"]
+
+
+def _is_narrow(item: Any) -> bool:
+    return isinstance(item, Value) and item.dtype.name in NARROW
+
+
+def _cast(value: Value, dtype: str) -> Value:
+    if value.dtype.name == dtype:
+        return value
+    return make_node(get("Cast").bind(dtype=dtype), [value]).outputs[0]
+
+
+def make_like(node: Node, inputs: Sequence[Any]) -> Node:
+    """The operator over other inputs, with what is said of it; its outputs have the dtypes that follow."""
+    made = make_node(node.op, list(inputs))
+    return made.replace(scope=node.scope, location=node.location, composite=node.composite, draw=node.draw)
+
+
+def _alike(one: Value, other: Value, same: set[tuple[Value, Value]] | None = None) -> bool:
+    """Whether two values of a graph are the same, computed twice if need be.
+
+    same : pairs that are, each compared once
+    """
+    same = set() if same is None else same
+    if one is other or (one, other) in same:
+        return True
+    a, b = one.node, other.node
+    if isinstance(a.op, Input) or a.op is not b.op or one.index != other.index or len(a.inputs) != len(b.inputs):
+        return False
+    if not a.op.random and all(
+        _alike(x, y, same) if isinstance(x, Value) and isinstance(y, Value) else repr(x) == repr(y)
+        for x, y in zip(a.inputs, b.inputs, strict=True)
+    ):
+        same.add((one, other))
+        return True
+    return False
+
+
+def _replaced(graph: Graph, new: dict[Value, Value], inputs: Sequence[Value]) -> Graph:
+    """The graph with other values in the place of some, and new inputs where those need them."""
+    made: dict[Value, Value] = {}
+
+    def of(value: Value) -> Value:
+        if value in new and value not in made:
+            made[value] = of(new[value])
+        if value in made:
+            return made[value]
+        node = value.node
+        if isinstance(node.op, (Input, Constant)):
+            return value
+        inputs = tuple(of(item) if isinstance(item, Value) else item for item in node.inputs)
+        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        for old, replacement in zip(node.outputs, (node if same else node.replace(inputs=inputs)).outputs, strict=True):
+            made.setdefault(old, replacement)
+        return made[value]
+
+    for node in graph.nodes:
+        for value in node.outputs:
+            of(value)
+    return Graph(inputs, [of(value) for value in graph.outputs], graph.effects, graph.draws, graph.name)

@@ -1,0 +1,1 @@
+"""Run: programs of kernels on a device and its memory."""

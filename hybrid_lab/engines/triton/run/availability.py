@@ -1,0 +1,189 @@
+"""What the Triton engine can run on here: a GPU that torch reaches, Triton's interpreter, or nothing - and then why."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hybrid_lab.engines.libraries import import_library
+from hybrid_lab.engines.triton.build.internals import interpret
+from hybrid_lab.engines.triton.build.targets import names, supported
+from hybrid_lab.log import logger
+
+INTERPRET = "interpret"
+#: AMD's builds are on no index that pip knows by itself.
+ROCM_INSTALL = "pip install torch pytorch-triton-rocm --index-url https://download.pytorch.org/whl/rocm6.4"
+
+
+@dataclass(frozen=True)
+class Device:
+    """name : for people, "gfx1100", "sm90" or "the interpreter"; torch : torch's name of it; interpreted : no GPU
+    at all
+    """
+
+    name: str
+    torch: str
+    interpreted: bool
+
+
+def setting() -> str:
+    """What HYBRID_LAB_TRITON says, "" where it is not set."""
+    return os.environ.get("HYBRID_LAB_TRITON", "")
+
+
+def interpreting() -> bool:
+    """Whether HYBRID_LAB_TRITON=interpret lets Triton's interpreter stand in for a GPU."""
+    return setting() == INTERPRET
+
+
+def missing() -> str | None:
+    """What is missing, with the next step; None where kernels can run. Imports torch only where a GPU's driver is
+    seen.
+    """
+    if setting() not in ("", INTERPRET):
+        return f"HYBRID_LAB_TRITON={setting()}: the variable takes {INTERPRET}, or nothing"
+    absent = [module for module in ("triton", "torch") if importlib.util.find_spec(module) is None]
+    if "triton" in absent and sys.platform != "linux":
+        return f"Triton runs on Linux, not on {sys.platform}; hybridize() without engine= takes another engine"
+    if interpreting():
+        # The interpreter runs with any build of torch.
+        return f"{_are_missing(absent)}; pip install {' '.join(absent)}" if absent else None
+    if not driver_seen():
+        return (
+            "no AMD or NVIDIA GPU is seen on this machine; hybridize() without engine= takes an engine of the CPU, "
+            "net.compile_for('gfx942', inputs=x) has the kernels for one that is elsewhere, and "
+            "HYBRID_LAB_TRITON=interpret runs them in Triton's interpreter (slow, for tests)"
+        )
+    if absent:
+        return f'{_are_missing(absent)}; NVIDIA: pip install "hybrid-lab[cuda]"; AMD: {ROCM_INSTALL}'
+    return _gpu_problem()
+
+
+def _are_missing(modules: Sequence[str]) -> str:
+    return f"{' and '.join(modules)} {'are' if len(modules) > 1 else 'is'} not installed"
+
+
+def driver_seen() -> bool:
+    """Whether the system shows the driver of an AMD or NVIDIA GPU."""
+    return any(Path(path).exists() for path in ("/dev/kfd", "/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"))
+
+
+def _may_use_amd() -> bool:
+    node = Path("/dev/kfd")
+    return not node.exists() or os.access(node, os.R_OK | os.W_OK)
+
+
+@functools.lru_cache
+def _gpu_problem() -> str | None:
+    try:
+        torch = import_library("torch")
+        import_library("triton")
+    except Exception as error:  # a library that is not there, or of another CUDA or ROCm
+        return (
+            f"torch and triton are installed but do not load ({type(error).__name__}: {error}); install a pair that "
+            "belongs together: pip install --force-reinstall torch, from the index for this GPU"
+        )
+    if not torch.cuda.is_available():
+        if torch.version.hip and not _may_use_amd():
+            return (
+                "the AMD GPU is there, but this user may not use it (/dev/kfd); sudo usermod -aG render,video $USER, "
+                "then log in anew; in a container: --device=/dev/kfd --device=/dev/dri --group-add video"
+            )
+        build = "ROCm" if torch.version.hip else "CUDA" if torch.version.cuda else "CPU"
+        return (
+            f"torch {torch.__version__} ({build} build) reaches no GPU; install the torch build for this GPU and check "
+            "its driver"
+        )
+    name = device_name()
+    if not supported(name):
+        return (
+            f"this GPU is a {name}, which Triton does not compile for; it does for {', '.join(names())}; "
+            "hybridize(engine='onnxruntime') runs on the CPU"
+        )
+    if c_compiler() is None:
+        chosen = os.environ.get("CC")
+        found = f"CC names {chosen!r}, which is not there" if chosen else "finds no C compiler"
+        return (
+            f"Triton builds a small helper at first use and {found}; install gcc or clang (Debian: apt-get install gcc "
+            "libc6-dev), or set CC to one"
+        )
+    distributions = triton_distributions()
+    if len(distributions) > 1:
+        logger.warning(two_tritons(distributions))
+    return None
+
+
+def c_compiler() -> str | None:
+    """The C compiler that Triton takes: $CC, else gcc or clang; None where there is none."""
+    chosen = os.environ.get("CC")
+    if chosen:
+        return shutil.which(chosen.split()[0])
+    return shutil.which("gcc") or shutil.which("clang")
+
+
+#: The distributions that bring a module `triton`.
+_DISTRIBUTIONS = (
+    "triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton", "pytorch-triton-xpu", "triton-windows",
+)  # fmt: skip
+
+
+def triton_distributions() -> dict[str, str]:
+    """Those of them that are installed, with their versions. More than one is a mistake: they overwrite one another."""
+    found = {}
+    for name in _DISTRIBUTIONS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+@functools.cache
+def multiplies_float64() -> bool:
+    """Whether `tl.dot` takes float64, as Triton does since 3.5. True where there is no Triton to ask."""
+    versions = [re.match(r"(\d+)\.(\d+)", version) for version in triton_distributions().values()]
+    return all(found is None or tuple(map(int, found.groups())) >= (3, 5) for found in versions)
+
+
+def two_tritons(distributions: Mapping[str, str]) -> str:
+    """What to do about several of them."""
+    names = " and ".join(f"{name} {version}" for name, version in distributions.items())
+    return (
+        f"{names} are installed, which overwrite one another's files: pip uninstall {' '.join(distributions)}, then "
+        "install the one that belongs to this torch (pip install --force-reinstall torch, from its index)"
+    )
+
+
+def device_name() -> str:
+    """ "gfx1100" or "sm90" of the first GPU that torch reaches."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(0)
+    if torch.version.hip:
+        return str(properties.gcnArchName).split(":")[0]
+    return f"sm{properties.major}{properties.minor}"
+
+
+@functools.lru_cache
+def device() -> Device:
+    """The device that kernels run on; call it only where `missing()` is None."""
+    if interpreting():
+        interpret()
+        return Device("the interpreter", "cpu", True)
+    return Device(device_name(), "cuda", False)
+
+
+@functools.lru_cache
+def torch_device() -> Any:
+    """torch's name of the device's memory. The interpreter's is on the CPU, apart from the host's arrays."""
+    import torch
+
+    return torch.device(device().torch, 0) if device().torch != "cpu" else torch.device("cpu")

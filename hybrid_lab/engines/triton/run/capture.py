@@ -1,0 +1,363 @@
+"""Captured launches (static_shape): a whole program as one CUDA or HIP graph, replayed from call to call.
+
+A training step is two replays, forward and backward, and the update's one launch (update.py), which a graph of its own
+would not make cheaper. One graph for all three is not to be had: between `record()`, `backward()` and `Trainer.step()`
+the caller's code runs, which may read the loss, clip gradients, skip the step or set another rate, and where it does
+not nobody can know beforehand.
+
+A captured graph reads and writes the addresses it was captured with. Data is copied to memory of its own before a
+replay and outputs out of it, and so is what was computed from parameters alone, where it was computed anew. Parameters
+and gradients are used where they lie, and when they lie elsewhere the program is captured anew. The first replay is
+compared bit by bit with a plain run; where they differ, or where a program cannot be captured, it runs plainly and the
+report says why.
+
+Programs that draw are not captured: seed and draws are arguments of their launches, which a graph would repeat, so that
+every call had the same numbers. Programs with steps on the host are not either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from hybrid_lab import forks
+from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, Kept, Training
+from hybrid_lab.engines.launches import launches
+from hybrid_lab.engines.report import Report
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input
+
+#: A program is captured at most so often; then its memory moves too much.
+CAPTURES = 4
+
+
+class Recorder(Protocol):
+    """What captures: torch's graphs, or a stand-in in tests."""
+
+    def capture(self, function: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
+        """A function that launches again what `function` launched, and the tensors that it then writes to.
+
+        Nothing has run when this returns: the first replay is the first run.
+        """
+
+
+class TorchRecorder:
+    """CUDA graphs, which torch makes of HIP's too."""
+
+    def capture(self, function: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
+        import torch
+
+        graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                made = function()
+        finally:
+            torch.cuda.set_stream(before)  # where a capture fails, torch stays on the stream of its own
+        return graph.replay, made
+
+
+def recorder() -> Recorder | None:
+    """What captures on this machine's device; None in the interpreter."""
+    return None if availability.device().interpreted else TorchRecorder()
+
+
+def obstacle(graph: Graph) -> str:
+    """Why the program of a graph cannot be captured, or ""."""
+    for node in graph.operators:
+        op = node.op
+        if isinstance(op, KernelOperator):
+            if any(kernel.source.draws for kernel in op.kernels):
+                return "it draws random numbers, which a replay would repeat"
+        elif not (isinstance(op, Constant) or op.view or on_torch(node)):
+            return f"{op.name} runs on the host"
+    return ""
+
+
+def same_bits(first: Any, second: Any) -> bool:
+    """Whether two tensors hold the same bits; NaNs too."""
+    import torch
+
+    return bool(torch.equal(first.reshape(-1).view(torch.uint8), second.reshape(-1).view(torch.uint8)))
+
+
+class Steady:
+    """Which inputs of a graph keep their addresses, and memory for the others.
+
+    inputs : what the captured program reads
+
+    What is hoisted lies elsewhere each time that a parameter has changed. It has a copy too, which is made anew only
+    where another tensor is given: the one that was copied is held, so that no other is taken for it that has come to
+    lie at its address.
+    """
+
+    def __init__(self, graph: Graph):
+        roles = [value.node.op.role if isinstance(value.node.op, Input) else "" for value in graph.inputs]
+        self._hoisted = [role == "hoisted" for role in roles]
+        self._stays = [role in CONSTANT_ROLES and role != "hoisted" for role in roles]
+        self.inputs: list[Any] = []
+        self._copied: list[Any] = []
+        self._addresses: list[int] = []
+
+    def addresses(self, inputs: Sequence[Any]) -> list[int]:
+        return [tensor.data_ptr() for tensor, stays in zip(inputs, self._stays, strict=True) if stays]
+
+    def serves(self, inputs: Sequence[Any]) -> bool:
+        return bool(self.inputs or not inputs) and self.addresses(inputs) == self._addresses
+
+    def take(self, inputs: Sequence[Any]) -> None:
+        """Be made for these."""
+        self.inputs = [
+            tensor if stays else tensor.clone() for tensor, stays in zip(inputs, self._stays, strict=True)
+        ]
+        self._copied = [tensor if hoisted else None for tensor, hoisted in zip(inputs, self._hoisted, strict=True)]
+        self._addresses = self.addresses(inputs)
+
+    def fill(self, inputs: Sequence[Any]) -> None:
+        """Copy the data to where the program reads it, and what is hoisted where it is another."""
+        for index, (tensor, stays) in enumerate(zip(inputs, self._stays, strict=True)):
+            if stays or self._copied[index] is tensor:
+                continue
+            self.inputs[index].copy_(tensor)
+            launches.others += 1
+            if self._hoisted[index]:
+                self._copied[index] = tensor
+
+    def forget(self) -> None:
+        """Drop the memory; `serves` none until `take`."""
+        self.inputs, self._copied, self._addresses = [], [], []
+
+
+class CapturedRun:
+    """A program's function that replays what it captured in its second call; takes and gives what the program does."""
+
+    def __init__(self, executable: Executable):
+        self._plain: Any = executable.run
+        self._report: Report = executable.report
+        self._steady = Steady(executable.graph)
+        self._lock = forks.lock()
+        self._replay: Callable[[], None] | None = None
+        self._alone: Any = None
+        self._outputs: list[Any] = []
+        self._calls = self._captures = 0
+        self.reason = obstacle(executable.graph)
+        self._recorder = recorder()
+        if self._recorder is None:
+            self.reason = self.reason or "Triton's interpreter has no captured launches"
+        if self.reason:
+            self._report.notes.append(f"launches are not captured: {self.reason}")
+
+    def __call__(self, inputs: Sequence[Any], rng: tuple[int, int]) -> list[Any]:
+        if self.reason or not inputs or not all(hasattr(item, "data_ptr") for item in inputs):
+            return self._plain(inputs, rng)
+        with self._lock:
+            if self._replay is not None and self._steady.serves(inputs):
+                self._steady.fill(inputs)
+                self._replay()
+                return _replayed(self._outputs)
+            self._calls += 1
+            results = self._plain(inputs, rng)
+            if self._calls > 1:
+                self._capture(inputs, rng, results)
+            return results
+
+    def _capture(self, inputs: Sequence[Any], rng: tuple[int, int], expected: list[Any]) -> None:
+        assert self._recorder is not None
+        self._captures += 1
+        if self._captures > CAPTURES:
+            self._give_up(f"parameters have moved {CAPTURES} times")
+            return
+        self._steady.take(inputs)
+        # Its arena lives as long as what was captured: the pool would give the plain program's to others, or back.
+        self._alone = alone = self._plain.alone()
+        try:
+            self._replay, self._outputs = self._recorder.capture(lambda: alone(self._steady.inputs, rng))
+            self._replay()
+        except RuntimeError as error:
+            self._give_up(_failure(error))
+            return
+        if not all(map(same_bits, expected, self._outputs)):
+            self._give_up("the first replay gave other numbers than a plain run")
+
+    def _give_up(self, reason: str) -> None:
+        self.reason, self._replay, self._outputs, self._alone = reason, None, [], None
+        self._steady.forget()
+        self._report.notes.append(f"launches are not captured: {reason}")
+
+    def forget(self) -> None:
+        """Drop what was captured, with its memory."""
+        with self._lock:
+            self._replay, self._outputs, self._alone, self._calls = None, [], None, 0
+            self._steady.forget()
+        self._plain.forget()
+
+
+class CapturedTraining(Training):
+    """Forward and backward of a recorded call, each one captured graph over memory that both have for themselves.
+
+    A forward whose predecessor waits for its backward still runs plainly.
+    """
+
+    def __init__(self, inner: Any, sources: Sequence[tuple[str, int]]):
+        self._inner, self._sources = inner, sources
+        self.forward, self.backward = inner.forward, inner.backward
+        self.begin = self._begin
+        self._lock = forks.lock()
+        self._steady = Steady(inner.forward.graph)
+        self._recorder = recorder()
+        self.reason = obstacle(inner.forward.graph) or obstacle(inner.backward.graph)
+        if self._recorder is None:
+            self.reason = self.reason or "Triton's interpreter has no captured launches"
+        if self.reason:
+            self.forward.report.notes.append(f"launches are not captured: {self.reason}")
+        self.busy = False  # a forward's memory waits for its backward
+        self._calls = self._captures = self._moves = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._forward: Callable[[], None] | None = None
+        self._backward: Callable[[], None] | None = None
+        self._results: list[Any] = []
+        self._kept: Any = None
+        self._operands: list[Any] = []
+        self._gradients: list[Any] = []
+        self._places: list[int] = []
+
+    @property
+    def plain(self) -> Training:
+        return self
+
+    def release(self) -> None:
+        with self._lock:
+            if not self.busy:
+                self._forget()
+        self._inner.release()
+
+    def _begin(self, inputs: Sequence[Any], rng: tuple[int, int]) -> tuple[list[Any], Kept]:
+        if self.reason or self.busy:
+            return self._inner.begin(inputs, rng)
+        with self._lock:
+            if self.busy:
+                return self._inner.begin(inputs, rng)
+            if self._forward is not None and self._steady.serves(inputs):
+                self._steady.fill(inputs)
+                self._forward()
+                outputs = _replayed(self._results)
+                self.busy = True
+                return outputs, Kept(self._kept.saved, self, _free)
+            self._calls += 1
+            results, kept = self._inner.begin(inputs, rng)
+            if self._calls > 1:
+                self._capture(inputs, rng, [*results, *kept.saved])
+            return results, kept
+
+    def _capture(self, inputs: Sequence[Any], rng: tuple[int, int], expected: list[Any]) -> None:
+        assert self._recorder is not None
+        self._forget()
+        self._captures += 1
+        if self._captures > CAPTURES:
+            self._give_up(f"parameters have moved {CAPTURES} times")
+            return
+        self._steady.take(inputs)
+        first: list[Any] = []
+
+        def forward() -> list[Any]:
+            results, kept = self._inner.begin(self._steady.inputs, rng)
+            if not first:
+                first.append(kept)
+            return [*results, *kept.saved]
+
+        try:
+            self._forward, made = self._recorder.capture(forward)
+            self._forward()
+        except RuntimeError as error:
+            self._give_up(_failure(error))
+            return
+        count = len(made) - len(first[0].saved)
+        self._results, self._kept = made[:count], first[0]
+        if not all(map(same_bits, expected, made)):
+            self._give_up("the first replay of the forward gave other numbers than a plain run")
+
+    def finish(
+        self,
+        kept: Kept,
+        operands: Sequence[Any],
+        rng: tuple[int, int],
+        last: bool = True,
+        out: Sequence[Any] | None = None,
+    ) -> list[Any]:
+        if kept.lease is not self:
+            return self._inner.finish(kept, operands, rng, last, out)
+        if not last or self.reason:
+            return self.backward.run(operands, rng)
+        kept.lease, kept.saved = None, ()
+        try:
+            return self._replay_backward(operands, rng, out)
+        finally:
+            self.busy = False
+
+    def _replay_backward(self, operands: Sequence[Any], rng: tuple[int, int], out: Sequence[Any] | None) -> list[Any]:
+        # Gradients that lie elsewhere in every step are not written in place: each place would be a capture.
+        apart = out is None or self._moves > CAPTURES
+        places = [None] * len(self.backward.graph.outputs) if apart else list(out or ())
+        addresses = [0 if place is None else place.data_ptr() for place in places]
+        if self._backward is None or addresses != self._places:
+            self._moves += self._backward is not None
+            return self._capture_backward(operands, rng, places, addresses)
+        for (kind, _), place, tensor in zip(self._sources, self._operands, operands, strict=True):
+            if kind == "head":
+                place.copy_(tensor)
+                launches.others += 1
+        self._backward()
+        fresh = iter(_replayed([made for made, place in zip(self._gradients, places, strict=True) if place is None]))
+        return [next(fresh) if place is None else place for place in places]
+
+    def _capture_backward(
+        self, operands: Sequence[Any], rng: tuple[int, int], places: list[Any], addresses: list[int]
+    ) -> list[Any]:
+        """Run it plainly, and see whether a captured run gives the same."""
+        assert self._recorder is not None
+        expected = self.backward.run(operands, rng)
+        self._operands = []
+        for (kind, index), tensor in zip(self._sources, operands, strict=True):
+            if kind == "input":  # where the captured forward read it
+                self._operands.append(self._steady.inputs[index])
+            elif kind == "output":
+                self._operands.append(self._results[index])
+            else:
+                self._operands.append(tensor if kind == "saved" else tensor.clone())
+        try:
+            self._backward, self._gradients = self._recorder.capture(
+                lambda: self._inner.in_place(self._kept, self._operands, rng, places)
+            )
+            self._backward()
+        except RuntimeError as error:
+            self._give_up(_failure(error))
+            return expected
+        self._places = addresses
+        if not all(map(same_bits, expected, self._gradients)):
+            self._give_up("the first replay of the backward gave other numbers than a plain run")
+        return expected
+
+    def _give_up(self, reason: str) -> None:
+        self.reason = reason
+        self._forget()
+        self.forward.report.notes.append(f"launches are not captured: {reason}")
+
+
+def _replayed(made: Sequence[Any]) -> list[Any]:
+    """What a replay has made, in memory of the caller's."""
+    launches.replays += 1
+    launches.others += len(made)
+    return [tensor.clone() for tensor in made]
+
+
+def _failure(error: RuntimeError) -> str:
+    """What went wrong in a capture: torch then ends it with an error that only says that something did."""
+    first = error.__context__ if isinstance(error.__context__, RuntimeError) else error
+    return f"it failed: {(str(first).splitlines() or [type(first).__name__])[0]}"
+
+
+def _free(training: CapturedTraining) -> None:
+    training.busy = False

@@ -1,0 +1,186 @@
+"""Device programs: a planned graph as a straight line of launches on tensors of one device.
+
+As in the NumPy engine (numpy/program.py), whose writers these are: the same plan, the same text with other kernels.
+What a launch takes is known before a call but for the addresses of inputs and outputs: addresses in the arena, sizes,
+grids and compiled handles stand in the text or are bound to its names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines import memory
+from hybrid_lab.engines.launches import launches
+from hybrid_lab.engines.planned.program import Explain, Writer, identifier
+from hybrid_lab.engines.planned.training import Begin, Finish
+from hybrid_lab.engines.triton.build import internals
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.arena import DeviceFrames, constant
+from hybrid_lab.engines.triton.run.kernel import Kernel, signed
+from hybrid_lab.engines.triton.run.steps import HostStep, KernelOperator, TorchStep, on_torch
+from hybrid_lab.engines.triton.run.vendor import VendorKernel
+from hybrid_lab.engines.triton.run.view_step import ViewStep
+from hybrid_lab.graph.node import Constant, Node, Value
+
+#: Launches take addresses that are multiples of so many bytes; an input that lies elsewhere is copied first.
+ALIGNED = 16
+
+
+class DeviceExplain(Explain):
+    """Where the device's memory has run out, an EngineError says so, with sizes."""
+
+    def __call__(self, error: BaseException) -> None:
+        super().__call__(error)
+        found = memory.exhausted(error, availability.torch_device())
+        if found is not error:
+            raise found from error
+
+
+class DeviceWriter(Writer):
+    """Writes the program of one plan on the device. All Values lie in C order."""
+
+    frames_class = DeviceFrames
+    explain_class = DeviceExplain
+    contiguous = True
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        device = availability.torch_device()
+        self.direct = not availability.device().interpreted
+        self._pointers: dict[str, str] = {}
+        self._launches = 0
+        self.bound |= {
+            "empty": lambda shape, dtype: memory.empty(shape, dtype, device),
+            "array": lambda tensor: tensor.clone(),
+            "signed": signed,
+            "current_stream": internals.current_stream,
+            "launches": launches,
+            "stream": None,
+        }
+
+    # -- memory --------------------------------------------------------------------------------------------
+
+    @property
+    def _limits_buffers(self) -> bool:
+        return False
+
+    def _constant(self, array: np.ndarray) -> Any:
+        return constant(array)
+
+    def _dtype(self, dtype: Any) -> Any:
+        return memory.torch_dtype(dtype)
+
+    @staticmethod
+    def _piece(memory_: Any, shape: tuple[int, ...], dtype: Any, offset: int) -> Any:
+        nbytes = int(np.prod(shape)) * dtype.itemsize
+        return memory_[offset : offset + nbytes].view(memory.torch_dtype(dtype)).view(shape)
+
+    def _memory(self) -> tuple[list[str], list[str]]:
+        take, give = super()._memory()
+        if self._launches:
+            stream = ["stream = current_stream()"] * self.direct
+            take = [f"launches.kernels += {self._launches}", *stream, *take]
+        return take, give
+
+    # -- steps ---------------------------------------------------------------------------------------------
+
+    def _view(self, node: Node) -> None:
+        value, source = node.outputs[0], node.values_in[0]
+        step, operand = ViewStep(node), self._name(source)
+        if self._is_fixed(source):
+            self.names[value] = name = self._local("f")
+            self._fixed_values.add(value)
+            self.fixed.append((name, lambda memory_, made: step(made[operand])))
+            self._emit(f"# {name} is a view of {operand}", node)
+        else:
+            self.names[value] = name = self._local("v")
+            self._emit(f"{name} = {self._bind('view', step)}({operand})", node)
+
+    def _call(self, node: Node, targets: list[str | None]) -> None:
+        op = node.op
+        if isinstance(op, KernelOperator):
+            places = op.places(node.inputs, node.outputs)
+            for kernel in op.kernels:
+                self._launch(kernel, places, node)
+            return
+        if op.view and len(node.outputs) == 1:
+            made = self._bind("view", ViewStep(node)) + ("" if targets[0] is not None else ".copied")
+            self._into(node, targets, f"{made}({self._name(node.values_in[0])})")
+            return
+        step: Any = TorchStep(node) if on_torch(node) else HostStep(node, self.plan.needs[node])
+        where = "on_torch" if isinstance(step, TorchStep) else "on_host"
+        operands = ["rng", *(self._operand(item) for item in node.inputs)]
+        self._into(node, targets, f"{self._bind(f'{identifier(op.name)}_{where}', step)}({', '.join(operands)})", True)
+
+    def _into(self, node: Node, targets: list[str | None], call: str, packed: bool = False) -> None:
+        """The line of a step that makes its results, and those that take them where they are planned.
+
+        packed : they come as a tuple
+        """
+        received = []
+        for value, target in zip(node.outputs, targets, strict=True):
+            name = self._local("h")
+            received.append(name)
+            if target is None:
+                self.names[value] = name
+        self._emit(f"{', '.join(received)}{',' * packed} = {call}", node)
+        for name, target, needed in zip(received, targets, self.plan.needs[node], strict=True):
+            if target is not None and needed:
+                self._emit(f"{target}.copy_({name})")
+
+    def _launch(self, kernel: Kernel | VendorKernel, places: dict[Value, Value], node: Node) -> None:
+        if isinstance(kernel, VendorKernel):
+            call = kernel.source
+            tensors = ", ".join(self._name(places.get(value, value)) for value in (*call.inputs, *call.outputs))
+            self._emit(f"{self._bind(identifier(call.name), kernel)}(({tensors},))", node)
+            return
+        source = kernel.source
+        values = [places.get(value, value) for value in (*source.inputs, *source.outputs)]
+        numbers = ["signed(rng[0])"] * bool(source.draws)
+        numbers += [f"signed(rng[1] + {draw})" for draw in source.draws]
+        numbers += [self._size(source.sizes[name]) for name in source.passed]
+        hint = identifier(source.name)
+        self._launches += 1
+        if not self.direct:
+            name = self._bind(hint, kernel)
+            tensors = ", ".join(self._name(value) for value in values)
+            self._emit(f"{name}(({tensors},), ({', '.join(numbers)}{',' * bool(numbers)}))", node)
+            return
+        run, function, metadata = internals.handles(kernel.handle)
+        arguments = [self._address(value) for value in values]
+        arguments += [*numbers, *map(self._size, kernel.blocks.values())]
+        grid = [self._size(number) for number in kernel.grid()]
+        line = internals.launch_line(
+            self._bind("launch", run), grid, "stream", self._bind(hint, function, ("function", id(kernel))),
+            self._bind("metadata", metadata), arguments,
+        )  # fmt: skip
+        self._emit(line, node)
+
+    def _address(self, value: Value) -> str:
+        """The name of a tensor's address."""
+        name = self._name(value)
+        found = self._pointers.get(name)
+        if found is not None:
+            return found
+        found = self._pointers[name] = f"p_{name}"
+        if isinstance(value.node.op, Constant):
+            self.bound[found] = self.bound[name].data_ptr()
+        elif self._is_fixed(value):
+            self.fixed.append((found, lambda memory_, made: made[name].data_ptr()))
+        else:
+            self._emit(f"{found} = {name}.data_ptr()")
+            if value.is_input:
+                self._emit(f"if {found} % {ALIGNED}:")
+                self._emit(f"    {name} = {name}.clone()")
+                self._emit(f"    {found} = {name}.data_ptr()")
+        return found
+
+
+class DeviceBegin(DeviceWriter, Begin):
+    """The forward of a recorded call."""
+
+
+class DeviceFinish(DeviceWriter, Finish):
+    """The backward in the forward's arena."""

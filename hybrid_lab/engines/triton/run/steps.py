@@ -1,0 +1,164 @@
+"""Steps of a device program: kernels, and what runs operators that have none - torch on the device, or the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.engines import memory
+from hybrid_lab.engines.torch_kernels import rules
+from hybrid_lab.engines.triton.plan.fusion import Fusion
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.kernel import Kernel
+from hybrid_lab.engines.triton.run.vendor import VendorKernel, VendorSource
+from hybrid_lab.engines.triton.write.source import KernelSource
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.partition import Region, contract
+from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.run import run_kernel
+
+
+class KernelOperator(Operator):
+    """A fused group in the contracted graph: one operator that launches its kernels.
+
+    kernels : in the order in which they run; a product may be the vendor's (see vendor.py)
+    temporaries : (shape, dtype) of what one kernel leaves for the next, the node's last outputs
+    """
+
+    name: ClassVar[str] = "triton"
+    own_bfloat16: ClassVar[bool] = True
+    #: A plan gives it the memory that its kernels write to.
+    run_keywords: ClassVar[frozenset[str]] = frozenset({"out", "rng"})
+
+    def __init__(self, group: Region, sources: tuple[KernelSource | VendorSource, ...]):
+        parts = [value for source in sources for value in source.outputs if value not in group.outputs]
+        for key, value in (
+            ("num_outputs", len(group.outputs) + len(parts)),
+            ("attributes", {}),
+            ("inferred", {}),
+            ("region", group),
+            ("label", sources[-1].name),
+            ("kernels", [VendorKernel(each) if isinstance(each, VendorSource) else Kernel(each) for each in sources]),
+            ("parts", parts),
+            ("temporaries", [(value.shape, value.dtype) for value in parts]),
+        ):
+            object.__setattr__(self, key, value)
+
+    region: Region
+    label: str
+    kernels: list[Kernel | VendorKernel]
+    parts: list[Value]
+    temporaries: list[tuple[Any, Any]]
+
+    def places(self, inputs: Any, outputs: Any) -> dict[Value, Any]:
+        """What stands for each Value of the kernels, constants left out."""
+        region = self.region
+        return {
+            **dict(zip(region.inputs, inputs, strict=True)),
+            **dict(zip((*region.outputs, *self.parts), outputs, strict=True)),
+        }
+
+    def __repr__(self) -> str:
+        return f"triton({', '.join(node.op.name for node in self.region.nodes)})"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a device program is written from.
+
+    graph : with one operator in the place of each group
+    groups : with the names of their operators, and their kernels
+    refused : operators without a kernel, with reasons; operators : how many there are, those in kernels included
+    """
+
+    graph: Graph
+    groups: list[tuple[Region, list[str], tuple[KernelSource | VendorSource, ...]]]
+    refused: dict[Node, str]
+    operators: int
+
+    @staticmethod
+    def of(fusion: Fusion, kernels: Mapping[Region, tuple[KernelSource | VendorSource, ...]]) -> Steps:
+        """Of a graph with its groups. kernels : of each"""
+        graph = contract(fusion.graph, fusion.groups, lambda group: KernelOperator(group, kernels[group]))
+        groups = [(group, _names(group), kernels[group]) for group in fusion.groups]
+        return Steps(graph, groups, fusion.refused, len(fusion.graph.operators))
+
+
+def _names(group: Region) -> list[str]:
+    """The names of a group's operators, without views where there is anything else."""
+    return [node.op.name for node in group.nodes if not node.op.view] or [node.op.name for node in group.nodes]
+
+
+def on_torch(node: Node) -> bool:
+    """Whether torch computes the operator on the device, where no kernel does."""
+    return rules.refusal(node) is None
+
+
+class TorchStep:
+    """An operator by torch's own kernels on the device; call it with tensors and numbers.
+
+    Returns a tuple of contiguous tensors in memory of their own.
+    """
+
+    def __init__(self, node: Node):
+        import torch
+
+        with torch.device(availability.torch_device()):  # what the rule makes beforehand lies there too
+            self._kernel = rules.rule_of(node.op)(torch, node)
+        self._clones = node.op.name in rules.SHARED
+        self._guard, self._torch = torch.no_grad, torch
+
+    def __call__(self, rng: tuple[int, int], *inputs: Any) -> tuple[Any, ...]:
+        with self._guard():
+            made = self._kernel(*inputs)
+            made = made if isinstance(made, tuple) else (made,)
+            if self._clones:
+                return tuple([item.clone(memory_format=self._torch.contiguous_format) for item in made])
+            return tuple([item.contiguous() for item in made])
+
+
+class HostStep:
+    """An operator by its record's NumPy kernel, with counted copies to the host and back.
+
+    to_host, to_device : how many a call makes
+    """
+
+    def __init__(self, node: Node, needs: tuple[bool, ...]):
+        self.node, self.needs = node, needs
+        self._read = [
+            type(item) is Value and not isinstance(item.node.op, Constant) and node.op.reads_values(index)
+            for index, item in enumerate(node.inputs)
+        ]
+        #: Shapes of what only the shape is read of, and constants, which the host has.
+        self._known = [
+            None if type(item) is not Value or read
+            else item.node.op.array if isinstance(item.node.op, Constant)
+            else np.broadcast_to(np.zeros((), item.dtype), item.shape)
+            for item, read in zip(node.inputs, self._read, strict=True)
+        ]  # fmt: skip
+        self.to_host = len({item for item, read in zip(node.inputs, self._read, strict=True) if read})
+        self.to_device = sum(needs)
+
+    def __call__(self, rng: tuple[int, int], *inputs: Any) -> tuple[Any, ...]:
+        held: dict[int, np.ndarray] = {}
+        operands = []
+        for item, read, known in zip(inputs, self._read, self._known, strict=True):
+            if read:
+                if id(item) not in held:
+                    held[id(item)] = memory.to_host(item)
+                operands.append(held[id(item)])
+            else:
+                operands.append(item if known is None else known)
+        node = self.node
+        outputs = run_kernel(node.op, operands, rng=(rng[0], rng[1] + (node.draw or 0)), need=self.needs)
+        device = availability.torch_device()
+        return tuple(
+            [
+                memory.to_device(np.asarray(item), device) if item is not None and need else None
+                for item, need in zip(outputs, self.needs, strict=True)
+            ]
+        )

@@ -1,0 +1,288 @@
+"""Updates on the device: one optimizer step of all weights of one dtype in one launch.
+
+The graphs are those of the blockwise programs (engines/numpy/blockwise.py), and so are the numbers: what depends on
+rates alone is computed on the host in float64. Where the weights lie, how large they are and which numbers are theirs
+stands in tables on the device; a program of the launch looks up which block of which weight is its own. So the launch
+is the same from step to step: arrays that have moved are a new table, new rates are fills, which copy nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.engines import memory
+from hybrid_lab.engines.launches import launches
+from hybrid_lab.engines.triton.build import internals
+from hybrid_lab.engines.triton.plan.traffic import element_wise
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.kernel import Kernel
+from hybrid_lab.engines.triton.support import refusal
+from hybrid_lab.engines.triton.write.body import Body, Refused
+from hybrid_lab.engines.triton.write.core.pointwise import BLOCK
+from hybrid_lab.engines.triton.write.index import Variable
+from hybrid_lab.engines.triton.write.source import KernelSource, counted, function
+from hybrid_lab.engines.triton.write.words import TYPES
+from hybrid_lab.graph.decompose import decompose
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Value, input_node
+from hybrid_lab.graph.partition import Region, region_of
+from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.ops.cast import Cast
+from hybrid_lab.ops.dtypes import is_narrow
+from hybrid_lab.ops.pointwise import Binary, Unary
+
+#: Of a weight's row in the table: its rule, twice, and 1 more where it is ragged; where its numbers begin; how many
+#: elements it has. The addresses of its arrays follow.
+HEAD = 3
+#: Addresses and sizes that are multiples of so many bytes and elements are read 16 bytes at a time.
+WHOLE = 16
+#: More numbers than these are copied at once; fewer are filled in, one launch each.
+FEW = 8
+
+_POINTER = '''
+@triton.jit
+def array_at(place_ptr, dtype: tl.constexpr, whole: tl.constexpr):
+    """The array whose address lies there."""
+    array_ptr = tl.load(place_ptr).to(tl.pointer_type(dtype))
+    if whole:
+        array_ptr = tl.multiple_of(array_ptr, 16)
+    return array_ptr
+'''
+
+
+class Rule:
+    """An update graph as a function of a kernel: inputs arrays of one size and "number" inputs; effects on arrays.
+
+    arrays : the inputs that are no numbers, in the order of a weight's arrays
+    name, text : of the function; places : of each of its pointers, the array that it is, or ~number
+    dtype : in which the numbers are read; group : the operators
+    Raises EngineError where the graph is not one pointwise kernel.
+    """
+
+    def __init__(self, graph: Graph):
+        self._given = [value for value in graph.inputs if _is_number(value)]
+        self.arrays = [value for value in graph.inputs if not _is_number(value)]
+        self.dtype = np.dtype("float32") if is_narrow(self.arrays[0].dtype) else self.arrays[0].dtype
+        self._host: list[Any] = []
+        uniform = set(self._given)
+        for node in graph.operators:
+            if node.values_in and all(value in uniform for value in node.values_in):
+                if not isinstance(node.op, (Binary, Unary)):
+                    raise EngineError(f"{node.op!r} on numbers cannot be part of an update")
+                self._host.append(node)
+                uniform.update(node.outputs)
+        read = dict.fromkeys(
+            value for node in graph.operators if node not in self._host for value in node.values_in if value in uniform
+        )
+        self._read = list(read)
+        fresh = {value: input_node(_label(value), "number", shape=(1,), dtype=self.dtype) for value in read}
+        self._targets = [target for target, new in graph.effects if new is not target]
+        outputs = [new for target, new in graph.effects if new is not target]
+        part = Graph([*self.arrays, *fresh], outputs, name=graph.name).substitute(dict(fresh))
+        part = Graph([*self.arrays, *fresh.values()], part.outputs, name=graph.name)
+        lowered = simplify(decompose(part, lambda node: refusal(node) is None))
+        nodes = [node for node in lowered.operators if not isinstance(node.op, Constant)]
+        # Programs write over what they read: an element may depend on no other.
+        apart = [element_wise(node) or isinstance(node.op, Cast) for node in nodes]
+        if not all(apart) or any(refusal(node) is not None for node in nodes):
+            raise EngineError(f"the update {graph.name} is not one pointwise kernel")
+        self.group = region_of(nodes, lowered.users(), set(lowered.roots))
+        by = "_".join(value.node.name for value in self._given)
+        self.name = _identifier(f"{graph.name}_by_{by}" if by else f"{graph.name}_rule")
+        self.text, self.places = self._written(lowered, self.group)
+
+    def _written(self, graph: Graph, group: Region) -> tuple[str, list[int]]:
+        body = Body(group.nodes)
+        for name in ("n", "offsets"):
+            body.fresh(name)
+        elements = prod(group.outputs[0].shape)
+        offsets = body.declare(Variable("offsets", elements), "inside")
+        try:
+            names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
+        except Refused as reason:
+            raise EngineError(f"the update {graph.name} is not one kernel: {reason}") from None
+        inputs, pointers, places = list(graph.inputs), [], [self._place(graph, value) for value in body.inputs]
+        for value, name in zip(group.outputs, names, strict=True):
+            target = self._targets[graph.outputs.index(value)]
+            place = self.arrays.index(target)
+            pointer = body.inputs.get(inputs[place])
+            if pointer is None:  # written without being read
+                pointer = body.fresh(f"{target.node.name}_ptr")
+                pointers.append(pointer)
+                places.append(place)
+            body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
+        summary = f"{counted(group.nodes)} on a block of one weight."
+        text = function(self.name, body, pointers, ["inside = offsets < n"], ["offsets", "n"], [], summary).told()
+        return text[text.index("@triton.jit") :], places
+
+    def _place(self, graph: Graph, value: Value) -> int:
+        place = list(graph.inputs).index(value)
+        return place if place < len(self.arrays) else ~(place - len(self.arrays))
+
+    def numbers(self, given: Sequence[float]) -> list[float]:
+        """What the kernel reads, of the values of the graph's "number" inputs, rounded to its dtype."""
+        known: dict[Value, Any] = dict(zip(self._given, map(float, given), strict=True))
+        for node in self._host:
+            operands = [known[item] if isinstance(item, Value) else float(item) for item in node.inputs]
+            known[node.outputs[0]] = float(node.op.ufunc(*operands))
+        with np.errstate(over="ignore"):
+            return [float(self.dtype.type(known[value])) for value in self._read]
+
+    @property
+    def count(self) -> int:
+        """How many numbers the kernel reads."""
+        return len(self._read)
+
+    def call(self, whole: bool) -> list[str]:
+        """The lines that call it. whole : for arrays at multiples of 16 bytes, with a multiple of 16 elements"""
+        given = []
+        for place in self.places:
+            dtype = "" if place < 0 else TYPES[self.arrays[place].dtype.name]
+            array = f"array_at(row_ptr + {HEAD + place}, {dtype}, {whole})"
+            given.append(array if place >= 0 else f"number_ptr + {~place}")
+        given += ["offsets", f"n // {WHOLE} * {WHOLE}" if whole else "n"]
+        return [f"{self.name}(", *(f"    {item}," for item in given), ")"]
+
+
+class DeviceUpdate:
+    """The kernel of update graphs over the same arrays: each weight follows one of them.
+
+    rules : as their graphs were given; width : of a weight's row in the table
+    Raises EngineError where one of the graphs is not one pointwise kernel.
+    """
+
+    def __init__(self, graphs: Sequence[Graph]):
+        self.rules = [Rule(graph) for graph in graphs]
+        self.width = HEAD + len(self.rules[0].arrays)
+        self.name = _identifier(f"multi_{graphs[0].name}")
+
+    def for_elements(self, largest: int) -> KernelSource:
+        """The kernel's source. largest : elements of the largest weight; there are programs for no other"""
+        dtypes = (("weights", "int64"), ("blocks", "int32"), ("numbers", self.rules[0].dtype))
+        tables = tuple(input_node(name, shape=(1,), dtype=np.dtype(dtype)) for name, dtype in dtypes)
+        programs = -(-largest // BLOCK)
+        return KernelSource(
+            self.name, self.text, "update", tables, (), (), {"programs": programs}, {"BLOCK": BLOCK},
+            {"BLOCK": largest}, (("programs", ""),),
+        )  # fmt: skip
+
+    @cached_property
+    def text(self) -> str:
+        """The module's text."""
+        lines = [
+            "block_ptr = blocks_ptr + tl.program_id(0) * 2",
+            f"row_ptr = weights_ptr + tl.load(block_ptr) * {self.width}",
+            "offsets = tl.load(block_ptr + 1) * BLOCK + tl.arange(0, BLOCK)",
+            "kind = tl.load(row_ptr)",
+            "number_ptr = numbers_ptr + tl.load(row_ptr + 1)",
+            "n = tl.load(row_ptr + 2).to(tl.int32)",
+        ]
+        for number, rule in enumerate(self.rules):
+            for whole in (True, False):
+                kind = 2 * number + (not whole)
+                head = f"elif kind == {kind}:" if kind else "if kind == 0:"
+                head = "else:" if kind == 2 * len(self.rules) - 1 else head
+                what = "" if whole else "  # ragged"
+                lines += [head + what, *(f"    {line}" for line in rule.call(whole))]
+        return "\n".join(
+            [
+                "import triton", "import triton.language as tl", "", *_POINTER.splitlines(), "", "",
+                *("\n\n".join(rule.text for rule in self.rules)).splitlines(), "", "", "@triton.jit",
+                f"def {self.name}(weights_ptr, blocks_ptr, numbers_ptr, BLOCK: tl.constexpr):",
+                '    """One step of all weights, a program for each block of one of them."""',
+                *(f"    {line}" for line in lines), "",
+            ]  # fmt: skip
+        )
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class DeviceStep:
+    """The launch of an update for certain weights.
+
+    rules : of each group of weights with the same numbers, the rule that it follows; groups : of each weight, its group
+    rows : of each weight, its arrays: flat tensors of one size, in the order of the rules' `arrays`
+    blocks : how many programs there are; tables : how often the addresses were written
+    """
+
+    def __init__(
+        self, update: DeviceUpdate, rules: Sequence[int], groups: Sequence[int], rows: Sequence[Sequence[Any]]
+    ):
+        self._update, self._rules, self._groups = update, list(rules), list(groups)
+        self._device = availability.torch_device()
+        self._sizes = [row[0].numel() for row in rows]
+        source = update.for_elements(max(self._sizes, default=1))
+        block = Kernel(source).blocks["BLOCK"]
+        counts = [-(-size // block) for size in self._sizes]
+        self.blocks, self.tables = sum(counts), 0
+        counted_rules = [update.rules[rule].count for rule in self._rules]
+        self._starts = [sum(counted_rules[:group]) for group in range(len(counted_rules))]
+        self._held: list[float | None] = [None] * sum(counted_rules)
+        self._numbers = self._empty((max(len(self._held), 1),), update.rules[0].dtype)
+        self._weights = self._empty((len(rows), update.width), np.dtype("int64"))
+        self.point_at(rows)
+        self._launch = None
+        if self.blocks:
+            places = np.empty((self.blocks, 2), np.int32)
+            places[:, 0] = np.repeat(np.arange(len(counts)), counts)
+            places[:, 1] = np.arange(self.blocks) - np.repeat(np.cumsum(counts) - counts, counts)
+            tables = [self._weights, memory.to_device(places, self._device), self._numbers]
+            kernel = Kernel(replace(source, sizes={"programs": self.blocks}))
+            self._launch = kernel.bound(tables)
+
+    def _empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        return memory.empty(shape, memory.torch_dtype(dtype), self._device)
+
+    def point_at(self, rows: Sequence[Sequence[Any]]) -> None:
+        """The same weights, in other memory from now on."""
+        table = np.zeros((len(rows), self._update.width), np.int64)
+        for index, row in enumerate(rows):
+            addresses = [tensor.data_ptr() for tensor in row]
+            size, group = self._sizes[index], self._groups[index]
+            ragged = size % WHOLE != 0 or any(address % WHOLE for address in addresses)
+            table[index] = [2 * self._rules[group] + ragged, self._starts[group], size, *addresses]
+        memory.to_device(table, self._device, self._weights)
+        self._arrays = rows  # whose memory must live as long as the table
+        self.tables += 1
+
+    def set_numbers(self, given: Sequence[Sequence[float]]) -> None:
+        """For each group, the values of its graph's "number" inputs for the steps from now on."""
+        wanted: list[float | None] = []
+        for rule, numbers in zip(self._rules, given, strict=True):
+            wanted += self._update.rules[rule].numbers(numbers)
+        changed = [index for index, number in enumerate(wanted) if number != self._held[index]]
+        if len(changed) > FEW:
+            memory.to_device(np.array(wanted, self._update.rules[0].dtype), self._device, self._numbers)
+        else:
+            for index in changed:
+                self._numbers[index].fill_(wanted[index])
+            launches.others += len(changed)
+        self._held = wanted
+
+    def __call__(self) -> None:
+        """Make the step, on torch's current stream."""
+        if self._launch is not None:
+            self._launch(0 if availability.device().interpreted else internals.current_stream())
+            launches.kernels += 1
+
+
+def _identifier(text: str) -> str:
+    return re.sub(r"\W", "_", text, flags=re.ASCII)
+
+
+def _label(value: Value) -> str:
+    """What a number is called in the kernel."""
+    return str(value.node.name) if _is_number(value) else "number"
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value.node.op, Input) and value.node.op.role == "number"

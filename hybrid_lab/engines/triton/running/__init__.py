@@ -1,1 +1,0 @@
-"""Running: programs of kernels on a device and its memory."""

@@ -1,0 +1,1 @@
+"""Write: the text of kernels, from the operators of a group."""

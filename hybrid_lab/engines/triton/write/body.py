@@ -1,0 +1,553 @@
+"""The lines of a kernel: values asked for at a place, written down once, with all that they need before them.
+
+A kernel asks for elements: this output, at this place of its space. A value of the kernel's own operators becomes a
+line, its operands having been asked for at their places; a view becomes no line, only another place; everything else
+is a load. Lines go into the outermost scope that has all the variables of their place, so what a loop does not change
+stands before the loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import keyword
+import re
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import frexp, prod
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.triton.write.functions import FUNCTIONS
+from hybrid_lab.engines.triton.write.index import NEIGHBOURS, ZERO, Index, Variable, formula, linear, strided, unravel
+from hybrid_lab.engines.triton.write.kinds import collects, is_product
+from hybrid_lab.engines.triton.write.reuse import shown, varies
+from hybrid_lab.engines.triton.write.views import strides_in
+from hybrid_lab.engines.triton.write.words import (
+    TYPES,
+    Remark,
+    closes_at_the_end,
+    comment,
+    is_number,
+    label,
+    literal,
+    number_of,
+    plain,
+    rounded,
+    short,
+    tensor,
+    typed,
+    wide,
+    wrapped,
+)
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.ops.dtypes import BFLOAT16, NARROW, is_floating
+
+Place = tuple[Index, ...]
+
+#: What arguments for sizes that vary are called (see reuse.shown).
+_SIZE = re.compile(r"size\d+")
+
+#: Longer masks and addresses of a load stand in a line of their own.
+_LONG = 56
+
+#: Bytes that one instruction loads or stores at most.
+TOGETHER = 16
+
+#: A kernel has at most so many lines, and computes what reads more than so many elements at one place only.
+MOST_LINES, MOST_READS = 512, 8
+
+
+_now = threading.local()
+
+
+@contextlib.contextmanager
+def storing(outputs: Sequence[Value]) -> Iterator[None]:
+    """While kernels are written, in this thread, that store these values."""
+    _now.outputs = outputs
+    try:
+        yield
+    finally:
+        _now.outputs = ()
+
+
+@functools.lru_cache(maxsize=1024)
+def _identifier(wanted: str) -> str:
+    """A name for a variable of a kernel."""
+    name = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_").lower() or "x"
+    return f"x_{name}" if name[0].isdigit() or keyword.iskeyword(name) or _SIZE.fullmatch(name) else name
+
+
+class Refused(Exception):
+    """A kernel cannot hold these operators together; the reason is for the report."""
+
+
+class Scope:
+    """Lines of one depth. variables : names that are known from here on; memo : what has been written down"""
+
+    def __init__(self) -> None:
+        self.variables: set[str] = set()
+        self.lines: list[tuple[str, Remark]] = []
+        self.memo: dict[Any, str] = {}
+
+
+class Body:
+    """nodes : the operators that the kernel computes itself.
+
+    inputs : what it loads, in the order of first use; draws : the draw numbers it takes as arguments
+    widens : whether float16 and bfloat16 are computed in float32; the factors of a product are not
+    counts : whole numbers, each with the argument that has it, "" until it is needed; a mean's count is no part of
+        the text
+    lengths : name of a variable -> the argument with its length, where the kernel has one
+    """
+
+    #: Whether casts look at numbers of half precision as they are in memory, and what is stored is gone on with.
+    rounds = True
+
+    def __init__(self, nodes: Collection[Node]):
+        self.nodes = set(nodes)
+        self.inputs: dict[Value, str] = {}
+        self.draws: list[int] = []
+        self.scopes = [Scope()]
+        self.masks: dict[str, str] = {}
+        self.widens = True
+        self.counts: list[tuple[int, str]] = []
+        self.lengths: dict[str, str] = {}
+        draws = {f"draw{node.draw or 0}" for node in nodes if node.op.random}
+        self._taken = {"tl", "triton", "seed", "float", "range", *FUNCTIONS, *draws}
+        self._lines = 0
+        self._made_of: dict[str, set[str]] = {}
+        self._heavy: dict[Value, tuple[Place, str]] = {}
+        self._runs: dict[str, list[tuple[int, int]]] = {}
+        read = {value for node in nodes for value in node.values_in}
+        stored = getattr(_now, "outputs", ()) if self.rounds else ()
+        self._stored = {value for value in stored if value in read and value.dtype.name in NARROW}
+
+    # -- variables, scopes and lines ---------------------------------------------------------------------------------
+
+    def declare(self, variable: Variable, mask: str = "") -> Variable:
+        """A variable of the innermost scope. mask : the name of its condition, where it may run past its length."""
+        self.scopes[-1].variables.add(variable.name)
+        self._taken.add(variable.name)
+        if mask:
+            self.masks[variable.name] = mask
+            self._taken.add(mask)
+        return variable
+
+    def open(self) -> None:
+        """Begin a loop."""
+        self.scopes.append(Scope())
+
+    def close(self, head: str) -> None:
+        """End it: its lines, indented, under `head`."""
+        inner = self.scopes.pop()
+        self.line(head)
+        self.scopes[-1].lines += [(f"    {text}", comment) for text, comment in inner.lines]
+
+    def line(self, text: str, comment: Remark = "") -> None:
+        self.scopes[-1].lines.append((text, comment))
+
+    def fresh(self, wanted: str) -> str:
+        """A name that nothing else has."""
+        name = base = _identifier(wanted)
+        number = 2
+        while name in self._taken:
+            name, number = f"{base}{number}", number + 1
+        self._taken.add(name)
+        return name
+
+    def _scope_of(self, variables: Collection[str]) -> Scope:
+        """The outermost scope that has all of these."""
+        for depth in reversed(range(len(self.scopes))):
+            if self.scopes[depth].variables & set(variables):
+                return self.scopes[depth]
+        return self.scopes[0]
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def value(self, value: Value, place: Place, guard: str = "") -> str:
+        """The name of an element. guard : a condition without which it must not be loaded."""
+        variables = [variable.name for index in place for variable in index.variables]
+        if guard:  # one that only others need would keep the element in the loop, and make it anew for each of them
+            guard = " & ".join(self._conditions(guard, variables))
+        scope = self._scope_of([*variables, *re.findall(r"\w+", guard)])
+        key = (value, place, guard, self.widens)
+        if key not in scope.memo:
+            scope.memo[key] = self._written(value, place, guard, scope)
+        return scope.memo[key]
+
+    def _written(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        node = value.node
+        if isinstance(node.op, Constant) and node.op.array.size == 1:
+            return literal(node.op.array.item(), value.dtype)
+        if node not in self.nodes:
+            return self._load(value, place, guard, scope)
+        moved = moved_place(node, value.index, place, self)
+        if moved is not None:
+            return self.value(node.inputs[0], moved, guard)
+        return self.compute(value, place, guard, scope)
+
+    def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        """One operator: its record's expression over its operands' elements."""
+        node = value.node
+        if node.op.combine is not None or is_product(node) or collects(node):
+            return self.anchored(value, place)
+        if node.op.triton is None:
+            if self._heavy.get(value, (place, guard)) != (place, guard):
+                raise Refused(f"{node.op.name} would be computed again at each place that it is read at")
+            elements = Elements(self, node, guard, scope)
+            try:
+                expression = node.op.element(elements, place)
+            except Unmappable as reason:
+                raise Refused(str(reason)) from None
+            if elements.reads > MOST_READS:
+                self._heavy[value] = (place, guard)
+            if plain(expression):
+                return expression
+            return self.write(expression, short(node.op.name), scope, comment(node))
+        first = next((item.dtype for item in node.values_in), value.dtype)
+        dtype = value.dtype if value.dtype.kind != "b" else first
+        counted = -1
+        if node.op.name in ("broadcast_div", "broadcast_mul") and first == dtype and is_floating(dtype):
+            counted = self.count_of(node.inputs[1], node.op.name == "broadcast_mul")
+        operands = [
+            self.operand(item, place, guard, dtype) if node.op.reads_values(index) else "0.0"
+            for index, item in enumerate(node.inputs[:1] if counted >= 0 else node.inputs)
+        ]
+        if node.op.jumps:
+            operands = [self._rounded(*pair, scope) for pair in zip(operands, node.inputs)]
+        if operands and all(map(is_number, operands)):  # a Python number has no .to
+            operands[0] = tensor(operands[0], dtype)
+        template = node.op.expression(dtype)
+        if template.partition("(")[0] in FUNCTIONS:
+            operands = [tensor(item, dtype) for item in operands]
+        if counted >= 0:
+            template, operands = "{0} / {1}", [operands[0], self.count(counted)]
+        keywords = {}
+        if node.op.random:
+            draw = node.draw or 0
+            if draw not in self.draws:
+                self.draws.append(draw)
+            where = linear(place, value.shape)
+            element = f"({where}).to(tl.int64)" if where.terms else f"tl.full([], {where}, tl.int64)"
+            keywords = {"seed": "seed", "draw": f"draw{draw}", "element": element}
+        expression = template.format(*map(wrapped, operands), **keywords)
+        if wide(value.dtype) != wide(first) or not is_floating(value.dtype) or node.op.random:
+            expression = f"({expression}).to({TYPES[wide(value.dtype)]})"
+        elif expression.startswith("(") and closes_at_the_end(expression):
+            expression = expression[1:-1]
+        if value in self._stored:  # another kernel will go on with the number that is stored, and so does this one
+            expression = rounded(f"({expression})", value.dtype)
+        return self.write(expression, short(node.op.name), scope, comment(node))
+
+    def _rounded(self, name: str, item: Any, scope: Scope) -> str:
+        """An operand as eager calls have it: rounded, where it is of half precision and was computed here."""
+        if not isinstance(item, Value) or item.dtype.name not in NARROW or not self.is_computed(item):
+            return name
+        return self._line_for(rounded(name, item.dtype), "rounded", scope)
+
+    def is_computed(self, value: Value) -> bool:
+        """Whether a value is a result of the kernel's own, and not loaded."""
+        while value.node in self.nodes and value.node.op.view:
+            value = value.node.values_in[0]
+        return value.node in self.nodes
+
+    def count_of(self, item: Any, factor: bool) -> int:
+        """Which of the counts a number divides by, or -1. factor : powers of two stand as 1 / number"""
+        while isinstance(item, Value) and item.node in self.nodes and item.node.op.view:
+            item = item.node.inputs[0]
+        number = number_of(item)
+        if number is None or not number > 0 or (factor and frexp(number)[0] != 0.5):
+            return -1
+        number = 1 / number if factor else number
+        return next((index for index, (count, _) in enumerate(self.counts) if count == number), -1)
+
+    def count(self, index: int) -> str:
+        """The argument with a count."""
+        number, name = self.counts[index]
+        if not name:
+            name = self.fresh("count")
+            self.counts[index] = number, name
+        return name
+
+    def write(self, expression: str, wanted: str, scope: Scope, comment: Remark = "") -> str:
+        """A line that names an expression; returns the name. Raises Refused where the kernel grows too long."""
+        self._lines += 1
+        if self._lines > MOST_LINES:
+            raise Refused(f"the kernel would have more than {MOST_LINES} lines")
+        name = self.fresh(wanted)
+        scope.lines.append((f"{name} = {expression}", comment))
+        return name
+
+    def anchored(self, value: Value, place: Place) -> str:
+        """An element of a reduction or a product; kernels of these kinds say how."""
+        raise Refused("a reduction of elements that the kernel does not have together")
+
+    def operand(self, item: Any, place: Place, guard: str, dtype: Any) -> str:
+        """An operand of a pointwise operator: its axes of size 1 are read at 0."""
+        if not isinstance(item, Value):
+            return literal(item, dtype)
+        return self.value(item, broadcast_place(place, item.shape), guard)
+
+    def _load(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        pointer = self.pointer(value)
+        where = linear(place, value.shape)
+        self.runs_along(where, value.dtype)
+        masks = [self.masks[variable.name] for variable in where.variables if variable.name in self.masks]
+        guards = self._conditions(guard, [variable.name for variable in where.variables])
+        mask = " & ".join(dict.fromkeys([*masks, *guards]))
+        number = formula(where, self.lengths)
+        address = f"{pointer} + {number}" if where != ZERO else pointer
+        if len(address) > _LONG:
+            address = f"{pointer} + {self._line_for(number, 'at', scope)}"
+        if len(mask) > _LONG:
+            mask = self._line_for(mask, "there", scope)
+        text = f"tl.load({address}, mask={mask}, other=0)" if mask else f"tl.load({address})"
+        if value.dtype.name in NARROW and self.widens:
+            text += ".to(tl.float32)"
+        elif value.dtype.name == "bool":
+            text = f"{text} != 0"
+        return self.write(text, label(value), scope, typed(value))
+
+    def _conditions(self, guard: str, variables: Collection[str]) -> list[str]:
+        """The parts of a guard that decide about what lies at a place of these variables: what it does not move with
+        cannot lead it outside.
+        """
+        known = {name for scope in self.scopes for name in scope.variables}
+        moving = {*variables, *(name for number in variables for name in self._made_of.get(number, ()))}
+        parts = guard.split(" & ") if guard else []
+        return [part for part in parts if known.intersection(re.findall(r"\w+", part)) <= moving]
+
+    def runs_along(self, where: Index, dtype: np.dtype) -> None:
+        """Note that an array is read or written here: which variable goes from neighbour to neighbour in memory."""
+        for (variable, below, size), factor in where.terms:
+            if factor == 1 and not below > 1:
+                part = below * size < variable.length  # printed, and so known
+                run = int(size) & -int(size) if part and not varies(size) else TOGETHER
+                self._runs.setdefault(variable.name, []).append((run, TOGETHER // dtype.itemsize))
+
+    def together(self, lengths: Mapping[str, str] | None = None) -> dict[str, int]:
+        """Arguments of which a compiler should know that they are multiples of a number, and the numbers: one
+        instruction then loads or stores so many neighbours. Other arguments decide nothing about that.
+
+        lengths : name of a variable -> argument with its length; those of the body by default
+        """
+        found: dict[str, int] = {}
+        for name, length in (self.lengths if lengths is None else lengths).items():
+            runs = self._runs.get(name, ())
+            most = min(max((run for run, _ in runs), default=1), min((many for _, many in runs), default=1))
+            if most > 1:
+                found[length] = max(found.get(length, 1), most)
+        return found
+
+    def _line_for(self, expression: str, wanted: str, scope: Scope) -> str:
+        if expression not in scope.memo:
+            scope.memo[expression] = self.fresh(wanted)
+            scope.lines.append((f"{scope.memo[expression]} = {expression}", ""))
+        return scope.memo[expression]
+
+    def named_if_long(self, expression: str, wanted: str) -> str:
+        """The expression, or the name of a line of the innermost scope with it."""
+        return self._line_for(expression, wanted, self.scopes[-1]) if len(expression) > _LONG else expression
+
+    def pointer(self, value: Value) -> str:
+        """The argument that a value is loaded from."""
+        if value not in self.inputs:
+            self.inputs[value] = self.fresh(f"{label(value)}_ptr")
+        return self.inputs[value]
+
+    def number(self, text: str, length: int, variables: Sequence[str], wanted: str = "place") -> Variable:
+        """A computed whole number below `length` as a variable of its own, in the scope of those that it depends on."""
+        scope = self._scope_of(variables)
+        key = ("number", text)
+        if key not in scope.memo:
+            name = self.write(text, wanted, scope)
+            scope.variables.add(name)
+            self._made_of[name] = {*variables, *(item for part in variables for item in self._made_of.get(part, ()))}
+            masks = dict.fromkeys(self.masks[item] for item in variables if item in self.masks)
+            if masks:
+                self.masks[name] = " & ".join(masks)
+            scope.memo[key] = name
+        return Variable(scope.memo[key], length)
+
+
+class Elements:
+    """What a record's `element` writes its expression with: elements of the node's inputs."""
+
+    def __init__(self, body: Body, node: Node, guard: str, scope: Scope | None = None):
+        self._body, self._node, self._guard, self._scope = body, node, guard, scope or body.scopes[-1]
+        self.reads = 0
+
+    def dtype(self, number: int | None = None) -> np.dtype:
+        """The dtype of input `number`, or of the output."""
+        return np.dtype((self._node.outputs[0] if number is None else self._node.inputs[number]).dtype)
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        """The shape of input `number`."""
+        return tuple(self._node.inputs[number].shape)
+
+    def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
+        """The element of input `number` at a place: one index per axis. guard : see `where`."""
+        self.reads += 1
+        guards = " & ".join(item for item in (self._guard, guard) if item)
+        return self._body.value(self._node.inputs[number], tuple(place), guards)
+
+    def number(self, number: int, place: Sequence[Any], size: int, mode: str = "clip") -> Index:
+        """The whole number in an element as an index of an axis of `size`; mode : clip or wrap what lies outside, or
+        count negative ones from the end and clip the rest.
+        """
+        variables = [variable.name for index in place for variable in index.variables]
+        element, dtype = self.read(number, place), self.dtype(number)
+        if mode == "clip" and is_floating(dtype) and size <= 1 << 24:  # as floats, which have all of them; NaN gives 0
+            text = f"tl.minimum(tl.maximum({tensor(element, dtype)}, 0.0), {size - 1}.0).to(tl.int32)"
+            return self._body.number(text, size, variables, "place").whole()
+        text = self.whole(element, number)
+        if mode == "end":
+            text = f"tl.where({text} < 0, {text} + {size}, {text})"
+        if mode != "wrap":
+            text = f"tl.minimum(tl.maximum({text}, 0), {size - 1})"
+        else:
+            text = f"(({text} % {size}) + {size}) % {size}"
+        if self._has_int64(number):
+            text = f"({text}).to(tl.int32)"
+        return self._body.number(text, size, variables, "place").whole()
+
+    def computed(self, text: str, size: int, *indices: Index) -> Index:
+        """An expression of whole numbers as an index of an axis of `size`. indices : those that stand in it"""
+        names = [variable.name for index in indices for variable in index.variables]
+        return self._body.number(text, size, [*names, *re.findall(r"\w+", text)]).whole()
+
+    def quotient(self, index: Index, by: int) -> Index:
+        """index // by, for an index that is never negative."""
+        if index.largest < by or by == 1:
+            return ZERO if by > 1 else index
+        size = index.largest // by + 1
+        apart = unravel(index, (size, by))
+        return apart[0] if apart is not None else self.computed(f"({index}) // {by}", size, index)
+
+    def named(self, expression: str, wanted: str) -> str:
+        """A part of the expression that stands in a line of its own."""
+        return self._body.write(expression, wanted, self._scope)
+
+    def inside(self, number: int, guard: str, name: str) -> str:
+        """`name`, an element of input `number`, where the guard holds, else 0; what was loaded is 0 there already."""
+        return self.where(guard, name, "0.0") if self._body.is_computed(self._node.inputs[number]) else name
+
+    def where(self, guard: str, name: str, other: str) -> str:
+        """`name` where the guard holds, else `other`; "" always holds."""
+        return f"tl.where({guard}, {name}, {other})" if guard else name
+
+    @property
+    def count(self) -> int:
+        """How many inputs the node has."""
+        return len(self._node.inputs)
+
+    def places(self, place: Sequence[Any], number: int) -> Sequence[Any]:
+        """A place of no axes is that of the one element of an input with shape (1,)."""
+        return place or (ZERO,) * len(self.shape(number))
+
+    def unravel(self, place: Sequence[Any], sizes: Sequence[int], shape: Sequence[int]) -> Place:
+        """The place in `shape` of the element that lies at `place` of an array of as many elements with `sizes`."""
+        where = linear(place, sizes)
+        found = unravel(where, shape)
+        if found is None:
+            names = [variable.name for variable in where.variables]
+            found = self._body.number(str(where), prod(shape), names).digits(shape)
+        return found
+
+    def cast(self, name: str) -> str:
+        """An element of the first input in the dtype of the output."""
+        source, target = self._node.inputs[0].dtype, self._node.outputs[0].dtype
+        if source == target:
+            return name
+        name = tensor(name, source)
+        if source.name in NARROW and self._body.rounds and self._body.is_computed(self._node.inputs[0]):
+            name = rounded(name, source)
+        if target.kind == "b":
+            return f"{name} != 0"
+        if is_floating(source) and target.kind == "u":
+            name = f"{name}.to(tl.int64)"
+        elif is_floating(source) and target.name == "int8":
+            name = f"{name}.to(tl.int32)"  # what lies outside wraps, as in C
+        elif target.name == BFLOAT16 and wide(source) != "float32":
+            name = f"{name}.to(tl.float32)"  # as on the host: GPUs make bfloat16 of nothing else
+        text = f"{name}.to({TYPES[target.name]})"
+        return f"{text}.to(tl.float32)" if target.name in NARROW else text
+
+    def whole(self, name: str, number: int) -> str:
+        """An element that was read of input `number` as a whole number, in int64 where int32 does not hold all; what
+        int64 does not hold is its least number, as on the host.
+        """
+        dtype = self._node.inputs[number].dtype
+        name = tensor(name, dtype)
+        if not self._has_int64(number):
+            return f"{name}.to(tl.int32)"
+        if is_floating(dtype):
+            name = f"tl.where(tl.abs({name}) < 9.2e18, {name}, -9223372036854775808.0)"
+        return f"{name}.to(tl.int64)"
+
+    def _has_int64(self, number: int) -> bool:
+        """Whether whole numbers of an input's dtype may be beyond int32."""
+        dtype = self._node.inputs[number].dtype
+        return is_floating(dtype) or dtype.kind == "i" and dtype.itemsize == 8
+
+    def guard(self, index: Index, size: int) -> str:
+        """The condition that an index lies on an axis of `size`; "" where it always does."""
+        low = [f"({index} >= 0)"] if index.smallest < 0 else []
+        return " & ".join(low + ([f"({index} < {self.shown(size)})"] if index.largest >= size else []))
+
+    def shown(self, size: int) -> str:
+        """A size, or where an axis is cut, as it stands in the text."""
+        return shown(size, NEIGHBOURS)
+
+    def divided(self, index: Index, by: int, size: int) -> tuple[Index, str]:
+        """index / by as an index of an axis of `size`, and the condition that it is a whole number on that axis."""
+        if by == 1:
+            return index, self.guard(index, size)
+        variables = [variable.name for variable in index.variables]
+        whole = self._body.number(f"({index}) // {by}", size, variables, "pixel").whole()
+        last = [f"({whole} < {self.shown(size)})"] if index.largest // by >= size else []
+        first = [f"({index} >= 0)"] if index.smallest < 0 else []
+        return whole, " & ".join([*first, *last, f"(({index}) % {by} == 0)"])
+
+    def literal(self, number: float, of: int | None = None) -> str:
+        """A number in the dtype of the output, or of input `of`."""
+        return literal(number, self.dtype(of))
+
+    def scaled(self, index: Index, factor: float, start: float) -> str:
+        """index * factor + start as a number of the output's dtype."""
+        if not index.variables:
+            return self.literal(index.constant * factor + start)
+        dtype = wide(self.dtype())
+        if dtype in ("float32", "float64"):
+            return f"(({index}).to({TYPES[dtype]}) * {factor!r} + {start!r})"
+        if factor % 1 or start % 1:
+            raise Unmappable("whole numbers with a broken step")
+        return f"(({index}) * {int(factor)} + {int(start)}).to({TYPES[dtype]})"
+
+    @property
+    def zero(self) -> Index:
+        return ZERO
+
+
+def moved_place(node: Node, output: int, place: Place, body: Body) -> Place | None:
+    """Where in its first input a view has the element at `place`; None where the node is no view."""
+    if not node.op.view:
+        return None
+    source, found = node.inputs[0], strides_in(node, output)
+    if found is None:
+        return None
+    number = strided(place, *found)
+    places = unravel(number, source.shape)
+    if places is None:
+        names = [variable.name for variable in number.variables]
+        places = body.number(str(number), prod(source.shape), names).digits(source.shape)
+    return places
+
+
+def broadcast_place(place: Place, shape: Sequence[int]) -> Place:
+    """The place of the operand's element that belongs to an element at `place`."""
+    last = place[len(place) - len(shape) :]
+    return tuple(ZERO if size == 1 else index for index, size in zip(last, shape, strict=True))

@@ -1,0 +1,60 @@
+"""Pointwise kernels: every element of the space on its own, one tile of them a program."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hybrid_lab.engines.triton.write.body import Body
+from hybrid_lab.engines.triton.write.index import Variable
+from hybrid_lab.engines.triton.write.source import KernelSource, counted, function, kernel_name, output_pointers
+from hybrid_lab.engines.triton.write.words import typed
+from hybrid_lab.graph.node import Constant
+from hybrid_lab.graph.partition import Region
+
+#: Elements per program on a GPU, however few there are, so that small arrays share the kernel of large ones; where an
+#: element takes more loads than MANY, whose values would not all fit into the registers of a thread, a quarter of that.
+BLOCK, MANY = 1024, 16
+
+
+def write_pointwise(group: Region) -> KernelSource:
+    """The kernel of a group whose outputs have equally many elements."""
+    elements = prod(group.outputs[0].shape)
+    body = Body(group.nodes)
+    for name in ("n", "BLOCK"):
+        body.fresh(name)
+    body.counts = [(count, "") for count in (*_counts(group, elements), *_counts_of_sizes(group))]
+    offsets = body.declare(Variable("offsets", elements), "inside")
+    names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
+    pointers = output_pointers(body, len(names))
+    for pointer, name, value in zip(pointers, names, group.outputs, strict=True):
+        body.runs_along(offsets.whole(), value.dtype)
+        body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
+    last = group.outputs[-1]
+    summary = f"{counted(group.nodes)} over {typed(last)}."
+    head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]
+    name = kernel_name(group.nodes)
+    sizes = {"n": elements} | {item: count for count, item in body.counts if item}
+    text = function(name, body, pointers, head, list(sizes), ["BLOCK"], summary)
+    block = BLOCK if text.count("tl.load(") <= MANY else BLOCK // 4
+    return KernelSource(
+        name, text, "pointwise", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
+        {"BLOCK": block}, {"BLOCK": elements}, (("n", "BLOCK"),), together=body.together({"offsets": "n"}),
+    )  # fmt: skip
+
+
+def _counts(group: Region, elements: int) -> list[int]:
+    """How many elements there are for one of an input that is broadcast: what means for its elements divide by."""
+    found = [prod(value.shape) for value in group.inputs]
+    return [elements // size for size in found if 1 < size < elements and elements % size == 0]
+
+
+def _counts_of_sizes(group: Region) -> list[int]:
+    """The whole numbers that sizes of the data decide, of means whose elements are counted elsewhere."""
+    read = dict.fromkeys(value for node in group.nodes for value in node.values_in)
+    numbers = [
+        value.node.op.array.item()
+        for value in read
+        if isinstance(value.node.op, Constant) and value.node.op.sized and value.node.op.array.size == 1
+    ]
+    counts = [1 / number if 0 < number < 1 else number for number in numbers]
+    return [int(count) for count in counts if 1 < count < 1 << 31 and not count % 1]

@@ -1,0 +1,259 @@
+"""Product kernels: tiles of matrix products, with what is made of the factors before and of the result after.
+
+Matrix products, batches of them, and convolutions with their gradients are one kind: a record's `product` says what
+rows, columns and the summed axes are, and where the factors' elements lie. A convolution's factor is read at the pixels
+that its window covers; nothing is gathered beforehand. Where the output has too few tiles to keep a GPU busy and the
+summed axis is long, many programs share a tile: each leaves a part, and a second kernel adds the parts up, always in
+the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.body import Body, Elements, Place, Refused
+from hybrid_lab.engines.triton.write.core.factors import Factors, multiplied
+from hybrid_lab.engines.triton.write.core.prologue import before
+from hybrid_lab.engines.triton.write.index import ZERO, Variable, formula, linear, unravel
+from hybrid_lab.engines.triton.write.kinds import product_of
+from hybrid_lab.engines.triton.write.reuse import choice
+from hybrid_lab.engines.triton.write.sizes import Sizes
+from hybrid_lab.engines.triton.write.source import (
+    KernelSource,
+    and_more,
+    function,
+    kernel_name,
+    output_pointers,
+)
+from hybrid_lab.engines.triton.write.words import TYPES, comment, short, wide
+from hybrid_lab.graph.node import Node, Value, input_node
+from hybrid_lab.graph.partition import Region
+
+#: A launch has at most so many programs along its second and its third axis.
+MOST_PROGRAMS = 65535
+#: Fewer tiles than FEW_TILES with a summed axis of SPLIT or more are shared by programs: about BUSY of them, at most
+#: MOST_PARTS a tile, each with PART or more to sum.
+FEW_TILES, SPLIT, BUSY, MOST_PARTS, PART = 128, 1024, 256, 64, 256
+#: With more tiles than NEAR along both axes, programs go through NEAR columns of tiles together: what they read stays
+#: in the cache.
+NEAR = 8
+#: The tile of the kernel that adds parts up, for results of all sizes.
+TOTAL_ROWS, TOTAL_COLUMNS = 16, 64
+
+
+class ProductBody(Body):
+    """A body over `row` and `column` of one batch's product; `total` is its sum, once the loop has run.
+
+    precision : how float32 factors are multiplied, "ieee" or "tf32"
+    """
+
+    def __init__(self, group: Region, anchor: Node, precision: str = "ieee"):
+        super().__init__(group.nodes)
+        product = product_of(anchor)
+        assert product is not None
+        self.anchor, self.product, self.precision = anchor, product, precision
+        for name in ("rows", "columns", "inner", "batches", "ROWS", "COLUMNS", "INNER", "start", "part", "per_part"):
+            self.fresh(name)
+        self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
+        self.lengths = {"row": "rows", "column": "columns", "across": "inner", "down": "inner"}
+        self.batch = self.declare(Variable("batch", prod(product.batch)))
+        self.row = self.declare(Variable("row", prod(product.rows)), "row_inside")
+        self.column = self.declare(Variable("column", prod(product.columns)), "column_inside")
+        rows, columns = self.row.digits(product.rows), self.column.digits(product.columns)
+        self.space = (self.batch.digits(product.batch), rows, columns)
+        self.place = product.place(*self.space) or (ZERO,) * len(anchor.outputs[0].shape)
+        self.total = ""
+
+    def anchored(self, value: Value, place: Place) -> str:
+        if value.node is not self.anchor:
+            raise Refused("a second product or reduction")
+        if not self.total:
+            raise Refused("a product that reads its own result")
+        if linear(place, value.shape) != linear(self.place, value.shape):
+            raise Refused(f"{value.node.op.name} is read at other places than the kernel's own")
+        return self.total
+
+    def sum(self, first: str = "0", end: str = "inner") -> None:
+        """The loop over the summed axes, from `first` to `end`."""
+        node, product = self.anchor, self.product
+        total = self.fresh(short(node.op.name))
+        batch, rows, columns = self.space
+        self.line(f"{total} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(node.outputs[0].dtype)]})", comment(node))
+        self.open()
+        across = self.declare(Variable("across", prod(product.inner)), "across_inside")
+        down = self.declare(Variable("down", prod(product.inner)), "down_inside")
+        self.line("across = start + tl.arange(0, INNER)[None, :]")
+        self.line(f"across_inside = across < {end}")
+        self.line("down = start + tl.arange(0, INNER)[:, None]")
+        self.line(f"down_inside = down < {end}")
+        left = Factors(self, node, self.row, across, "[ROWS, INNER]")
+        right = Factors(self, node, self.column, down, "[INNER, COLUMNS]")
+        a = product.left(left, batch, rows, across.digits(product.inner))
+        b = product.right(right, batch, down.digits(product.inner), columns)
+        self.line(f"{total} = {multiplied(a, b, self.precision, node.outputs[0].dtype, total)}")
+        self.close(f"for start in range({first}, {end}, INNER):")
+        self.total = total
+
+    def sum_parts(self, parts: Value) -> None:
+        """The sum of what the programs of a tile have left."""
+        self.total = self.fresh(short(self.anchor.op.name))
+        self.line(f"{self.total} = tl.zeros([ROWS, COLUMNS], {TYPES[parts.dtype.name]})", comment(self.anchor))
+        many = prod(self.product.batch) > 1
+        plane = "(part * batches + batch)" if many else "part"
+        self.line("for part in range(0, parts):")
+        where = f"({plane} * rows + row) * columns + column"
+        self.runs_along(self.column.whole(), parts.dtype)
+        load = f"tl.load({self.pointer(parts)} + {where}, mask=row_inside & column_inside, other=0)"
+        self.line(f"    {self.total} += {load}")
+
+    def finish(self) -> None:
+        """Scale and bias, and what is made of the result, stored."""
+        product, elements = self.product, Elements(self, self.anchor, "")
+        if product.scale != 1:
+            self.line(f"{self.total} *= {elements.literal(product.scale)}")
+        if product.bias is not None:
+            self.line(f"{self.total} += {product.bias(elements, *self.space)}")
+        shape = self.anchor.outputs[0].shape
+        where = linear(self.place, shape)
+        for value, pointer in self.pointers.items():
+            place = unravel(where, value.shape)
+            if prod(value.shape) != prod(shape) or place is None:
+                raise Refused("an output that has not one element for each of the product")
+            missing = [name for name in ("row", "column") if name not in {item.name for item in where.variables}]
+            self.runs_along(where, value.dtype)
+            number = formula(where, self.lengths)
+            address = " + ".join([pointer, *([number] if where.terms else []), *missing])
+            self.line(f"tl.store({address}, {self.value(value, place)}, mask=row_inside & column_inside)")
+
+
+def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple[KernelSource, ...]:
+    """The kernels of a product and of the pointwise operators around it: one, or two where programs share a tile."""
+    product = product_of(anchor)
+    assert product is not None
+    sizes = Sizes.of(product)
+    chosen = tiles.for_product(sizes.rows, sizes.columns, sizes.inner, sizes.batches, is_exact(anchor, precision))
+    parts = count_parts(sizes, chosen)
+    if sizes.batches * parts > MOST_PROGRAMS:
+        raise Refused(f"more than {MOST_PROGRAMS} products")
+    if parts <= 1:
+        return (_whole(group, anchor, sizes, chosen, precision),)
+    shape = (parts, sizes.batches, sizes.rows, sizes.columns)
+    left = input_node(f"{short(anchor.op.name)}_parts", shape=shape, dtype=wide(anchor.outputs[0].dtype))
+    return _parts(group, anchor, sizes, chosen, precision, left), _total(group, anchor, sizes, left)
+
+
+def is_exact(node: Node, precision: str) -> bool:
+    """Whether the factors are multiplied without tensor cores."""
+    dtype = node.outputs[0].dtype.name
+    return dtype == "float64" or (dtype == "float32" and precision == "ieee")
+
+
+def count_parts(sizes: Sizes, chosen: tiles.Configuration) -> int:
+    """How many programs share a tile."""
+    count = -(-sizes.rows // chosen.blocks["ROWS"]) * -(-sizes.columns // chosen.blocks["COLUMNS"]) * sizes.batches
+    return max(2, min(-(-BUSY // count), sizes.inner // PART, MOST_PARTS)) if _is_shared(sizes, count) else 1
+
+
+@choice
+def _is_shared(sizes: Sizes, count: int) -> bool:
+    """Whether there are so few tiles, and sums so long, that several programs share a tile. count : of the tiles"""
+    return sizes.inner >= SPLIT and count < FEW_TILES
+
+
+def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuration, precision: str) -> KernelSource:
+    body = ProductBody(group, anchor, precision)
+    body.sum()
+    body.finish()
+    return _source(body, group, kernel_name(group.nodes), f"{sizes}{and_more(group.nodes)}.", "product", sizes, chosen)
+
+
+def _parts(
+    group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuration, precision: str, left: Value
+) -> KernelSource:
+    """The kernel that leaves a part for each program of a tile."""
+    body = ProductBody(Region(group.nodes, group.inputs, (left,)), anchor, precision)
+    parts = left.shape[0]
+    body.line("first = part * per_part")
+    body.line("end = tl.minimum(first + per_part, inner)")
+    body.sum("first", "end")
+    plane = "(part * batches + batch)" if sizes.batches > 1 else "part"
+    where = f"{body.pointers[left]} + ({plane} * rows + row) * columns + column"
+    body.runs_along(body.column.whole(), left.dtype)
+    body.line(f"tl.store({where}, {body.total}, mask=row_inside & column_inside)")
+    step = chosen.blocks["INNER"]
+    per_part = -(-sizes.inner // (parts * step)) * step
+    first = before(anchor, group.nodes)
+    made = [node for node in group.nodes if node in first or node is anchor]
+    return _source(
+        body, Region(group.nodes, group.inputs, (left,)), f"{kernel_name(made)}_parts",
+        f"{sizes}{and_more(made)}, in {parts:,} parts.", "parts of a product", sizes, chosen,
+        {"parts": parts, "per_part": per_part},
+    )  # fmt: skip
+
+
+def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSource:
+    """The kernel that adds the parts up, and computes what is made of the result."""
+    body = ProductBody(group, anchor)
+    body.sum_parts(left)
+    body.finish()
+    blocks = {"ROWS": TOTAL_ROWS, "COLUMNS": TOTAL_COLUMNS}
+    first = before(anchor, group.nodes)
+    made = [node for node in group.nodes if node not in first]
+    summary = f"The sum of {left.shape[0]:,} parts of {sizes.rows:,} x {sizes.columns:,}{and_more(made)}."
+    return _source(
+        body, group, kernel_name(made), summary, "product of parts", sizes, tiles.Configuration(blocks),
+        {"parts": left.shape[0]},
+    )  # fmt: skip
+
+
+def _source(
+    body: ProductBody, region: Region, name: str, summary: str, kind: str, sizes: Sizes, chosen: tiles.Configuration,
+    more: dict[str, int] | None = None,
+) -> KernelSource:  # fmt: skip
+    """The text of a kernel over tiles of rows and columns, and how it is launched."""
+    more = more or {}
+    grid, head = _programs(sizes, chosen, "per_part" in more)
+    numbers = {"rows": sizes.rows, "columns": sizes.columns, "inner": sizes.inner, "batches": sizes.batches, **more}
+    if "per_part" in more:
+        numbers["planes"] = sizes.batches * more["parts"]
+    pointers = list(body.pointers.values())
+    text = function(name, body, pointers, head, list(numbers), list(chosen.blocks), summary)
+    return KernelSource(
+        name, text, kind, tuple(body.inputs), region.outputs, tuple(body.draws), numbers, chosen.blocks,
+        {key: numbers[key.lower()] for key in chosen.blocks}, grid, chosen.warps, chosen.stages,
+        together=body.together() | (body.together({"across": "per_part"}) if "per_part" in more else {}),
+    )  # fmt: skip
+
+
+@choice
+def _is_swizzled(sizes: Sizes, chosen: tiles.Configuration, axes: Sequence[tuple[str, str]]) -> bool:
+    return all(getattr(sizes, size) > NEAR * chosen.blocks[block] for size, block in axes)
+
+
+def _programs(sizes: Sizes, chosen: tiles.Configuration, parts: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """The launch's grid, and the lines that say which tile is a program's."""
+    axes = (("rows", "ROWS"), ("columns", "COLUMNS"))
+    if sizes.columns > MOST_PROGRAMS * tiles.LEAST:  # only the first axis of a launch has room for them
+        axes = axes[::-1]
+    number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(axes)}
+    head = []
+    if _is_swizzled(sizes, chosen, axes):
+        names = [f"{size.removesuffix('s')}_tile" for size, _ in axes]
+        head = [f"{names[1]}, {names[0]} = tl.swizzle2d(", "    tl.program_id(1), tl.program_id(0), "
+                f"tl.num_programs(1), tl.num_programs(0), {NEAR}", ")"]  # fmt: skip
+        number = {size: name for (size, _), name in zip(axes, names, strict=True)}
+    head += [
+        f"row = {number['rows']} * ROWS + tl.arange(0, ROWS)[:, None]",
+        "row_inside = row < rows",
+        f"column = {number['columns']} * COLUMNS + tl.arange(0, COLUMNS)[None, :]",
+        "column_inside = column < columns",
+    ]
+    if parts and sizes.batches > 1:
+        head += ["batch = tl.program_id(2) % batches", "part = tl.program_id(2) // batches"]
+    elif parts:
+        head += ["part = tl.program_id(2)"]
+    elif sizes.batches > 1:
+        head += ["batch = tl.program_id(2)"]
+    return (*axes, ("planes" if parts else "batches", "")), head

@@ -1,0 +1,540 @@
+"""Row kernels: reductions, what they are of, and what is made of them, a tile of rows a program.
+
+Whatever axes go, the kept ones together count as rows and the reduced ones as columns. Rows of a few thousand elements
+fit one tile. Longer ones are read in a loop, once per level: reductions of elements first, then those that need the
+first ones, then the elements that are stored; mean and variance, and the two sums of a softmax, go in one pass. Few
+long rows are split: many programs leave a part each, and a second kernel puts the parts together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from hybrid_lab.engines.triton.write.body import Body, Place, Refused, Scope
+from hybrid_lab.engines.triton.write.core.one_pass import (
+    Exponentials,
+    Pair,
+    Squares,
+    centre_of,
+    named_total,
+    pair_of,
+    part_of_pair,
+)
+from hybrid_lab.engines.triton.write.core.pointwise import MANY
+from hybrid_lab.engines.triton.write.index import Index, Variable, formula, linear, unravel
+from hybrid_lab.engines.triton.write.reuse import choice
+from hybrid_lab.engines.triton.write.source import (
+    KernelSource,
+    block_for,
+    counted,
+    covering,
+    function,
+    kernel_name,
+    output_pointers,
+    power_of_two,
+)
+from hybrid_lab.engines.triton.write.words import TYPES, comment, short, wide
+from hybrid_lab.graph.node import Node, Value, input_node
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import is_floating
+
+#: Rows up to this length are one tile; longer ones are read in a loop, COLUMNS elements at a time.
+ONE_TILE, COLUMNS = 4096, 1024
+#: Elements of a tile, rows times columns, that a program works on.
+TILE = 2048
+#: Values that a tile loads, at most: 64 for each of the threads of 8 warps; up to a half of it has 4 warps.
+MOST_VALUES = 1 << 14
+#: Where neighbours in memory are in different rows, a tile has at least so many rows: what one transfer brings along.
+NEIGHBOURS = 16
+#: Rows that are longer than SPLIT - SPLIT_ACROSS, where they lie across memory - and fall to fewer than FEW programs do
+#: not keep a GPU busy: their columns are divided among programs, about BUSY of them, at most MOST_PARTS for a row, each
+#: with PART columns or more, or as many elements across memory.
+FEW, SPLIT, SPLIT_ACROSS, PART, MOST_PARTS, BUSY = 128, 4096, 512, 1024, 256, 2048
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How a shape falls into rows and columns: the sizes of the kept and of the reduced axes, and which those are."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @staticmethod
+    def of(node: Node) -> Rows:
+        """Those of a reduction."""
+        shape = node.values_in[0].shape
+        return Rows(shape, tuple(node.op.axes(len(shape))))  # type: ignore[attr-defined]
+
+    @staticmethod
+    def between(whole: tuple[int, ...], kept: tuple[int, ...]) -> Rows | None:
+        """Those of an array whose rows have an element each in another one, which has axes of size 1 for columns."""
+        if len(whole) != len(kept) or any(size not in (1, other) for size, other in zip(kept, whole, strict=True)):
+            return None
+        return Rows(whole, tuple(axis for axis, size in enumerate(kept) if size != whole[axis]))
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(size for axis, size in enumerate(self.shape) if axis not in self.axes)
+
+    @property
+    def reduced(self) -> tuple[int, ...]:
+        return tuple(size for axis, size in enumerate(self.shape) if axis in self.axes)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return prod(self.kept), prod(self.reduced)
+
+    @property
+    def across(self) -> bool:
+        """Whether neighbours in memory are in different rows."""
+        return next((axis for axis in reversed(range(len(self.shape))) if self.shape[axis] > 1), 0) not in self.axes
+
+    def tile(self, width: int, many: bool = False) -> dict[str, int]:
+        """The blocks of a tile that is `width` columns wide, or that goes along them in a loop: width is 0.
+
+        many : whether there are so many loads that a quarter of a tile is enough
+        """
+        tile, columns = (TILE // 4, max(COLUMNS // 2, 1)) if many else (TILE, COLUMNS)
+        width = width or self._loop_width(columns)
+        most = max(1, tile // width)
+        if self.across and width * NEIGHBOURS <= 4 * tile:
+            most = max(most, NEIGHBOURS)
+        return {"ROWS": block_for(self.counts[0], 1, most), "COLUMNS": width}
+
+    @choice
+    def _loop_width(self, columns: int) -> int:
+        return max(columns * 2 // NEIGHBOURS, 1) if self.across and self.counts[0] >= NEIGHBOURS else columns
+
+    @property
+    @choice
+    def longest(self) -> int:
+        """How many columns one tile may have: fewer where it needs several rows, and is to fit into registers."""
+        return min(ONE_TILE, 4 * TILE // power_of_two(self.counts[0], 1, NEIGHBOURS)) if self.across else ONE_TILE
+
+    def place(self, row: Variable, column: Variable) -> Place:
+        """Where the element of a row and a column lies."""
+        rows, columns = iter(row.digits(self.kept)), iter(column.digits(self.reduced))
+        return tuple(next(columns) if axis in self.axes else next(rows) for axis in range(len(self.shape)))
+
+
+@choice
+def is_split(rows: Rows) -> bool:
+    """Whether rows are so few and so long that their columns are divided among programs."""
+    count, columns = rows.counts
+    least = min(SPLIT, SPLIT_ACROSS) if rows.across else SPLIT
+    return columns > least and -(-count // rows.tile(0)["ROWS"]) < FEW
+
+
+def reductions(nodes: Sequence[Node]) -> list[Node]:
+    return [node for node in nodes if node.op.combine is not None]
+
+
+def rows_of(group: Region) -> Rows:
+    """The rows of a group's reductions, else those that its outputs have together. Raises Refused."""
+    if found := reductions(group.nodes):
+        return Rows.of(found[0])
+    shapes = sorted((value.shape for value in group.outputs), key=prod)
+    rows = Rows.between(shapes[-1], shapes[0])
+    if rows is None:
+        raise Refused("outputs of several sizes")
+    return rows
+
+
+def levels(nodes: Sequence[Node]) -> dict[Node, int]:
+    """How many loops over reductions a node needs before it, its own included; a pair that goes in one pass has one."""
+    inside, found = set(nodes), dict[Node, int]()
+    for node in nodes:
+        before = max((found[value.node] for value in node.values_in if value.node in inside), default=0)
+        found[node] = before + (node.op.combine is not None)
+        if node.op.combine is not None and (pair := pair_of(node, inside)) is not None:
+            found[node] = found[pair.first]
+    return found
+
+
+class RowBody(Body):
+    """A body over `row` and `column`. reduce : writes a reduction's lines and names its result"""
+
+    def __init__(self, group: Region, space: Rows):
+        super().__init__(group.nodes)
+        self.space = space
+        rows, columns = space.counts
+        for name in ("rows", "columns", "ROWS", "COLUMNS"):
+            self.fresh(name)
+        self.counts = [(columns, "columns")]
+        self.lengths = {"row": "rows", "column": "columns"}
+        self.row = self.declare(Variable("row", rows), "row_inside")
+        self.column = Variable("column", columns)
+        self.results: dict[Node, str] = {}
+        self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
+        self.reduce: Callable[[Node], str] = self.whole_row
+        self._loops: dict[Value, set[Scope]] = {}
+
+    @property
+    def passes(self) -> dict[Value, int]:
+        """How many loops read an element per row and column of these inputs, where there are several."""
+        return {value: len(found) for value, found in self._loops.items() if len(found) > 1}
+
+    def _load(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        if scope is not self.scopes[0] and self.row in linear(place, value.shape).variables:
+            self._loops.setdefault(value, set()).add(scope)
+        return super()._load(value, place, guard, scope)
+
+    def runs_along(self, where: Index, dtype: np.dtype) -> None:
+        variables = where.variables
+        if all(item in variables or item.length == 1 for item in (self.row, self.column)):
+            super().runs_along(where, dtype)  # others have an element per row, or per column: little beside these
+
+    def anchored(self, value: Value, place: Place) -> str:
+        if value.node.op.combine is None:
+            raise Refused("a product and a reduction")
+        if linear(place, value.shape) != self.row.whole():
+            raise Refused(f"{value.node.op.name} is read at other rows than the kernel's")
+        if value.node not in self.results:
+            self.results[value.node] = self.reduce(value.node)
+        return self.results[value.node]
+
+    def operand_of(self, node: Node) -> str:
+        """The element of a reduction's operand at this row and column, neutral beyond the last column."""
+        space = Rows.of(node)
+        if space.counts != self.space.counts:
+            raise Refused("reductions of other rows")
+        data = node.values_in[0]
+        place = space.place(self.row, self.column)
+        element = self.value(data, place)
+        loaded = data.node not in self.nodes and self.column in linear(place, data.shape).variables
+        if loaded and node.op.combine == "sum" and is_floating(data.dtype):  # it is 0 there already
+            return element
+        return f"tl.where(column_inside, {element}, {neutral(node)})"
+
+    def whole_row(self, node: Node) -> str:
+        """A reduction of rows that are one tile."""
+        element, only = self.operand_of(node), self.only_subtracted(node)
+        if node.op.combine != "sum" and not only:
+            element = self.named(element, "element")
+        name = self.fresh(short(node.op.name))
+        self.line(f"{name} = {_combined(node, element, only)}", comment(node))
+        return name
+
+    def only_subtracted(self, node: Node) -> bool:
+        """Whether a maximum is only taken from its own elements, as softmax does: a NaN then stays one by itself."""
+        (value,), operand = node.outputs, node.inputs[0]
+        readers = [reader for reader in self.nodes if value in reader.values_in]
+        return value not in self.pointers and bool(readers) and all(
+            reader.op.name == "broadcast_sub" and reader.inputs == (operand, value) for reader in readers
+        )
+
+    def named(self, expression: str, wanted: str) -> str:
+        name = self.fresh(wanted)
+        self.line(f"{name} = {expression}")
+        return name
+
+    def store(self, values: Sequence[Value], full: bool) -> None:
+        """Store those of the outputs that have an element per row and column, or those with one per row."""
+        for value in values:
+            if self.is_full(value) != full:
+                continue
+            where = linear(self.space.place(self.row, self.column), self.space.shape) if full else self.row.whole()
+            place = unravel(where, value.shape)
+            if place is None:
+                raise Refused("an output whose elements lie in another order")
+            self.runs_along(where, value.dtype)
+            number = self.named_if_long(formula(where, self.lengths), "at")
+            address, mask = (number, "row_inside & column_inside") if full else ("row", "row_inside")
+            self.line(f"tl.store({self.pointers[value]} + {address}, {self.value(value, place)}, mask={mask})")
+
+    def is_full(self, value: Value) -> bool:
+        """Whether an output has an element per row and column. Raises Refused where it has not one per row either."""
+        rows, columns = self.space.counts
+        size = prod(value.shape)
+        if size not in (rows, rows * columns):
+            raise Refused("an output that has neither an element per row nor one per element")
+        return size != rows
+
+
+def write_rows(group: Region) -> KernelSource:
+    """The kernel of a group with reductions, or only with outputs of both sizes; its rows in one tile or in a loop."""
+    space = rows_of(group)
+    source = _rows(group, _is_long(space))
+    if source.kind == "rows" and loads(source.code) > MANY and _is_long(space, TILE // 4):
+        with contextlib.suppress(Refused):
+            return _rows(group, True)
+    return source
+
+
+@choice
+def _is_long(space: Rows, most: int | None = None) -> bool:
+    """Whether a row has more columns than one tile should have."""
+    return space.counts[1] > (space.longest if most is None else most)
+
+
+def loads(text: str) -> int:
+    """How many values a kernel loads for a row and a column; of several loops the one that loads most."""
+    return max(part.count("tl.load(") - part.count("mask=row_inside,") for part in text.split(_LOOP))
+
+
+def fitted(space: Rows, blocks: Mapping[str, int], text: str) -> tuple[dict[str, int], int]:
+    """The blocks, with so few rows that what is loaded for a tile fits into registers, and the warps of a program."""
+    found, values = dict(blocks), max(loads(text), 1) * prod(blocks.values())
+    while values > MOST_VALUES and found["ROWS"] > (NEIGHBOURS if space.across else 1):
+        found["ROWS"], values = found["ROWS"] // 2, values // 2
+    return found, 8 if values > MOST_VALUES // 2 or prod(found.values()) > 4096 else 4
+
+
+def _rows(group: Region, looped: bool) -> KernelSource:
+    space = rows_of(group)
+    body = RowBody(group, space)
+    rows, columns = space.counts
+    if looped:
+        _in_a_loop(body, group)
+    else:
+        body.declare(body.column, "column_inside")
+        body.store(group.outputs, True)
+        body.store(group.outputs, False)
+    head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
+    if not looped:
+        head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
+    name = kernel_name(group.nodes)
+    summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
+    outputs = list(body.pointers.values())
+    text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
+    blocks, warps = fitted(space, space.tile(0 if looped else covering(columns, 2), loads(text) > MANY), text)
+    return KernelSource(
+        name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
+        {"rows": rows, "columns": columns},
+        blocks, {"ROWS": rows}, (("rows", "ROWS"),), warps, passes=body.passes, together=body.together(),
+    )  # fmt: skip
+
+
+_LOOP = "for start in range(0, columns, COLUMNS):"
+
+
+def _in_a_loop(body: RowBody, group: Region) -> None:
+    """One loop per level of reductions, and one for the elements that are stored."""
+    level = levels(group.nodes)
+    for number in sorted({level[node] for node in reductions(group.nodes)}):
+        accumulate(body, [node for node in reductions(group.nodes) if level[node] == number], _LOOP)
+    if any(map(body.is_full, group.outputs)):
+        begin_loop(body)
+        body.store(group.outputs, True)
+        body.close(_LOOP)
+    body.store(group.outputs, False)
+
+
+def begin_loop(body: RowBody) -> None:
+    body.open()
+    body.declare(body.column, "column_inside")
+    body.line("column = start + tl.arange(0, COLUMNS)[None, :]")
+    body.line("column_inside = column < columns")
+
+
+def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", stored: Sequence[Value] = ()) -> None:
+    """Tiles of partial results, added to in a loop, and then the results of the rows.
+
+    part : where the loop goes over a part of each row, how many elements that has
+    stored : what has an element per row and column and is stored on the way
+    """
+    found = [pair for node in nodes if (pair := pair_of(node, body.nodes)) is not None and pair.first in nodes]
+    pairs: dict[Pair, Squares | Exponentials] = {}
+    for pair in found:
+        finite = body.only_subtracted(pair.first)
+        pairs[pair] = Squares(body, pair) if pair.squares else Exponentials(body, pair, finite)
+    largest = {pair.first: lines.largest for pair, lines in pairs.items() if isinstance(lines, Exponentials)}
+    plain = [node for node in nodes if node not in largest and all(node is not pair.second for pair in found)]
+    totals = {node: body.fresh(f"{short(node.op.name)}_so_far") for node in plain}
+    for node, total in totals.items():
+        dtype = TYPES[wide(node.outputs[0].dtype)]
+        body.line(f"{total} = tl.full([ROWS, COLUMNS], {neutral(node)}, {dtype})")
+    begin_loop(body)
+    body.reduce = _too_early
+    for node, total in totals.items():
+        body.line(step(node, total, body.operand_of(node), body.only_subtracted(node)))
+    for pair, lines in pairs.items():
+        lines.step(body.value(pair.data, Rows.of(pair.second).place(body.row, body.column)))
+    body.store(stored, True)
+    body.close(loop)
+    for node, total in {**totals, **largest}.items():
+        name = body.fresh(short(node.op.name))
+        body.line(f"{name} = {_combined(node, total, body.only_subtracted(node))}", comment(node))
+        body.results[node] = name
+    for pair, lines in pairs.items():
+        first = body.results[pair.first]
+        if isinstance(lines, Exponentials):
+            text = lines.part(first) if part else lines.total(first)
+        else:
+            text = lines.total(body.named(f"{first} / {part}", "part_mean") if part else centre_of(body, pair))
+        named_total(body, pair, text)
+
+
+def _too_early(node: Node) -> str:
+    raise Refused(f"{node.op.name} is needed before its loop has run")
+
+
+def neutral(node: Node) -> str:
+    dtype = node.outputs[0].dtype
+    if node.op.combine in ("sum", "prod"):
+        number = "0" if node.op.combine == "sum" else "1"
+        return number if dtype.kind in "iu" else f"{number}.0"
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return str(limits.min if node.op.combine == "max" else limits.max)
+    return f'float("{"-" if node.op.combine == "max" else ""}inf")'
+
+
+def step(node: Node, total: str, element: str, finite: bool) -> str:
+    if node.op.combine in ("sum", "prod"):
+        return f"{total} {'+' if node.op.combine == 'sum' else '*'}= {element}"
+    which = {"max": "tl.maximum", "min": "tl.minimum"}[str(node.op.combine)]
+    return f"{total} = {which}({total}, {element}{'' if finite else ', propagate_nan=tl.PropagateNan.ALL'})"
+
+
+def _combined(node: Node, element: str, finite: bool = False) -> str:
+    """The reduction over the columns of a tile; of numbers with a NaN the largest is NaN, as in NumPy.
+
+    finite : a NaN need not be looked for
+    """
+    dtype = node.outputs[0].dtype
+    text = f"tl.{node.op.combine}({element}, axis=1, keep_dims=True)"
+    if node.op.combine == "prod":
+        text = f"tl.reduce({element}, 1, multiplied, keep_dims=True)"
+    elif node.op.combine != "sum" and is_floating(dtype) and not finite:
+        odd = f"tl.max(({element} != {element}).to(tl.int32), axis=1, keep_dims=True) > 0"
+        return f'tl.where({odd}, float("nan"), {text})'
+    return f"{text}.to({TYPES[dtype.name]})" if dtype.kind in "iu" else text
+
+
+def write_split(group: Region) -> tuple[KernelSource, KernelSource]:
+    """Two kernels: parts of rows, many programs a row, and what is made of the parts.
+
+    What has an element per row and column and needs no sum is stored by the first one, on the way.
+    """
+    nodes, level = reductions(group.nodes), levels(group.nodes)
+    space = Rows.of(nodes[0])
+    rows, columns = space.counts
+    if any(number > 1 for number in level.values()):
+        raise Refused("a reduction that needs another one of rows that are split")
+    full = [value for value in group.outputs if prod(value.shape) == rows * columns]
+    if any(level[value.node] for value in full):
+        raise Refused("rows that are split have no element at hand once their sums are known")
+    results = [value for value in group.outputs if value not in full]
+    if any(prod(value.shape) != rows for value in results):
+        raise Refused("an output that has neither an element per row nor one per element")
+    tile = space.tile(0)
+    if not space.across:
+        tile["ROWS"] = 1
+    per_part = _per_part(space, tile)
+    parts = -(-columns // per_part)
+    spaces = [
+        input_node(f"{short(node.op.name)}_parts", shape=(parts, rows), dtype=wide(node.outputs[0].dtype))
+        for node in nodes
+    ]
+    early = made_for([*nodes, *(value.node for value in full)], group, ())
+    late = made_for([*nodes, *(value.node for value in results)], group, nodes)  # a mean of a variance alone, too
+    first = Region(tuple(early), group.inputs, (*full, *spaces))
+    second = Region(group.nodes, group.inputs, tuple(results))
+    return _parts(first, group, space, spaces, tile, per_part), put_together(second, late, space, spaces, per_part)
+
+
+def made_for(last: Sequence[Node], group: Region, first: Sequence[Node]) -> list[Node]:
+    """The operators of a group that these are made of, themselves included; nothing before `first`."""
+    inside, waiting = set(group.nodes), [*last]
+    found: set[Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node in inside and node not in found:
+            found.add(node)
+            if node not in first:
+                waiting += [value.node for value in node.values_in]
+    return [node for node in group.nodes if node in found]
+
+
+def _per_part(space: Rows, tile: dict[str, int]) -> int:
+    """How many columns of a row one program sums up: a number of whole tiles."""
+    (rows, columns), step = space.counts, tile["COLUMNS"]
+    programs = -(-rows // tile["ROWS"])
+    wanted = min(max(BUSY // programs, 1), MOST_PARTS)
+    least = max(-(-columns // wanted), PART // (4 if space.across else 1))
+    return -(-least // step) * step
+
+
+def _parts(
+    made: Region, group: Region, space: Rows, spaces: Sequence[Value], tile: dict[str, int], per_part: int
+) -> KernelSource:
+    """The kernel that leaves a part for each program. made : what it computes, and stores"""
+    body = RowBody(Region(group.nodes, group.inputs, made.outputs), space)
+    for name in ("part", "parts", "per_part", "elements"):
+        body.fresh(name)
+    (rows, columns), parts, nodes = space.counts, spaces[0].shape[0], reductions(made.nodes)
+    loop = "for start in range(part * per_part, part * per_part + per_part, COLUMNS):"
+    accumulate(body, nodes, loop, "elements", [value for value in made.outputs if value not in spaces])
+    for node, value in zip(nodes, spaces, strict=True):
+        where = f"{body.pointers[value]} + part * rows + row"
+        body.line(f"tl.store({where}, {body.results[node]}, mask=row_inside)")
+    head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
+    head.append("part = tl.program_id(1)")
+    if any(re.search(r"\belements\b", text) for text, _ in body.scopes[0].lines):
+        head.append("elements = tl.minimum(per_part, columns - part * per_part)")
+    name = f"{kernel_name(made.nodes)}_parts"
+    summary = f"{counted(made.nodes)} over parts of {rows:,} rows of {columns:,} elements."
+    sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
+    text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
+    tile, warps = fitted(space, tile, text)
+    return KernelSource(
+        name, text, "parts of rows", tuple(body.inputs), made.outputs, tuple(body.draws), sizes,
+        tile, {"ROWS": rows}, (("rows", "ROWS"), ("parts", "")), warps,
+        together=body.together() | body.together({"column": "per_part"}),
+    )  # fmt: skip
+
+
+def put_together(
+    group: Region, made: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int, most: int = 0
+) -> KernelSource:
+    """The kernel that puts parts together, and computes what needs the whole.
+
+    made : the reductions, and what is behind them; most : how many parts there may be, MOST_PARTS for 0
+    """
+    rows, parts, nodes = space.counts[0], spaces[0].shape[0], reductions(made)
+    body = RowBody(group, space)
+    body.column = body.declare(Variable("column", parts), "column_inside")
+    for name in ("elements", "per_part"):
+        body.fresh(name)
+    body.counts = [(space.counts[1], "elements")]
+    parts_of: dict[Node, str] = {}
+    for node, value in zip(nodes, spaces, strict=True):
+        load = f"tl.load({body.pointer(value)} + column * rows + row, mask=row_inside & column_inside, other=0)"
+        body.runs_along(body.column.whole() * rows + body.row.whole(), value.dtype)
+        part = parts_of[node] = body.named(load, "part")
+        pair = pair_of(node, body.nodes)
+        if pair is not None and pair.first in parts_of:
+            text = part_of_pair(body, pair, parts_of[pair.first], part)
+            named_total(body, pair, f"tl.sum(tl.where(column_inside, {text}, 0.0), axis=1, keep_dims=True)")
+            continue
+        body.results[node] = body.fresh(short(node.op.name))
+        element = part  # of a sum: 0 where there is none
+        if node.op.combine != "sum":
+            element = body.named(f"tl.where(column_inside, {part}, {neutral(node)})", "element")
+        body.line(f"{body.results[node]} = {_combined(node, element)}", comment(node))
+    for value in group.outputs:
+        name = body.value(value, body.row.digits(value.shape))
+        body.line(f"tl.store({body.pointers[value]} + row, {name}, mask=row_inside)")
+    head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
+    head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
+    name = kernel_name(made)
+    summary = f"{counted(made)} over {rows:,} rows of {parts:,} parts."
+    sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
+    # However many there are: more columns have more parts, in the same kernel.
+    width = power_of_two(most or MOST_PARTS, 2)
+    if parts > width:
+        raise Refused("more parts than one tile has")
+    text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
+    return KernelSource(
+        name, text, "rows of parts", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
+        {"ROWS": block_for(rows, 1, max(1, TILE // width)), "COLUMNS": width}, {"ROWS": rows}, (("rows", "ROWS"),),
+        together=body.together({"row": "rows"}),
+    )  # fmt: skip

@@ -1,0 +1,265 @@
+"""Where an element lies: whole-number formulas over the variables of a kernel, merged as far as they go.
+
+A kernel counts the elements of its space with few variables: `offsets` over all of them, or `row` and `col`. The place
+of an element along an axis is then a digit of such a variable, `(offsets // 280) % 3`, and its place in memory a sum of
+digits times strides. Neighbouring digits that stay neighbours in memory are one again, so that a contiguous operand is
+read at `offsets`, and a transposed or broadcast one at what is really different about it.
+
+The size of a variable's highest digit is never printed: another batch gives the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+from hybrid_lab.engines.triton.write.reuse import shown
+
+#: Strides and the like that are arguments had better be multiples of this: so many numbers are loaded at once.
+NEIGHBOURS = 4
+
+
+class Variable(NamedTuple):
+    """name : as kernels print it; length : how many values it runs through."""
+
+    name: str
+    length: int
+
+    def digit(self, below: int, size: int) -> Index:
+        """(self // below) % size."""
+        return Index.of({Digit(self, below, size): 1})
+
+    def whole(self) -> Index:
+        return self.digit(1, self.length)
+
+    def digits(self, shape: Sequence[int]) -> tuple[Index, ...]:
+        """The place along each axis of `shape`, whose elements this variable counts row by row."""
+        below, found = prod(shape), []
+        for size in shape:
+            below //= max(size, 1)
+            found.append(self.digit(below, size))
+        return tuple(found)
+
+
+class Digit(NamedTuple):
+    """(variable // below) % size."""
+
+    variable: Variable
+    below: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Index:
+    """constant + the sum of coefficient * digit; `terms` holds (digit, coefficient), large coefficients first."""
+
+    terms: tuple[tuple[Digit, int], ...] = ()
+    constant: int = 0
+
+    @staticmethod
+    def of(terms: dict[Digit, int], constant: int = 0) -> Index:
+        """The normal form: no digit of size 1, neighbours merged."""
+        left = {digit: factor for digit, factor in terms.items() if factor and digit[2] > 1}
+        if len(left) < 2:
+            return Index(tuple(left.items()), constant)
+        ordered = sorted(left.items(), key=lambda item: (-abs(item[1]), item[0][0].name, -item[0][1]))
+        merged: list[tuple[Digit, int]] = []
+        for digit, factor in ordered:
+            place = next((number for number, item in enumerate(merged) if _continues(item, (digit, factor))), None)
+            if place is None:
+                merged.append((digit, factor))
+            else:
+                (variable, _, size), _ = merged.pop(place)
+                merged.append((Digit(variable, digit[1], size * digit[2]), factor))
+        return Index(tuple(merged), constant)
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.constant + other)
+        total = dict(self.terms)
+        for digit, factor in other.terms:
+            total[digit] = total.get(digit, 0) + factor
+        return Index.of(total, self.constant + other.constant)
+
+    def __mul__(self, factor: int) -> Index:
+        return Index.of({digit: factor * item for digit, item in self.terms}, self.constant * factor)
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables it depends on, in the order of their names."""
+        return tuple(sorted({digit[0] for digit, _ in self.terms}, key=lambda variable: variable.name))
+
+    @property
+    def largest(self) -> int:
+        """The largest value it takes."""
+        return self.constant + sum(factor * (digit[2] - 1) for digit, factor in self.terms if factor > 0)
+
+    @property
+    def smallest(self) -> int:
+        return self.constant + sum(factor * (digit[2] - 1) for digit, factor in self.terms if factor < 0)
+
+    def __str__(self) -> str:
+        """A sum without brackets around it: what is written beside it has to put some."""
+        return _summed([(_printed(digit), factor) for digit, factor in self.terms], self.constant)
+
+    def evaluate(self, values: dict[str, Any]) -> Any:
+        """Its value for values (ints or arrays) of the variables."""
+        return self.constant + sum(
+            factor * ((values[variable.name] // below) % size) for (variable, below, size), factor in self.terms
+        )
+
+
+ZERO = Index()
+
+
+def linear(index: Iterable[Index], shape: Sequence[int]) -> Index:
+    """The number of an element of `shape`, counted row by row."""
+    return strided(index, strides_of(shape))
+
+
+def strided(index: Iterable[Index], strides: Sequence[int], start: int = 0) -> Index:
+    """start + the sum of index * stride, in elements."""
+    total: dict[Digit, int] = {}
+    for item, stride in zip(index, strides, strict=True):
+        start += item.constant * stride
+        for digit, factor in item.terms:
+            total[digit] = total.get(digit, 0) + factor * stride
+    return Index.of(total, start)
+
+
+def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous array, in elements."""
+    found, below = [], 1
+    for size in reversed(shape):
+        found.append(below)
+        below *= size
+    return tuple(reversed(found))
+
+
+def unravel(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
+    """The places along the axes of element `number` of `shape`; None where the formula does not come apart.
+
+    Digits are cut where an axis ends: `offsets` of 12 elements is (offsets // 4, offsets % 4) of shape (3, 4).
+    """
+    if number.constant or any(factor < 0 for _, factor in number.terms):
+        return _with_constant(number, shape)
+    strides = strides_of(shape)
+    places: list[dict[Digit, int]] = [{} for _ in shape]
+    for digit, factor in number.terms:
+        variable, below, size = digit
+        for axis in reversed(range(len(shape))):
+            stride, end = strides[axis], strides[axis] * shape[axis]
+            if size == 1 or factor >= end or shape[axis] == 1:
+                continue
+            if factor % stride:
+                return None
+            inner = size if factor * size <= end else end // factor
+            if inner != size and (end % factor or size % inner):
+                return None
+            places[axis][Digit(variable, below, inner)] = factor // stride
+            below, size, factor = below * inner, size // inner, factor * inner
+        if size > 1:
+            return None
+    found = tuple(Index.of(place) for place in places)
+    if any(item.largest >= size for item, size in zip(found, shape, strict=True)):
+        return None
+    return found
+
+
+def _with_constant(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
+    """As unravel, where a slice moved or turned the axes: each axis takes its part of the constant."""
+    steps = unravel_number(number.smallest, shape)
+    positive = Index.of({digit: abs(factor) for digit, factor in number.terms})
+    places = unravel(positive, shape)
+    if places is None:
+        return None
+    signs = {digit: factor < 0 for digit, factor in number.terms}
+    found = []
+    for place, start, size in zip(places, steps, shape, strict=True):
+        total, offset = {}, start
+        for digit, factor in place.terms:
+            negative = _sign_of(digit, signs)
+            if negative is None:
+                return None
+            total[digit] = -factor if negative else factor
+            offset += factor * (digit[2] - 1) if negative else 0
+        item = Index.of(total, offset)
+        if item.largest >= size or item.smallest < 0:
+            return None
+        found.append(item)
+    return tuple(found)
+
+
+def _sign_of(digit: Digit, signs: dict[Digit, bool]) -> bool | None:
+    """Whether a part of one of these digits counts downwards."""
+    for (variable, below, size), negative in signs.items():
+        if variable == digit[0] and below <= digit[1] and digit[1] * digit[2] <= below * size:
+            return negative
+    return None
+
+
+def unravel_number(number: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The places of one element."""
+    found = []
+    for stride, size in zip(strides_of(shape), shape, strict=True):
+        found.append(number // stride % size)
+    return tuple(found)
+
+
+def formula(index: Index, lengths: Mapping[str, str]) -> str:
+    """The index with arguments of the kernel for strides: `row * columns + column` for row * 320 + column.
+
+    lengths : name of a variable -> argument with its length
+    So arrays of other sizes have the same text. Where the length has a factor 2, 4 or 8 and not 16 the stride stays a
+    number: of an argument the compiler knows at most that it is a multiple of what is loaded at once, of a number all.
+    """
+    parts: list[tuple[str, int]] = []
+    for digit, factor in index.terms:
+        variable, below, size = digit
+        whole = below == 1 and size == variable.length and variable.name in lengths
+        follows = parts and whole and factor > 0 and parts[-1][1] == factor * size
+        if follows and (factor % 16 == 0 or size % 2 == 1 or size % 16 == 0):
+            high = parts[-1][0]
+            high = f"({high})" if " " in high else high
+            parts[-1] = f"{high} * {lengths[variable.name]} + {variable.name}", factor
+        else:
+            parts.append((_printed(digit), factor))
+    return _summed(parts, index.constant)
+
+
+def _continues(high: tuple[Digit, int], low: tuple[Digit, int]) -> bool:
+    """Whether two digits of one variable, one above the other, stay neighbours in the sum."""
+    (variable, below, _), factor = high
+    (other, other_below, other_size), other_factor = low
+    return variable == other and below == other_below * other_size and factor == other_factor * other_size
+
+
+def _printed(digit: Digit) -> str:
+    variable, below, size = digit
+    text = variable.name
+    if below > 1:
+        text = f"{text} // {shown(below, NEIGHBOURS)}"
+    if below * size < variable.length:
+        text = f"({text}) % {shown(size)}" if below > 1 else f"{text} % {shown(size, NEIGHBOURS)}"
+    return text
+
+
+def _summed(parts: Sequence[tuple[str, int]], constant: int) -> str:
+    """The sum of texts times numbers, and a number; what is subtracted comes last."""
+    text = " + ".join([_times(part, factor) for part, factor in parts if factor > 0])
+    for part, factor in parts:
+        if factor < 0:
+            text += f" - {_times(part, -factor)}" if text else f"0 - {_times(part, -factor)}"
+    if constant:
+        number = shown(abs(constant) if text else constant, NEIGHBOURS)
+        text += f" {'-' if constant < 0 else '+'} {number}" if text else number
+    return text or "0"
+
+
+def _times(text: str, factor: int) -> str:
+    if factor == 1:
+        return text
+    number = shown(factor, NEIGHBOURS)
+    return f"({text}) * {number}" if " " in text else f"{text} * {number}"

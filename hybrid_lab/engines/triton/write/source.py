@@ -1,0 +1,258 @@
+"""KernelSource: the text of a kernel, what it takes and how many programs of it run."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.engines.triton.write import reuse
+from hybrid_lab.engines.triton.write.body import Body
+from hybrid_lab.engines.triton.write.functions import FUNCTIONS, PHILOX
+from hybrid_lab.engines.triton.write.reuse import choice
+from hybrid_lab.engines.triton.write.words import ORIGIN, Remark, short
+from hybrid_lab.graph.node import Node, Value
+
+#: Pointer types of Triton's signatures.
+POINTERS = {
+    "float16": "*fp16",
+    "bfloat16": "*bf16",
+    "float32": "*fp32",
+    "float64": "*fp64",
+    "int8": "*i8",
+    "int32": "*i32",
+    "int64": "*i64",
+    "uint8": "*u8",
+    "bool": "*i1",
+}
+
+
+#: Sizes that are no part of an address but as a factor of others: nothing to know about, also where `together` is None.
+COUNTED = ("parts", "planes")
+
+
+class Text(str):
+    """A module's source as it is compiled, without what it says of one model: comments and sizes. So kernels are equal
+    that do the same.
+
+    arguments : of the function; head, lines : what stands before and after the place of the function's docstring
+    said : gives the docstring, and a comment for each of the last of the lines
+    """
+
+    arguments: Sequence[str]
+    head: Sequence[str]
+    lines: Sequence[str]
+    said: Callable[[], tuple[str, Sequence[Remark]]]
+
+    @staticmethod
+    def of(
+        arguments: Sequence[str], head: Sequence[str], lines: Sequence[str],
+        said: Callable[[], tuple[str, Sequence[Remark]]], code: str = "",
+    ) -> Text:  # fmt: skip
+        """Put one together. code : if it is known already"""
+        if not code:
+            code = "\n".join([line for line in (*head, *lines) if not line.startswith('    """')]) + "\n"
+        made = Text(code)
+        made.arguments, made.head, made.lines, made.said = arguments, head, lines, said
+        return made
+
+    def about(self, said: Callable[[], tuple[str, Sequence[Remark]]]) -> Text:
+        """The same text with other comments."""
+        return Text.of(self.arguments, self.head, self.lines, said, str(self))
+
+    def told(self) -> str:
+        """The source as people read it."""
+        summary, remarks = self.said()
+        plain = list(self.lines[: len(self.lines) - len(remarks)])
+        written = _told_once([*zip(self.lines[len(plain) :], map(str, remarks), strict=True)])
+        width = min(max((len(text) for text, comment in written if comment), default=4), 76)
+        lines = [f"{text:<{width}}  # {comment}" if comment else text for text, comment in written]
+        return "\n".join([*self.head, f'    """{summary}"""', *plain, *lines, ""])
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel's text and how to call it: inputs, outputs, seed and draws if it draws, sizes, and blocks as constants.
+
+    name : of the function; written : the module's source; kind : "pointwise", "rows", "rows in a loop" ...
+    inputs : Values in the order of the pointer arguments; outputs : likewise after them
+    draws : draw numbers that the kernel takes, after seed, one argument each
+    sizes : name -> whole number handed over at each launch
+    blocks : name -> power of two, elements of a tile along one axis
+    tiled : names of the blocks that may be another power of two, with the most that is useful
+    grid : pairs (size, block): so many programs along each axis of the launch as blocks cover the size; a block "" is 1
+    warps : of a program on a GPU; stages : of its pipelined loops, None for what Triton's backend takes by itself
+    passes : input -> how many loops over its rows read it, where they are more than one
+    together : size -> of what number a binary is for multiples only, where the size is one (see Body.together); the
+        others it takes as they come. None: every size, of 16
+    """
+
+    name: str
+    written: Text | str
+    kind: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    draws: tuple[int, ...]
+    sizes: Mapping[str, int]
+    blocks: Mapping[str, int]
+    tiled: Mapping[str, int] = field(default_factory=dict)
+    grid: tuple[tuple[str, str], ...] = ()
+    warps: int = 4
+    stages: int | None = None
+    passes: Mapping[Value, int] = field(default_factory=dict)
+    together: Mapping[str, int] | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """The source as people read it, with comments."""
+        return self.written.told() if isinstance(self.written, Text) else self.written
+
+    @cached_property
+    def code(self) -> str:
+        """The source as it is compiled, without what it says of this model, and so equal for equal kernels."""
+        if isinstance(self.written, Text):
+            return str(self.written)
+        lines = [line.split("  # ")[0].rstrip() for line in self.written.splitlines()]
+        return "\n".join([line for line in lines if not line.startswith('    """')]) + "\n"
+
+    @cached_property
+    def passed(self) -> tuple[str, ...]:
+        """The names of the sizes that the kernel takes; others only say how many programs there are."""
+        return tuple(name for name in self.sizes if name in self._arguments)
+
+    @cached_property
+    def _arguments(self) -> Sequence[str]:
+        if isinstance(self.written, Text):
+            return self.written.arguments
+        found = re.search(rf"def {self.name}\((.*?)\):", self.written, re.DOTALL)
+        assert found is not None
+        return [item.split(":")[0].strip() for item in found[1].split(",") if item.strip()]
+
+    @cached_property
+    def signature(self) -> dict[str, str]:
+        """Argument types for ahead-of-time compilation."""
+        types = [_pointer(value.dtype) for value in (*self.inputs, *self.outputs)]
+        types += ["i64"] * bool(self.draws) + ["i64"] * len(self.draws)
+        types += ["i32"] * len(self.passed) + ["constexpr"] * len(self.blocks)
+        return dict(zip(self._arguments, types, strict=True))
+
+    @cached_property
+    def multiples(self) -> tuple[tuple[int, str, int], ...]:
+        """Arguments that a binary may be for multiples of: (which one, its size or "" for an address, of what)."""
+        found, known = [], self.together
+        for index, (name, kind) in enumerate(self.signature.items()):
+            if kind.startswith("*"):
+                found.append((index, "", 16))
+            elif name in self.sizes:
+                many = known.get(name, 1) if known is not None else 1 if name in COUNTED else 16
+                if many > 1:
+                    found.append((index, name, many))
+        return tuple(found)
+
+    @cached_property
+    def fixed(self) -> tuple[Any, ...]:
+        """All that a binary depends on but sizes and the chip."""
+        return self.name, self.code, *self.signature.values(), *self.blocks.items(), self.warps, self.stages
+
+
+@cache
+def _pointer(dtype: np.dtype) -> str:  # NumPy takes a microsecond for each name
+    return POINTERS[dtype.name]
+
+
+def kernel_name(nodes: Sequence[Node]) -> str:
+    """`sub_exp_mul`: what the kernel fuses, shortened after five operators; views have no part in it."""
+    named = [node for node in nodes if not node.op.view] or list(nodes)
+    words = [re.sub(r"\W", "_", short(node.op.name), flags=re.ASCII).lower() for node in named]
+    more = f"_and_{len(words) - 5}_more" if len(words) > 5 else ""
+    name = "_".join(words[:5]) + more
+    return f"k_{name}" if keyword.iskeyword(name) or name[0].isdigit() or len(words) == 1 else name
+
+
+def counted(nodes: Sequence[Node]) -> str:
+    """`3 operators`; views have no part in it."""
+    count = sum(not node.op.view for node in nodes) or len(nodes)
+    return f"{count} operator{'s' * (count > 1)}"
+
+
+def and_more(nodes: Sequence[Node]) -> str:
+    """`, and 2 more operators` than one, or ""; views have no part in it."""
+    others = sum(not node.op.view for node in nodes) - 1
+    return f", and {others} more operator{'s' * (others > 1)}" if others > 0 else ""
+
+
+def output_pointers(body: Body, count: int) -> list[str]:
+    """The arguments that the kernel stores to."""
+    return [body.fresh("out_ptr" if count == 1 else f"out{index}_ptr") for index in range(count)]
+
+
+def function(
+    name: str, body: Body, outputs: Sequence[str], head: Sequence[str], sizes: Sequence[str], blocks: Sequence[str],
+    summary: str,
+) -> Text:  # fmt: skip
+    """The text of the module: imports, helpers, and the function with its lines."""
+    assert len(body.scopes) == 1
+    arguments = [*body.inputs.values(), *outputs]
+    arguments += ["seed"] * bool(body.draws) + [f"draw{number}" for number in body.draws]
+    written = body.scopes[0].lines
+    words = set(re.findall(r"\w+", " ".join([*head, *(text for text, _ in written)])))
+    arguments += [size for size in (*sizes, *reuse.arguments()) if size in words]
+    declared = [*arguments, *(f"{block}: tl.constexpr" for block in blocks)]
+    helpers = "".join(text for name, text in FUNCTIONS.items() if name in words or (body.draws and text is PHILOX))
+    top = ["import triton", "import triton.language as tl", *helpers.splitlines(), "", ""]
+    call = [f"def {name}({', '.join(declared)}):"]
+    if len(call[0]) > 100:
+        wrapped = _wrapped([f"{item}," for item in declared], 96)
+        call = [f"def {name}(", *(f"    {line}" for line in wrapped), "):"]
+    lines = [f"    {line}" for line in (*head, *(text for text, _ in written))]
+    remarks = [remark for _, remark in written]
+    return Text.of([*arguments, *blocks], [*top, "@triton.jit", *call], lines, lambda: (summary, remarks))
+
+
+def _told_once(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Lines of one place say where they come from once."""
+    told, found = "", []
+    for text, comment in lines:
+        what, _, origin = comment.partition(ORIGIN)
+        found.append((text, what if origin == told else comment))
+        told = origin or told
+    return found
+
+
+def _wrapped(words: Sequence[str], width: int) -> list[str]:
+    """Lines of whole words."""
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + len(word) >= width:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines
+
+
+def power_of_two(number: int, least: int = 1, most: int = 1 << 30) -> int:
+    """The smallest power of two that covers `number`, within limits that are powers of two too."""
+    block = least
+    while block < min(number, most):
+        block *= 2
+    return block
+
+
+def block_for(number: int, least: int = 1, most: int = 1 << 30) -> int:
+    """The same for an axis that programs or a loop divide among blocks of any size."""
+    return min(_block(number, least), max(least, most))
+
+
+@choice
+def _block(number: int, least: int) -> int:
+    return power_of_two(number, least)
+
+
+def covering(number: int, least: int = 1) -> int:
+    """The same for an axis that one block has whole. A larger block than is needed does as well."""
+    block = block_for(number, least)
+    return block if number <= block else power_of_two(number, least)

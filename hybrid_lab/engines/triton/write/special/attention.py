@@ -1,0 +1,368 @@
+"""Attention kernels: two products with a softmax between them, in one loop over the keys.
+
+A program has some queries. For a tile of keys it computes the scores, what is made of them (a scale, a mask), and their
+exponentials against the largest score so far; where a later tile has a larger one, the sums are scaled down. So neither
+scores nor weights are ever in memory. For the backward it stores the largest score and the sum of each query, of which
+attention_grad.py makes the weights again. Where somebody needs the weights themselves and there are not too many keys,
+a program has all keys at once and stores them on the way. What stands around it is fused as with any product: what the
+queries, keys and values are made of, and what is made of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.body import Elements, Place, Refused, Scope
+from hybrid_lab.engines.triton.write.core.factors import Factors, multiplied
+from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, ProductBody, is_exact
+from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear, unravel
+from hybrid_lab.engines.triton.write.kinds import has_element, is_product, product_of
+from hybrid_lab.engines.triton.write.source import KernelSource, function, kernel_name, power_of_two
+from hybrid_lab.engines.triton.write.words import TYPES, Remark, comment, plain, short, wide
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import NARROW
+
+#: A program holds whole queries and values: they have at most so many numbers.
+MOST_WIDTH = 256
+#: Weights are stored on the way where there are at most so many keys; half as many without tensor cores.
+MOST_KEYS = 256
+#: Scores are made of a product by at most so many operators; four times as many are looked at to find it.
+MOST_CHAIN = 64
+#: Between the softmax and the second product stand only operators that commute with a division.
+LINEAR = ("_masked_scale", "Cast", "identity")
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Its operators: the product that gives the scores, what the softmax is of, the parts of the softmax, and the
+    product with the values. nodes : all of them, and what stands between
+    """
+
+    scores: Node
+    scaled: Value
+    maximum: Node
+    exponential: Node
+    total: Node
+    weights: Node
+    mixed: Node
+    nodes: frozenset[Node]
+
+
+def attention_at(mixed: Node) -> Attention | None:
+    """The attention that ends with this product; None where it is another product."""
+    if not is_product(mixed):
+        return None
+    between = [mixed]
+    node = mixed.values_in[0].node
+    while node.inputs and (node.op.view or node.op.name in LINEAR):
+        between.append(node)
+        node = node.values_in[0].node
+    found = _softmax(node)
+    if found is None:
+        return None
+    scaled, parts = found
+    scores, chain = _scores(scaled)
+    if scores is None:
+        return None
+    maximum, _, exponential, total = parts
+    nodes = frozenset([*between, node, *parts, *chain])
+    return Attention(scores, scaled, maximum, exponential, total, node, mixed, nodes)
+
+
+def attention_in(nodes: Collection[Node]) -> Attention | None:
+    """The attention that lies among these operators whole, if there is one."""
+    inside = set(nodes)
+    for node in nodes:
+        found = attention_at(node)
+        if found is not None and found.nodes <= inside:
+            return found
+    return None
+
+
+def _softmax(division: Node) -> tuple[Value, tuple[Node, Node, Node, Node]] | None:
+    """What a softmax over the last axis is of, and its parts: maximum, difference, exponential, sum."""
+    if division.op.name != "broadcast_div" or len(division.values_in) != 2:
+        return None
+    above, below = division.values_in
+    difference = above.node.values_in[0].node if above.node.op.name == "exp" else None
+    if difference is None or difference.op.name != "broadcast_sub" or len(difference.values_in) != 2:
+        return None
+    data, most = difference.values_in
+    if below.node.op.combine != "sum" or most.node.op.combine != "max":
+        return None
+    for result, of in ((below, above), (most, data)):
+        rank = len(of.shape)
+        if result.node.values_in[0] != of or tuple(result.node.op.axes(rank)) != (rank - 1,):  # type: ignore[attr-defined]
+            return None
+    return data, (most.node, difference, above.node, below.node)
+
+
+def _scores(scaled: Value) -> tuple[Node | None, set[Node]]:
+    """The product that the scores are made of element by element, and the operators on the way, itself included."""
+    size = prod(scaled.shape)
+    leads: dict[Node, bool] = {}
+
+    def follow(node: Node) -> bool:
+        if node not in leads:
+            known = node.op.triton is not None or node.op.view or has_element(node.op)
+            before = [value.node for value in node.values_in if prod(value.shape) == size]
+            leads[node] = is_product(node)
+            if known and not leads[node] and len(leads) <= 4 * MOST_CHAIN:
+                leads[node] = sum(map(follow, before)) > 0  # all of them, and not up to the first one
+        return leads[node]
+
+    follow(scaled.node)
+    chain = {node for node, leading in leads.items() if leading}
+    products = [node for node in chain if is_product(node)]
+    if len(products) != 1 or len(chain) > MOST_CHAIN or prod(products[0].outputs[0].shape) != size:
+        return None, set()
+    return products[0], chain
+
+
+class _Weights(Elements):
+    """The second product's first factor: what the softmax has at hand, 0 beyond the last key."""
+
+    def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
+        name = self._body.value(self._node.inputs[number], tuple(place), guard)
+        if isinstance(self._body, WholeBody):
+            name = self.named(f"tl.where(key_inside, {name}, 0.0)", "weight")
+        dtype = self.dtype(number).name
+        return f"{name}.to({TYPES[dtype]})" if dtype in NARROW else name
+
+
+class AttentionBody(ProductBody):
+    """A body over `row` (queries) and `column` (numbers of a value) of one batch; `key` runs in the loop."""
+
+    rounds = False  # scores are float32, so that the gradient's kernels find the same ones
+
+    def __init__(self, group: Region, found: Attention, precision: str):
+        super().__init__(group, found.mixed, precision)
+        first = product_of(found.scores)
+        assert first is not None
+        self.found, self.first = found, first
+        same = (prod(first.batch), prod(first.rows), prod(first.columns))
+        if same != (prod(self.product.batch), prod(self.product.rows), prod(self.product.inner)):
+            raise Refused("a softmax between products of other rows")
+        if first.bias is not None or self.product.bias is not None:
+            raise Refused("a bias in the products of an attention")
+        if max(prod(first.inner), prod(self.product.columns)) > MOST_WIDTH:
+            raise Refused(f"queries or values of more than {MOST_WIDTH} numbers")
+        for name in ("keys", "KEYS"):
+            self.fresh(name)
+        self.across = self.declare(Variable("across", prod(first.inner)), "across_inside")
+        self.down = self.declare(Variable("down", prod(first.inner)), "down_inside")
+        self.most, self.sum_so_far, self.mixed = (self.fresh(name) for name in ("most", "total", "mixed"))
+        self.score, self.score_place = "", ()
+
+    def anchored(self, value: Value, place: Place) -> str:
+        if value.node in (self.found.maximum, self.found.total) and self.total:
+            return self.most if value.node is self.found.maximum else self.sum_so_far
+        if value.node is self.found.scores and self.score:
+            if linear(place, value.shape) != linear(self.score_place, value.shape):
+                raise Refused("scores are read at other places than their own")
+            return self.score
+        return super().anchored(value, place)
+
+    def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        if value.node is self.found.weights:
+            return self.weight(place)
+        return super().compute(value, place, guard, scope)
+
+    def query(self) -> str:
+        """The tile of the queries."""
+        first = self.first
+        query = first.left(
+            Factors(self, self.found.scores, self.row, self.across, "[ROWS, INNER]"), self.batch.digits(first.batch),
+            self.row.digits(first.rows), self.across.digits(first.inner),
+        )  # fmt: skip
+        return query if plain(query) else self.named(query, "query")
+
+    def keys(self, query: str, start: str) -> tuple[Any, ...]:
+        """The keys from `start` on, in both directions, and the scores of the queries with them; their indices."""
+        first, scores = self.first, self.found.scores
+        self.key = self.declare(Variable("key", prod(first.columns)), "key_inside")
+        self.key_down = self.declare(Variable("key_down", prod(first.columns)), "key_down_inside")
+        self.line(f"key = {start}tl.arange(0, KEYS)[None, :]")
+        self.line("key_inside = key < keys")
+        self.line(f"key_down = {start}tl.arange(0, KEYS)[:, None]")
+        self.line("key_down_inside = key_down < keys")
+        batches, indices = self.batch.digits(first.batch), self.key.digits(first.columns)
+        keys = first.right(
+            Factors(self, scores, self.key, self.down, "[INNER, KEYS]"), batches, self.down.digits(first.inner), indices
+        )
+        self.score = self.fresh(short(scores.op.name))
+        text = multiplied(query, keys, self.precision, scores.outputs[0].dtype)
+        self.line(f"{self.score} = {text}", comment(scores))
+        if first.scale != 1:
+            self.line(f"{self.score} *= {first.scale!r}")
+        self.score_place = first.place(batches, self.row.digits(first.rows), indices)
+        return self.key.digits(self.product.inner)
+
+    def weights(self, keys: tuple[Any, ...]) -> str:
+        """The tile of the weights, or of what they are before they are divided."""
+        batch, rows, _ = self.space
+        return str(self.product.left(_Weights(self, self.found.mixed, ""), batch, rows, keys))
+
+    def values(self) -> str:
+        """The tile of the values."""
+        batch, _, columns = self.space
+        factors = Factors(self, self.found.mixed, self.column, self.key_down, "[KEYS, COLUMNS]")
+        return str(self.product.right(factors, batch, self.key_down.digits(self.product.inner), columns))
+
+    def attend(self) -> None:
+        """The loop over the keys, and the division by the sums of the weights."""
+        found = self.found
+        dtype = TYPES[wide(found.scaled.dtype)]
+        query = self.query()
+        self.line(f'{self.most} = tl.full([ROWS, 1], float("-inf"), {dtype})')
+        self.line(f"{self.sum_so_far} = tl.zeros([ROWS, 1], {dtype})")
+        self.line(f"{self.mixed} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(found.mixed.outputs[0].dtype)]})")
+        self.open()
+        weights, values = self.weights(self.keys(query, "start + ")), self.values()
+        text = multiplied(weights, values, self.precision, found.mixed.outputs[0].dtype, self.mixed)
+        self.line(f"{self.mixed} = {text}", comment(found.mixed))
+        self.close("for start in range(0, keys, KEYS):")
+        self.total = self.named(f"{self.mixed} / {self.sum_so_far}", short(found.mixed.op.name), comment(found.weights))
+
+    def store_statistics(self) -> None:
+        """Store what has one element for each query: the largest score, the sum of the weights."""
+        batch, rows = self.batch.digits(self.first.batch), self.row.digits(self.first.rows)
+        scores = self.first.place(batch, rows, (ZERO,) * len(self.first.columns))
+        count = prod(self.first.columns)
+        for value in [value for value in self.pointers if is_statistic(value, self.found)]:
+            place = scores[: len(value.shape) - 1] + (ZERO,)
+            where = linear(place, value.shape)
+            if where * count != linear(scores, self.found.scores.outputs[0].shape):
+                raise Refused("a softmax of other rows")
+            name = self.value(value, place)
+            address = [self.pointers.pop(value), str(where)]
+            address += ["row"] if self.row not in where.variables else []
+            self.line(f"tl.store({' + '.join(address)}, {name}, mask=row_inside)")
+
+    def weight(self, place: Place) -> str:
+        """The exponentials of a tile of scores against the largest of their row so far."""
+        found, most, total = self.found, self.most, self.sum_so_far
+        scaled = self.value(found.scaled, place)
+        scaled = self.named(f'tl.where(key_inside, {scaled}, float("-inf"))', "scaled")
+        largest = f"tl.maximum({most}, tl.max({scaled}, axis=1, keep_dims=True))"
+        higher = self.named(largest, "higher", comment(found.maximum))
+        # Where all scores so far are -inf, the next finite one still counts.
+        against = self.named(f'tl.where({higher} == float("-inf"), 0.0, {higher})', "against")
+        weight = self.named(f"tl.exp({scaled} - {against})", "weight", comment(found.exponential))
+        rescale = self.named(f"tl.exp({most} - {against})", "rescale")
+        summed = f"{total} = {total} * {rescale} + tl.sum({weight}, axis=1, keep_dims=True)"
+        self.line(summed, comment(found.total))
+        self.line(f"{self.mixed} *= {rescale}")
+        self.line(f"{most} = {higher}")
+        return weight
+
+    def named(self, expression: str, wanted: str, comment: Remark = "") -> str:
+        """A line of the innermost scope."""
+        return self.write(expression, wanted, self.scopes[-1], comment)
+
+
+class WholeBody(AttentionBody):
+    """As AttentionBody, with all keys at once: the softmax is written as the graph has it, and may be stored."""
+
+    def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
+        return ProductBody.compute(self, value, place, guard, scope)
+
+    def anchored(self, value: Value, place: Place) -> str:
+        if value.node not in (self.found.maximum, self.found.total):
+            return super().anchored(value, place)
+        of, first = value.node.values_in[0], self.first
+        row = first.place(self.batch.digits(first.batch), self.row.digits(first.rows), (ZERO,) * len(first.columns))
+        count = prod(first.columns)
+        if linear(place, value.shape) * count != linear(row, self.found.scores.outputs[0].shape):
+            raise Refused("a softmax of other rows")
+        element = self.value(of, (*place[: len(of.shape) - 1], self.key.whole()))
+        name, neutral = str(value.node.op.combine), "0.0" if value.node is self.found.total else 'float("-inf")'
+        text = f"tl.{name}(tl.where(key_inside, {element}, {neutral}), axis=1, keep_dims=True)"
+        return self.named(text, name, comment(value.node))
+
+    def attend(self) -> None:
+        weights = self.weights(self.keys(self.query(), ""))
+        self.store_parts()
+        values = self.values()
+        mixed = self.found.mixed
+        text = multiplied(weights, values, self.precision, mixed.outputs[0].dtype)
+        self.total = self.named(text, short(mixed.op.name), comment(mixed))
+
+    def store_parts(self) -> None:
+        """Store what has an element for each query and key."""
+        place, scores = linear(self.score_place, self.found.scores.outputs[0].shape), self.found.scores.outputs[0]
+        for value in [value for value in self.pointers if value.node in self.found.nodes - {self.found.mixed}]:
+            where = unravel(place, value.shape)
+            if where is None or prod(value.shape) != prod(scores.shape):
+                raise Refused("a part of the softmax that has not one element for each query and key")
+            missing = [name for name in ("row", "key") if name not in {item.name for item in place.variables}]
+            address = " + ".join([self.pointers.pop(value), *([str(place)] if place.terms else []), *missing])
+            self.line(f"tl.store({address}, {self.value(value, where)}, mask=row_inside & key_inside)")
+
+
+def is_statistic(value: Value, found: Attention) -> bool:
+    """Whether it is the largest score or the sum of the weights of each query, or that in another dtype."""
+    node = value.node
+    if node.op.name == "Cast":
+        node = node.values_in[0].node
+    return node in (found.maximum, found.total)
+
+
+def write_attention(group: Region, found: Attention, precision: str = "ieee") -> KernelSource:
+    """The kernel of an attention and of the pointwise operators around it. Raises Refused."""
+    parts = [value for value in group.outputs if value.node in found.nodes and value.node is not found.mixed]
+    stored = any(not is_statistic(value, found) for value in parts)
+    body = (WholeBody if stored else AttentionBody)(group, found, precision)
+    pointers = list(body.pointers.values())
+    first, second = body.first, body.product
+    sizes = {
+        "rows": prod(second.rows),
+        "columns": prod(second.columns),
+        "keys": prod(first.columns),
+        "inner": prod(first.inner),
+        "batches": prod(second.batch),
+    }
+    exact = is_exact(found.mixed, precision)
+    if stored and sizes["keys"] > MOST_KEYS // (1 + exact):
+        raise Refused(f"weights of {sizes['keys']} keys that are stored")
+    body.attend()
+    if not stored:
+        body.store_statistics()
+    body.finish()
+    width = max(sizes["columns"], sizes["inner"])
+    chosen = tiles.for_attention(sizes["rows"], sizes["keys"], width, exact, stored)
+    blocks = {
+        **chosen.blocks,
+        "COLUMNS": power_of_two(sizes["columns"], tiles.LEAST),
+        "INNER": power_of_two(sizes["inner"], tiles.LEAST),
+    }
+    grid = (("rows", "ROWS"), ("batches", ""))
+    if sizes["batches"] > MOST_PROGRAMS:
+        grid = grid[::-1]
+    number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(grid)}
+    head = [
+        f"row = {number['rows']} * ROWS + tl.arange(0, ROWS)[:, None]",
+        "row_inside = row < rows",
+        "column = tl.arange(0, COLUMNS)[None, :]",
+        "column_inside = column < columns",
+        "across = tl.arange(0, INNER)[None, :]",
+        "across_inside = across < inner",
+        "down = tl.arange(0, INNER)[:, None]",
+        "down_inside = down < inner",
+    ]
+    head += [f"batch = {number['batches']}"] * (sizes["batches"] > 1)
+    count, rows, keys = (f"{sizes[name]:,}" for name in ("batches", "rows", "keys"))
+    summary = f"Attention of {rows} queries to {keys} keys, {count} times; {len(group.nodes)} operators."
+    around = [node for node in group.nodes if node not in found.nodes and not node.op.view]
+    name = "_".join(["attention", *([kernel_name(around).removeprefix("k_")] if around else [])])
+    text = function(name, body, pointers, head, list(sizes), list(blocks), summary)
+    return KernelSource(
+        name, text, "whole attention" if stored else "attention", tuple(body.inputs), group.outputs, tuple(body.draws),
+        sizes, blocks, {"ROWS": sizes["rows"]} if stored else {"ROWS": sizes["rows"], "KEYS": sizes["keys"]}, grid,
+        chosen.warps, chosen.stages,
+    )  # fmt: skip

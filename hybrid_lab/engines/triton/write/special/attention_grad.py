@@ -1,0 +1,382 @@
+"""The gradients of an attention: products of tiles that are made of other products, which are never in memory.
+
+The forward leaves the largest score and the sum of each query; weights follow from them and the scores again, tile by
+tile. One kernel goes over the queries and, for each tile of keys, computes scores and weights, what the gradient of the
+result says about them, and adds up the gradient of the queries. The other one goes over the keys, with the same tiles
+turned, and adds up the gradients of keys and values. Each sum has one order, so no run differs from another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.body import Body, Place, Refused
+from hybrid_lab.engines.triton.write.core.factors import Factors
+from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, is_exact
+from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear
+from hybrid_lab.engines.triton.write.kinds import has_element, is_product, product_of
+from hybrid_lab.engines.triton.write.source import KernelSource, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH
+from hybrid_lab.engines.triton.write.words import TYPES, comment, wide
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.symbolic import with_hints
+from hybrid_lab.ops.dtypes import NARROW
+from hybrid_lab.ops.product import Product
+
+#: Queries and values of float32 have at most so many numbers: without tensor cores more do not fit into registers.
+MOST_EXACT = 64
+#: A tile is made of at most so many products, by at most so many operators.
+MOST_INNER, MOST_CHAIN = 2, 48
+
+
+@dataclass(frozen=True)
+class Chained:
+    """Products whose first factor is made, element by element, of other products that are as large.
+
+    ends : those products, all over the same rows; inner : the products that their factors are made of
+    chain : the operators between; turned : whether the ends' rows are the inner products' columns
+    """
+
+    ends: tuple[Node, ...]
+    inner: tuple[Node, ...]
+    chain: frozenset[Node]
+    turned: bool
+
+    @property
+    def nodes(self) -> frozenset[Node]:
+        """All of them."""
+        return frozenset((*self.ends, *self.inner, *self.chain))
+
+
+def chained_products(
+    nodes: Sequence[Node], users: Mapping[Value, Sequence[Node]], roots: Collection[Value]
+) -> list[Chained]:
+    """Those among these operators of which no other operator reads a part."""
+    found: list[tuple[Node, list[Node], set[Node], bool]] = []
+    for node in nodes:
+        if is_product(node) and (tile := _tile_of(node)) is not None:
+            found.append((node, *tile, _is_turned(node)))
+    families: list[list[tuple[Node, list[Node], set[Node], bool]]] = []
+    for item in found:
+        family = next((known for known in families if not {*known[0][1]}.isdisjoint(item[1])), None)
+        if family is None:
+            families.append([item])
+        else:
+            family.append(item)
+    made = []
+    for family in families:
+        inside = {part for end, inner, chain, _ in family for part in (*inner, *chain)}
+        ends = {end for end, *_ in family}
+        values = [value for part in inside for value in part.outputs]
+        if not inside.isdisjoint(ends) or any(value in roots for value in values):
+            continue
+        if any(reader not in inside and reader not in ends for value in values for reader in users.get(value, ())):
+            continue
+        if not _behind(ends, nodes).isdisjoint({*inside, *ends}):
+            continue
+        for turned in (False, True):
+            members = [item for item in family if item[3] == turned]
+            if members:
+                made.append(_together(members, turned))
+    return made
+
+
+def _behind(ends: Collection[Node], nodes: Sequence[Node]) -> set[Node]:
+    """The operators that need the result of one of these."""
+    found: set[Node] = set()
+    for node in nodes:
+        if any(value.node in ends or value.node in found for value in node.values_in):
+            found.add(node)
+    return found
+
+
+def _together(members: Sequence[tuple[Node, list[Node], set[Node], bool]], turned: bool) -> Chained:
+    inner = dict.fromkeys(part for _, products, _, _ in members for part in products)
+    chain = frozenset(part for _, _, parts, _ in members for part in parts)
+    return Chained(tuple(end for end, *_ in members), tuple(inner), chain, turned)
+
+
+def chained_in(nodes: Sequence[Node]) -> Chained | None:
+    """The products that these operators are, whole, if they are some of one kind."""
+    inside = set(nodes)
+    members = []
+    for node in nodes:
+        tile = _tile_of(node) if is_product(node) else None
+        if tile is not None and inside.issuperset((*tile[0], *tile[1])):
+            members.append((node, *tile, _is_turned(node)))
+    if not members or len({turned for *_, turned in members}) > 1:
+        return None
+    found = _together(members, members[0][3])
+    return found if {node for node in nodes if is_product(node)} <= found.nodes else None
+
+
+def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
+    """The products that a product's first factor is made of, and the operators between."""
+    value, product = end.values_in[0], product_of(end)
+    assert product is not None
+    size = prod(value.shape)
+    if size != prod((*product.batch, *product.rows, *product.inner)) or product.bias is not None:
+        return None
+    leads: dict[Node, bool] = {}
+
+    def follow(node: Node) -> bool:
+        if node not in leads:
+            known = node.op.triton is not None or node.op.view or has_element(node.op)
+            before = [item.node for item in node.values_in if prod(item.shape) == size]
+            leads[node] = is_product(node)
+            if known and not leads[node] and len(leads) <= MOST_CHAIN:
+                leads[node] = sum(map(follow, before)) > 0  # all of them, and not up to the first one
+        return leads[node]
+
+    follow(value.node)
+    inner = [node for node, leading in leads.items() if leading and is_product(node)]
+    chain = {node for node, leading in leads.items() if leading and not is_product(node)}
+    if not 0 < len(inner) <= MOST_INNER or not any(_is_weight(node, size) for node in chain):
+        return None
+    if any(node.op.combine is not None or node.op.random or len(node.outputs) != 1 for node in chain):
+        return None
+    widths = [prod(product.columns)]
+    for node in inner:
+        found = product_of(node)
+        assert found is not None
+        if found.bias is not None or prod((*found.batch, *found.rows, *found.columns)) != size:
+            return None
+        widths.append(prod(found.inner))
+    dtype = end.outputs[0].dtype.name
+    if dtype == "float64" or max(widths) > (MOST_WIDTH if dtype in NARROW else MOST_EXACT):
+        return None
+    return inner, chain
+
+
+def _is_weight(node: Node, size: int) -> bool:
+    """Whether an operator is the exponential of scores less a number of their row."""
+    difference = node.values_in[0].node if node.op.name == "exp" else None
+    if difference is None or difference.op.name != "broadcast_sub" or len(difference.values_in) != 2:
+        return False
+    return prod(difference.values_in[1].shape) < size
+
+
+class _Probe:
+    """Finds out where a product reads its first factor."""
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]]):
+        self.shapes = shapes
+        self.where: Any = ZERO
+
+    def read(self, number: int, place: Place, guard: str = "") -> str:
+        self.where = linear(place, self.shapes[number])
+        return ""
+
+
+def _is_turned(end: Node) -> bool:
+    """Whether neighbours in memory of a product's first factor are in different rows of it."""
+    end = with_hints(end)  # of a symbolic graph: it is the same at all sizes
+    product = product_of(end)
+    assert product is not None
+    probe = _Probe([value.shape for value in end.values_in])
+    axes = {"b": product.batch, "m": product.rows, "k": product.inner}
+    product.left(probe, *(Variable(name, prod(sizes)).digits(sizes) for name, sizes in axes.items()))
+    inner = [factor for digit, factor in probe.where.terms if digit[0].name == "k"]
+    rows = [factor for digit, factor in probe.where.terms if digit[0].name == "m"]
+    return bool(inner and rows) and min(rows) < min(inner)
+
+
+class ChainedBody(Body):
+    """A body over `row` of one batch, and over what the inner products and the ends go along in a loop."""
+
+    rounds = False
+
+    def __init__(self, group: Region, found: Chained, precision: str):
+        super().__init__(group.nodes)
+        self.found, self.precision = found, precision
+        self.ends = [(node, self._product(node)) for node in found.ends]
+        first = self.ends[0][1]
+        self.counts_of = {
+            "batches": prod(first.batch), "rows": prod(first.rows), self.along: prod(first.inner)
+        }  # fmt: skip
+        for _, product in self.ends:
+            sizes = [prod(axes) for axes in (product.batch, product.rows, product.inner)]
+            if sizes != list(self.counts_of.values()):
+                raise Refused("products over other rows")
+        if self.counts_of[self.along] == 1:
+            raise Refused("a sum of one element")
+        for name in (*self.counts_of, "ROWS", self.along.upper(), "start"):
+            self.fresh(name)
+        if not {value for node in found.ends for value in node.outputs}.issuperset(group.outputs):
+            raise Refused("a part of an attention's gradient that somebody else reads")
+        self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
+        self.batch = self.declare(Variable("batch", self.counts_of["batches"]))
+        self.row = self.declare(Variable("row", self.counts_of["rows"]), "row_inside")
+        self.widths: dict[str, int] = {}
+        self.head: list[str] = []
+        self.tiles: dict[Node, tuple[str, Place]] = {}
+        self.blocks: dict[str, int] = {}
+
+    @property
+    def along(self) -> str:
+        """What the loop goes over."""
+        return "queries" if self.found.turned else "keys"
+
+    @staticmethod
+    def _product(node: Node) -> Product:
+        product = product_of(node)
+        assert product is not None
+        return product
+
+    def width(self, name: str, count: int, down: bool = False) -> Variable:
+        """A variable that is whole in each program, one for each length."""
+        base = {"column": "columns", "across": "inner"}[name]
+        number = next((number for number in range(1, 9) if self.widths.get(f"{base}{number}", count) == count), 1)
+        size = f"{base}{number}"
+        last = "" if number == 1 else str(number)
+        called, block, length = ("down" if down else name) + last, (base + last).upper(), base + last
+        self.widths[size] = count
+        if called not in self.masks:
+            for item in (block, length):
+                self.fresh(item)
+            self.declared(called)
+            self.blocks[block] = power_of_two(count, tiles.LEAST)
+            self.counts_of[length] = count
+            shape = "[:, None]" if down else "[None, :]"
+            self.head += [f"{called} = tl.arange(0, {block}){shape}", f"{called}_inside = {called} < {length}"]
+        return Variable(called, count)
+
+    def declared(self, name: str) -> None:
+        """Make it known outside of all loops."""
+        self.scopes[0].variables.add(name)
+        self.masks[name] = f"{name}_inside"
+        self._taken |= {name, f"{name}_inside"}
+
+    def anchored(self, value: Value, place: Place) -> str:
+        if value.node not in self.tiles:
+            raise Refused("another product or reduction")
+        name, own = self.tiles[value.node]
+        if linear(place, value.shape) != linear(own, value.shape):
+            raise Refused("a product of tiles is read at other places than its own")
+        return name
+
+    def write_all(self) -> None:
+        """All lines: sums, the loop, and what is stored."""
+        fixed = [self.fixed_factor(node, self._product(node)) for node in self.found.inner]
+        totals = []
+        for node, product in self.ends:
+            column = self.width("column", prod(product.columns))
+            total, dtype = self.fresh(self.gradient_name(node)), TYPES[wide(node.outputs[0].dtype)]
+            block = "COLUMNS" + column.name.removeprefix("column")
+            self.line(f"{total} = tl.zeros([ROWS, {block}], {dtype})", comment(node))
+            totals.append((total, column, block))
+        self.loop(fixed, totals)
+        for (node, product), (total, column, _) in zip(self.ends, totals, strict=True):
+            if node.outputs[0] in self.pointers:  # while groups are put together, nobody may read it yet
+                self.store(node, product, total, column)
+
+    def scores(self) -> set[Node]:
+        """The inner products that exponentials are made of."""
+        found = {node for node in self.found.chain if node.op.name == "exp"}
+        waiting = list(found)
+        while waiting:
+            before = [value.node for value in waiting.pop().values_in if value.node in self.found.nodes]
+            waiting += [node for node in before if node not in found]
+            found.update(before)
+        return found.intersection(self.found.inner)
+
+    def gradient_name(self, node: Node) -> str:
+        """What an end is the gradient of: that of the values needs the weights alone."""
+        tile = _tile_of(node)
+        if not self.found.turned:
+            return "query_grad"
+        return "key_grad" if tile is not None and len(tile[0]) > 1 else "value_grad"
+
+    def loop(self, fixed: Sequence[str], totals: Sequence[tuple[str, Variable, str]]) -> None:
+        name, block = ("query" if self.found.turned else "key"), self.along.upper()
+        self.open()
+        step = self.declare(Variable(name, self.counts_of[self.along]), f"{name}_inside")
+        down = self.declare(Variable(f"{name}_down", self.counts_of[self.along]), f"{name}_down_inside")
+        for item, shape in ((name, "[None, :]"), (f"{name}_down", "[:, None]")):
+            self.line(f"{item} = start + tl.arange(0, {block}){shape}")
+            self.line(f"{item}_inside = {item} < {self.along}")
+        for node, factor in zip(self.found.inner, fixed, strict=True):
+            self.tile(node, self._product(node), factor, step, block)
+        for (node, product), (total, column, columns) in zip(self.ends, totals, strict=True):
+            batch, rows = self.batch.digits(product.batch), self.row.digits(product.rows)
+            left = product.left(
+                Factors(self, node, self.row, step, f"[ROWS, {block}]"), batch, rows, step.digits(product.inner)
+            )
+            right = product.right(
+                Factors(self, node, column, down, f"[{block}, {columns}]"), batch, down.digits(product.inner),
+                column.digits(product.columns),
+            )  # fmt: skip
+            self.line(f'{total} = tl.dot({left}, {right}, {total}, input_precision="{self.precision}")')
+        self.close(f"for start in range(0, {self.along}, {block}):")
+
+    def fixed_factor(self, node: Node, product: Product) -> str:
+        """The factor of an inner product that does not change in the loop: its rows, or turned its columns."""
+        across = self.width("across", prod(product.inner))
+        block = "INNER" + across.name.removeprefix("across")
+        factors = Factors(self, node, self.row, across, f"[ROWS, {block}]")
+        batch, inner = self.batch.digits(product.batch), across.digits(product.inner)
+        if self.found.turned:
+            return str(product.right(factors, batch, inner, self.row.digits(product.columns)))
+        return str(product.left(factors, batch, self.row.digits(product.rows), inner))
+
+    def tile(self, node: Node, product: Product, factor: str, step: Variable, block: str) -> None:
+        """The tile of an inner product, its rows along the kernel's, or turned its columns."""
+        across = self.width("across", prod(product.inner))
+        down = self.width("across", prod(product.inner), down=True)
+        inner = "INNER" + across.name.removeprefix("across")
+        factors = Factors(self, node, step, down, f"[{inner}, {block}]")
+        batch = self.batch.digits(product.batch)
+        if self.found.turned:
+            rows, columns = step.digits(product.rows), self.row.digits(product.columns)
+            other = product.left(factors, batch, rows, down.digits(product.inner))
+        else:
+            rows, columns = self.row.digits(product.rows), step.digits(product.columns)
+            other = product.right(factors, batch, down.digits(product.inner), columns)
+        name = self.fresh("scores" if node in self.scores() else "weight_grad")
+        self.line(f'{name} = tl.dot({factor}, {other}, input_precision="{self.precision}")', comment(node))
+        if product.scale != 1:
+            self.line(f"{name} *= {product.scale!r}")
+        self.tiles[node] = name, product.place(batch, rows, columns)
+
+    def store(self, node: Node, product: Product, total: str, column: Variable) -> None:
+        if product.scale != 1:
+            self.line(f"{total} *= {product.scale!r}")
+        place = product.place(
+            self.batch.digits(product.batch), self.row.digits(product.rows), column.digits(product.columns)
+        )
+        where = linear(place, node.outputs[0].shape)
+        missing = [name for name in ("row", column.name) if name not in {item.name for item in where.variables}]
+        address = " + ".join([self.pointers[node.outputs[0]], *([str(where)] if where.terms else []), *missing])
+        self.line(f"tl.store({address}, {total}, mask=row_inside & {column.name}_inside)")
+
+
+def write_chained(group: Region, found: Chained, precision: str = "ieee") -> KernelSource:
+    """The kernel of an attention's gradients. Raises Refused."""
+    body = ChainedBody(group, found, precision)
+    body.write_all()
+    exact = is_exact(found.ends[0], precision)
+    sizes = body.counts_of
+    chosen = tiles.for_attention_gradient(sizes["rows"], sizes[body.along], max(body.widths.values()), exact)
+    blocks = {"ROWS": chosen.blocks["ROWS"], body.along.upper(): chosen.blocks["KEYS"], **body.blocks}
+    grid = (("rows", "ROWS"), ("batches", ""))
+    if sizes["batches"] > MOST_PROGRAMS:
+        grid = grid[::-1]
+    number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(grid)}
+    head = [f"row = {number['rows']} * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows", *body.head]
+    head += [f"batch = {number['batches']}"] * (sizes["batches"] > 1)
+    what = "keys and values" if found.turned and len(found.ends) > 1 else "keys" if found.turned else "queries"
+    what = "an attention" if len(found.inner) == 1 and len(found.ends) == 1 else what
+    name = f"attention_{'key' if found.turned else 'query'}_grad"
+    around = [node for node in group.nodes if node not in found.nodes and not node.op.view]
+    name += f"_{kernel_name(around).removeprefix('k_')}" if around else ""
+    summary = f"Gradients of {what}: {sizes['rows']:,} rows, {sizes['batches']:,} times; {len(group.nodes)} operators."
+    text = function(name, body, list(body.pointers.values()), head, list(sizes), list(blocks), summary)
+    return KernelSource(
+        name, text, "gradient of attention", tuple(body.inputs), group.outputs, tuple(body.draws), sizes, blocks,
+        {"ROWS": sizes["rows"], body.along.upper(): sizes[body.along]}, grid, chosen.warps, chosen.stages,
+    )  # fmt: skip

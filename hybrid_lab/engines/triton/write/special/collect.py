@@ -1,0 +1,122 @@
+"""Collect kernels: rows by number, as of embedding's gradient. A program has some rows and looks for their entries.
+
+Each program goes through the numbers of all entries, a tile at a time, and adds the few that are its own in the order
+in which they stand. So results are the same in every run, which sums by atomic additions are not. What is read in vain
+are the numbers alone, entries times programs of them: 33,000 rows of 200 and 1,120 entries are 8,250 programs of two
+tiles each, and nothing else is read or written twice. A row that very many entries have takes as long as they do.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from hybrid_lab.engines.triton.write.body import Body, Elements, Place, Refused
+from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear, unravel
+from hybrid_lab.engines.triton.write.source import (
+    KernelSource,
+    and_more,
+    block_for,
+    function,
+    kernel_name,
+    output_pointers,
+)
+from hybrid_lab.engines.triton.write.words import TYPES, comment, short, wide
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.collect import Collect
+
+#: Elements of the tile of rows, the most rows and columns of one, and numbers that are looked at together.
+TILE, MOST_ROWS, COLUMNS, ENTRIES = 1024, 16, 512, 1024
+
+_HEAD = """\
+first_row = tl.program_id(0) * ROWS
+row = first_row + tl.arange(0, ROWS)[:, None]
+row_inside = row < rows
+column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+column_inside = column < columns"""
+
+
+class CollectBody(Body):
+    """A body over `row` and `column`; `total` is what has been collected, once the loop has run."""
+
+    def __init__(self, group: Region, anchor: Node, spec: Collect):
+        super().__init__(group.nodes)
+        self.anchor, self.spec = anchor, spec
+        for name in ("rows", "columns", "entries", "ROWS", "COLUMNS", "ENTRIES", "start", "first_row", "mine", "_"):
+            self.fresh(name)
+        self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
+        self.row = self.declare(Variable("row", prod(spec.rows)), "row_inside")
+        self.column = self.declare(Variable("column", prod(spec.columns)), "column_inside")
+        self.space = self.row.digits(spec.rows), self.column.digits(spec.columns)
+        self.place = spec.place(*self.space) or (ZERO,) * len(anchor.outputs[0].shape)
+        self.total = ""
+
+    def anchored(self, value: Value, place: Place) -> str:
+        if value.node is not self.anchor:
+            raise Refused("rows by number, and a product or a reduction")
+        if linear(place, value.shape) != linear(self.place, value.shape):
+            raise Refused(f"{value.node.op.name} is read at other places than the kernel's own")
+        if not self.total:
+            raise Refused("rows by number that depend on one another")
+        return self.total
+
+    def collect(self) -> None:
+        """The loop over the numbers, and in it the loop over the entries that belong to these rows."""
+        spec, dtype = self.spec, TYPES[wide(self.anchor.outputs[0].dtype)]
+        elements, total = Elements(self, self.anchor, ""), self.fresh(short(self.anchor.op.name))
+        rows, columns = self.space
+        self.line(f"{total} = tl.zeros([ROWS, COLUMNS], {dtype})", comment(self.anchor))
+        if spec.start is not None:
+            self.line(f"{total} += {spec.start(elements, rows, columns)}")
+        self.open()
+        place = self.declare(Variable("place", prod(spec.entries)), "place_inside")
+        self.line("place = start + tl.arange(0, ENTRIES)")
+        self.line("place_inside = place < entries")
+        number = str(spec.number(Elements(self, self.anchor, ""), place.digits(spec.entries)))
+        self.line(f"mine = place_inside & ({number} >= first_row) & ({number} < first_row + ROWS)")
+        self.open()
+        entry = self.declare(Variable("entry", prod(spec.entries)))
+        self.line("entry = tl.min(tl.where(mine, place, entries), axis=0)", "the first that is left")
+        target = self.fresh("target")
+        self.line(f"{target} = tl.sum(tl.where(place == entry, {number}, 0), axis=0)")
+        name = spec.entry(Elements(self, self.anchor, ""), entry.digits(spec.entries), columns)
+        if spec.last:
+            self.line(f"{total} = tl.where(row == {target}, {name}, {total})")
+        else:
+            self.line(f"{total} += tl.where(row == {target}, {name}, {elements.literal(0)})")
+        self.line("mine = mine & (place != entry)")
+        self.close("for _ in range(tl.sum(mine.to(tl.int32), axis=0)):")
+        self.close("for start in range(0, entries, ENTRIES):")
+        self.total = total
+
+
+def write_collect(group: Region, anchor: Node, spec: Collect) -> KernelSource:
+    """The kernel of rows by number, of what makes its entries, and of the pointwise operators that read it."""
+    if anchor.outputs[0].dtype.kind == "b":
+        raise Refused("rows of bools by number")
+    body = CollectBody(group, anchor, spec)
+    body.collect()
+    sizes = {"rows": prod(spec.rows), "columns": prod(spec.columns), "entries": prod(spec.entries)}
+    where = linear(body.place, anchor.outputs[0].shape)
+    for value in group.outputs:
+        place = unravel(where, value.shape)
+        if prod(value.shape) != prod(anchor.outputs[0].shape) or place is None:
+            raise Refused("an output that has not one element for each of the rows'")
+        missing = [name for name in ("row", "column") if name not in {item.name for item in where.variables}]
+        address = " + ".join([body.pointers[value], *([str(where)] if where.terms else []), *missing])
+        body.line(f"tl.store({address}, {body.value(value, place)}, mask=row_inside & column_inside)")
+    name = kernel_name(group.nodes)
+    summary = f"{sizes['rows']:,} rows of {sizes['columns']:,} collected from {sizes['entries']:,} entries"
+    summary += f"{and_more(group.nodes)}."
+    width = block_for(sizes["columns"], 1, COLUMNS)
+    blocks = {
+        "ROWS": block_for(sizes["rows"], 1, min(MOST_ROWS, TILE // width)),
+        "COLUMNS": width,
+        "ENTRIES": block_for(sizes["entries"], 16, ENTRIES),
+    }
+    text = function(name, body, list(body.pointers.values()), _HEAD.splitlines(), list(sizes), list(blocks), summary)
+    return KernelSource(
+        name, text, "collect", tuple(body.inputs), group.outputs, tuple(body.draws), sizes, blocks,
+        {key: sizes[key.lower()] for key in blocks}, (("rows", "ROWS"), ("columns", "COLUMNS")),
+        together=body.together({"row": "rows", "column": "columns"}),
+    )  # fmt: skip

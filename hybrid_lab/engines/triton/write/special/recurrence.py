@@ -1,0 +1,366 @@
+"""Recurrence kernels: all steps of one recurrent layer in one direction, and of its gradient, in one launch.
+
+A program has some sequences of the batch, which need nothing of one another, and goes through the steps by itself: the
+product of the state with the weight, a tile of units at a time, then the gates. The states between two steps lie in
+memory, twice, so that a step reads the ones before while it writes its own; a barrier divides steps. A small kernel
+before it puts the first states there.
+
+The weight is read again for each step, from the cache. Few sequences and many units leave most of a GPU idle: a layer
+of 200 units and 32 sequences are two programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from hybrid_lab.engines.triton.write.body import TOGETHER, Body, Refused
+from hybrid_lab.engines.triton.write.core.factors import multiplied
+from hybrid_lab.engines.triton.write.core.product import is_exact
+from hybrid_lab.engines.triton.write.index import Variable
+from hybrid_lab.engines.triton.write.source import KernelSource, block_for, function, output_pointers, power_of_two
+from hybrid_lab.engines.triton.write.words import TYPES, comment, label, wide
+from hybrid_lab.graph.node import Node, Value, input_node
+from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import NARROW
+from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.rnn_kernels import GATES
+
+#: Sequences, units and elements of the summed axis in a tile - of float32 without tensor cores fewer, for registers;
+#: tensor cores want at least 16 of each.
+ROWS, COLUMNS, INNER, EXACT_INNER, LEAST = 16, 64, 32, 16, 16
+#: Elements per program of the kernel that puts the first states in place.
+BLOCK = 1024
+
+
+def write_recurrence(group: Region, anchor: Node, precision: str) -> tuple[KernelSource, KernelSource]:
+    """The kernel that prepares the states, and the one that goes through the steps. precision : as for products"""
+    if any(node is not anchor and not node.op.view for node in group.nodes):
+        raise Refused("a recurrence has a kernel of its own")
+    op: Any = anchor.op
+    gradient = op.name == "_recurrence_grad"
+    given = dict(zip(op.names(), anchor.inputs, strict=True))
+    dtype = wide(anchor.outputs[0].dtype)
+    batch, hidden = given["dstate" if gradient else "state"].shape
+    rows = GATES[op.mode] * hidden
+    if gradient:
+        parts = {"carried": (1, batch, hidden), "carried_cell": (1, batch, hidden), "behind": (2, batch, rows)}
+        first = {"carried": given["dstate"], "carried_cell": given.get("dcell")}
+    else:
+        parts = {"state_now": (2, batch, hidden), "cell_now": (1, batch, hidden)}
+        first = {"state_now": given["state"], "cell_now": given.get("cell")}
+    states = {
+        name: input_node(name, shape=shape, dtype=dtype)
+        for name, shape in parts.items()
+        if first.get(name, group) is not None
+    }
+    steps = _Gradient(group, anchor, given, states, precision) if gradient else _Forward(
+        group, anchor, given, states, precision
+    )  # fmt: skip
+    return _start(group, anchor, states, first), steps.source()
+
+
+def _start(group: Region, anchor: Node, states: dict[str, Value], first: dict[str, Any]) -> KernelSource:
+    """The kernel that copies the first states to where steps read them."""
+    batch, hidden = anchor.outputs[0].shape[1], next(iter(states.values())).shape[2]
+    body = Body(group.nodes)
+    for name in ("n", "BLOCK"):
+        body.fresh(name)
+    offsets = body.declare(Variable("offsets", batch * hidden), "inside")
+    pointers = output_pointers(body, len(states))
+    for pointer, (name, value) in zip(pointers, states.items(), strict=True):
+        if name in first:
+            element = body.value(first[name], offsets.digits((batch, hidden)))
+            for half in range(value.shape[0]):
+                where = f"{pointer} + offsets" + f" + {half} * n" * half
+                body.line(f"tl.store({where}, {element}, mask=inside)")
+    head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]
+    summary = f"The first states of {batch:,} sequences, where steps read them."
+    op: Any = anchor.op
+    name = f"{op.mode}_start"
+    text = function(name, body, pointers, head, ["n"], ["BLOCK"], summary)
+    count = batch * hidden
+    return KernelSource(
+        name, text, "pointwise", tuple(body.inputs), tuple(states.values()), (), {"n": count},
+        {"BLOCK": block_for(count, 16, BLOCK)}, {"BLOCK": count}, (("n", "BLOCK"),),
+        together={"n": TOGETHER // anchor.outputs[0].dtype.itemsize},
+    )  # fmt: skip
+
+
+def _behind(part: int) -> str:
+    """How far behind the first one a part of the units of a row begins."""
+    return ("", " + hidden", " + hidden * 2", " + hidden * 3")[part]
+
+
+class _Steps:
+    """What the steps of both directions have in common: variables, products, loads and stores."""
+
+    def __init__(
+        self, group: Region, anchor: Node, given: dict[str, Any], states: dict[str, Value], precision: str
+    ):  # fmt: skip
+        self.group, self.anchor, self.given, self.precision = group, anchor, given, precision
+        self.op = cast(Any, anchor.op)
+        self.body = body = Body(group.nodes)
+        for name in "rows hidden steps ROWS COLUMNS INNER time step start first now earlier inside".split():
+            body.fresh(name)
+        self.steps, self.batch, _ = anchor.outputs[0].shape
+        self.gates = GATES[self.op.mode]
+        self.hidden = given["weight"].shape[1]
+        self.type = TYPES[wide(anchor.outputs[0].dtype)]
+        self.states = {name: body.pointer(value) for name, value in states.items()}
+        self.outputs = dict(zip(group.outputs, output_pointers(body, len(group.outputs)), strict=True))
+        self.row = body.declare(Variable("row", self.batch), "row_inside")
+
+    def say(self, wanted: str, expression: str) -> str:
+        """A line that names an expression."""
+        name = self.body.fresh(wanted)
+        self.body.line(f"{name} = {expression}")
+        return name
+
+    def begin_steps(self, backwards: bool) -> None:
+        """The loop over the steps."""
+        self.body.open()
+        self.step = self.body.declare(Variable("step", self.steps))
+        self.body.line("step = steps - 1 - time" if backwards else "step = time", comment(self.anchor))
+        self.body.line("now = time % 2", "of the states before and after a step, those that it reads")
+
+    def end_steps(self) -> None:
+        self.body.line("tl.debug_barrier()", "the next step reads what other threads have written")
+        self.body.close("for time in range(0, steps):")
+
+    def begin_units(self) -> None:
+        """The loop over tiles of units."""
+        self.body.open()
+        self.unit = self.body.declare(Variable("unit", self.hidden), "unit_inside")
+        self.body.line("unit = start + tl.arange(0, COLUMNS)[None, :]")
+        self.body.line("unit_inside = unit < hidden")
+        self.body.line("inside = row_inside & unit_inside")
+
+    def end_units(self) -> None:
+        self.body.close("for start in range(0, hidden, COLUMNS):")
+
+    def product(self, left: str, inner: int, counts: int, weight: Any, condition: str = "") -> list[str]:
+        """Sums of products, one for each of `counts` columns of weights.
+
+        left : address of row `row` of the left factor, its element `across` still to be added
+        weight : (number of the sum, index of the summed axis) -> the place in the weight
+        """
+        body = self.body
+        totals = [self.say("total", f"tl.zeros([ROWS, COLUMNS], {self.type})") for _ in range(counts)]
+        body.open()
+        body.declare(Variable("across", inner), "across_inside")
+        down = body.declare(Variable("down", inner), "down_inside")
+        length = f"hidden * {inner // self.hidden}" if inner != self.hidden else "hidden"
+        body.line("across = first + tl.arange(0, INNER)[None, :]")
+        body.line(f"across_inside = across < {length}")
+        body.line("down = first + tl.arange(0, INNER)[:, None]")
+        body.line(f"down_inside = down < {length}")
+        mask = " & ".join(item for item in ("row_inside & across_inside", condition) if item)
+        factor = self.say("left", f"tl.load({left} + across, mask={mask}, other=0)")
+        for number, total in enumerate(totals):
+            right = body.value(self.given["weight"], weight(number, down.whole()))
+            if self.hidden == 1:
+                right = f"tl.broadcast_to({right}, [INNER, COLUMNS])"
+            if inner == 1:
+                right = f"tl.where(down_inside, {right}, 0.0)"
+            dtype = self.given["weight"].dtype
+            body.line(f"{total} = {multiplied(factor, right, self.precision, dtype, total)}")
+        body.close(f"for first in range(0, {length}, INNER):")
+        return totals
+
+    def of(self, name: str, gate: int = 0, step: Variable | None = None) -> str:
+        """An element of an input at this row and unit, and at this step or another. gate : which part of it"""
+        value, step = self.given[name], step or self.step
+        if value.node not in self.body.nodes:  # another batch gives the same text
+            return self.load(value, gate, step)
+        place = (step.whole(), self.row.whole(), self.unit.whole() + gate * self.hidden)
+        return self.body.value(value, place[-len(value.shape) :])
+
+    def load(self, value: Value, gate: int, step: Variable) -> str:
+        """The same of an array that is no view."""
+        parts = value.shape[-1] // self.hidden
+        width = f"(hidden * {parts})" if parts > 1 else "hidden"
+        row = f"({step.name} * rows + row)" if len(value.shape) == 3 else "row"
+        address = f"{self.body.pointer(value)} + {row} * {width} + unit{_behind(gate)}"
+        widened = ".to(tl.float32)" if value.dtype.name in NARROW else ""
+        return self.say(label(value), f"tl.load({address}, mask=inside, other=0){widened}")
+
+    def now(self, name: str, half: str = "") -> str:
+        """The address of a state between steps."""
+        row = f"({half} * rows + row)" if half else "row"
+        return f"{self.states[name]} + {row} * hidden + unit"
+
+    def store(self, address: str, element: str) -> None:
+        self.body.line(f"tl.store({address}, {element}, mask=inside)")
+
+    def store_output(self, number: int, elements: Sequence[str]) -> None:
+        """Store an output's elements of this step: one, or one for each of its parts."""
+        value = self.anchor.outputs[number]
+        if value not in self.outputs:
+            return
+        width = f"(hidden * {len(elements)})" if len(elements) > 1 else "hidden"
+        row = "(step * rows + row)" if len(value.shape) == 3 else "row"
+        for part, element in enumerate(elements):
+            self.store(f"{self.outputs[value]} + {row} * {width} + unit{_behind(part)}", element)
+
+    def valid(self) -> str:
+        """The condition that the step counts; "" where all do."""
+        if not self.op.use_sequence_length:
+            return ""
+        length = self.body.value(self.given["sequence_length"], (self.row.whole(),))
+        return f"(step + 1 <= {length})"
+
+    def function(self, name: str, value: str) -> str:
+        """tanh and sigmoid as their records write them."""
+        return str(get(name).bind().triton).format(value)
+
+    def write(self) -> None:
+        raise NotImplementedError
+
+    def source(self) -> KernelSource:
+        """The kernel of the steps."""
+        self.write()
+        body, op = self.body, self.op
+        sizes = {"rows": self.batch, "hidden": self.hidden, "steps": self.steps}
+        blocks = {
+            "ROWS": ROWS,
+            "COLUMNS": power_of_two(self.hidden, LEAST, COLUMNS),
+            "INNER": power_of_two(self.hidden, LEAST, EXACT_INNER if is_exact(self.anchor, self.precision) else INNER),
+        }
+        head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
+        name = f"{op.mode}_steps_grad" if isinstance(self, _Gradient) else f"{op.mode}_steps"
+        what = "Gradients of " if isinstance(self, _Gradient) else ""
+        summary = f"{what}{self.steps:,} steps of {self.batch:,} sequences with {self.hidden:,} units."
+        text = function(name, body, list(self.outputs.values()), head, list(sizes), list(blocks), summary)
+        return KernelSource(
+            name, text, "recurrence", tuple(body.inputs), self.group.outputs, (), sizes, blocks, {"ROWS": self.batch},
+            (("rows", "ROWS"),), together={"hidden": TOGETHER // self.anchor.outputs[0].dtype.itemsize},
+        )  # fmt: skip
+
+
+class _Forward(_Steps):
+    def write(self) -> None:
+        self.begin_steps(self.op.reverse)
+        self.begin_units()
+        left = f"{self.states['state_now']} + (now * rows + row) * hidden"
+        totals = self.product(
+            left, self.hidden, self.gates, lambda gate, inner: (self.unit.whole() + gate * self.hidden, inner)
+        )
+        mode, valid = self.op.mode, self.valid()
+        before = self.say("before", f"tl.load({self.now('state_now', 'now')}, mask=inside, other=0)")
+        state = {"lstm": self.lstm, "gru": self.gru}.get(mode, self.plain)(totals, before, valid)
+        if valid:
+            state = self.say("state", f"tl.where({valid}, {state}, {before})")
+        self.store(self.now("state_now", "(1 - now)"), state)
+        self.store_output(0, [state])
+        self.end_units()
+        self.end_steps()
+
+    def plain(self, totals: list[str], before: str, valid: str) -> str:
+        total = self.say("total", f"{totals[0]} + {self.of('projected')}")
+        zero = f"tl.maximum({total}, 0.0, propagate_nan=tl.PropagateNan.ALL)"
+        return self.say("state", self.function("tanh", total) if self.op.mode == "rnn_tanh" else zero)
+
+    def lstm(self, totals: list[str], before: str, valid: str) -> str:
+        gates = []
+        for gate, (total, name) in enumerate(zip(totals, "ifgo", strict=True)):
+            argument = self.say(name, f"{total} + {self.of('projected', gate)}")
+            gates.append(self.say(f"{name}_gate", self.function("tanh" if name == "g" else "sigmoid", argument)))
+        i, f, g, o = gates
+        held = self.say("held", f"tl.load({self.now('cell_now')}, mask=inside, other=0)")
+        cell = self.say("cell", f"{f} * {held} + {i} * {g}")
+        if self.op.clip_min is not None:
+            nan = "" if self.op.clip_nan else ", propagate_nan=tl.PropagateNan.ALL"
+            cell = self.say("cell", f"tl.minimum({cell}, {self.op.clip_max!r}{nan})")
+            cell = self.say("cell", f"tl.maximum({cell}, {self.op.clip_min!r}{nan})")
+        if valid:
+            cell = self.say("cell", f"tl.where({valid}, {cell}, {held})")
+        self.store(self.now("cell_now"), cell)
+        self.store_output(1, [cell])
+        self.store_output(2, gates)
+        return self.say("state", f"{o} * {self.say('tanh', self.function('tanh', cell))}")
+
+    def gru(self, totals: list[str], before: str, valid: str) -> str:
+        arguments = [self.say(name, f"{totals[gate]} + {self.of('projected', gate)}") for gate, name in enumerate("rz")]
+        r, z = (self.say(f"{name}_gate", self.function("sigmoid", name)) for name in arguments)
+        bias = self.body.value(self.given["hidden_bias"], (self.unit.whole(),))
+        inner = self.say("inner", f"{totals[2]} + {bias}")
+        n = self.say("n_gate", self.function("tanh", self.say("n", f"{self.of('projected', 2)} + {r} * {inner}")))
+        self.store_output(1, [r, z, n, inner])
+        return self.say("state", f"{n} + {z} * ({before} - {n})")
+
+
+class _Gradient(_Steps):
+    def write(self) -> None:
+        self.begin_steps(not self.op.reverse)
+        self.begin_units()
+        total = self.arriving("now", "(time > 0)")
+        dh = self.say("dh", f"{total} + {self.of('dy')}")
+        valid = self.valid()
+        entering, behind, kept = {"lstm": self.lstm, "gru": self.gru}.get(self.op.mode, self.plain)(dh, valid)
+        if valid:
+            entering = [self.say("part", f"tl.where({valid}, {item}, 0.0)") for item in entering]
+            last = [] if behind is None else [self.say("part", f"tl.where({valid}, {behind}, 0.0)")]
+            kept = f"tl.where({valid}, {kept}, {dh})"
+        else:
+            last = [] if behind is None else [behind]
+        behind = [*entering[:2], *last] if last else entering
+        for gate, element in enumerate(behind):
+            row = f"((1 - now) * rows + row) * (hidden * {self.gates})"
+            self.store(f"{self.states['behind']} + {row} + unit{_behind(gate)}", element)
+        self.store_output(0, entering)
+        if self.op.mode == "gru":
+            self.store_output(1, behind)
+        self.store(self.now("carried"), f"{kept} + tl.zeros([ROWS, COLUMNS], {self.type})")
+        self.end_units()
+        self.end_steps()
+        self.begin_units()
+        self.store_output(2 if self.op.mode == "gru" else 1, [self.arriving("(steps % 2)")])
+        if self.op.mode == "lstm":
+            held = self.say("dc", f"tl.load({self.now('carried_cell')}, mask=inside, other=0)")
+            self.store_output(2, [held])
+        self.end_units()
+
+    def arriving(self, half: str, condition: str = "") -> str:
+        """The gradient of a state: what the step after it carries on, and what comes through its gates."""
+        width = self.gates * self.hidden
+        left = f"{self.states['behind']} + ({half} * rows + row) * (hidden * {self.gates})"
+        (through,) = self.product(left, width, 1, lambda _, inner: (inner, self.unit.whole()), condition)
+        carried = self.say("carry", f"tl.load({self.now('carried')}, mask=inside, other=0)")
+        return self.say("through", f"{through} + {carried}")
+
+    def plain(self, dh: str, valid: str) -> Any:
+        state = self.of("states")
+        part = f"{dh} * (1.0 - {state} * {state})"
+        if self.op.mode == "rnn_relu":
+            part = f"tl.where({state} > 0, {dh}, 0.0)"
+        return [self.say("part", part)], None, "0.0"
+
+    def lstm(self, dh: str, valid: str) -> Any:
+        i, f, g, o = (self.of("gates", gate) for gate in range(4))
+        cell = self.of("cells")
+        earlier = self.body.declare(Variable("earlier", self.steps))
+        line = "tl.minimum(step + 1, steps - 1)" if self.op.reverse else "tl.maximum(step - 1, 0)"
+        self.body.line(f"earlier = {line}")
+        held = self.say("held", f"tl.where(time < steps - 1, {self.of('cells', step=earlier)}, {self.of('cell')})")
+        tanh = self.say("tanh", self.function("tanh", cell))
+        carried = self.say("carry", f"tl.load({self.now('carried_cell')}, mask=inside, other=0)")
+        dc = self.say("dc", f"{carried} + {dh} * {o} * (1.0 - {tanh} * {tanh})")
+        if self.op.clip_min is not None:
+            inside = f"({cell} > {self.op.clip_min!r}) & ({cell} < {self.op.clip_max!r})"
+            dc = self.say("dc", f"tl.where({inside}, {dc}, 0.0)")
+        kept = f"tl.where({valid}, {dc} * {f}, {carried})" if valid else f"{dc} * {f}"
+        self.store(self.now("carried_cell"), kept)
+        return [
+            self.say("di", f"{dc} * {g} * {i} * (1.0 - {i})"),
+            self.say("df", f"{dc} * {held} * {f} * (1.0 - {f})"),
+            self.say("dg", f"{dc} * {i} * (1.0 - {g} * {g})"),
+            self.say("do", f"{dh} * {tanh} * {o} * (1.0 - {o})"),
+        ], None, "0.0"
+
+    def gru(self, dh: str, valid: str) -> Any:
+        r, z, n, inner = (self.of("gates", gate) for gate in range(4))
+        dn = self.say("dn", f"{dh} * (1.0 - {z}) * (1.0 - {n} * {n})")
+        dr = self.say("dr", f"{dn} * {inner} * {r} * (1.0 - {r})")
+        dz = self.say("dz", f"{dh} * ({self.of('before')} - {n}) * {z} * (1.0 - {z})")
+        return [dr, dz, dn], self.say("dinner", f"{dn} * {r}"), f"{dh} * {z}"

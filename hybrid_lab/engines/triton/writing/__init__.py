@@ -1,1 +1,0 @@
-"""Writing: the text of kernels, from the operators of a group."""
