@@ -15,7 +15,7 @@ test('the kernel answers first', async () => {
     kernel: async () => found('kernel'),
     server: async () => found('server')
   }));
-  assert.equal((await client.lint(cells))?.a[0].message, 'kernel');
+  assert.equal((await client.lint(cells))?.a?.[0]?.message, 'kernel');
 });
 
 test('the server answers where the kernel cannot', async () => {
@@ -23,9 +23,9 @@ test('the server answers where the kernel cannot', async () => {
     kernel: () => Promise.reject(new Error('timeout')),
     server: async () => found('server')
   }));
-  assert.equal((await late.lint(cells))?.a[0].message, 'server');
+  assert.equal((await late.lint(cells))?.a?.[0]?.message, 'server');
   const none = new LintClient(() => ({ kernel: null, server: async () => found('server') }));
-  assert.equal((await none.lint(cells))?.a[0].message, 'server');
+  assert.equal((await none.lint(cells))?.a?.[0]?.message, 'server');
 });
 
 test('nobody answers: null, so that what is shown stays', async () => {

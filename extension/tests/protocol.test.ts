@@ -20,14 +20,19 @@ function channel(): { channel: Channel; sent: Envelope[] } {
   return { channel: new Channel(message => sent.push(message)), sent };
 }
 
-const reply = (id: string, type: string, body: unknown): unknown => ({ hybrid_lab: 1, id, type, body });
+const reply = (id: string | undefined, type: string, body: unknown): unknown => ({
+  hybrid_lab: 1,
+  id,
+  type,
+  body
+});
 
 test('a request is answered by the reply with its id', async () => {
   const { channel: kernel, sent } = channel();
   const first = kernel.request('explain', { model: 'a' });
   const second = kernel.request('explain', { model: 'b' });
-  kernel.receive(reply(sent[1].id, 'ok', { text: 'about b' }));
-  kernel.receive(reply(sent[0].id, 'ok', { text: 'about a' }));
+  kernel.receive(reply(sent[1]?.id, 'ok', { text: 'about b' }));
+  kernel.receive(reply(sent[0]?.id, 'ok', { text: 'about a' }));
   assert.equal((await first).text, 'about a');
   assert.equal((await second).text, 'about b');
   assert.equal(kernel.waiting, 0);
@@ -42,7 +47,7 @@ test('an error keeps its code, next step and details', async () => {
     next: 'Use the file',
     details: ['fc1: missing']
   };
-  kernel.receive(reply(sent[0].id, 'error', body));
+  kernel.receive(reply(sent[0]?.id, 'error', body));
   await assert.rejects(request, (error: RequestError) => {
     assert.deepEqual([error.code, error.next, error.details], ['differs', 'Use the file', ['fc1: missing']]);
     return true;
@@ -52,7 +57,7 @@ test('an error keeps its code, next step and details', async () => {
 test('a malformed reply fails its request and names the field', async () => {
   const { channel: kernel, sent } = channel();
   const request = kernel.request('tree', { model: 'a' });
-  kernel.receive(reply(sent[0].id, 'ok', { model: model(), root: { ...block(''), graphs: 'two' } }));
+  kernel.receive(reply(sent[0]?.id, 'ok', { model: model(), root: { ...block(''), graphs: 'two' } }));
   await assert.rejects(request, /tree\.root\.graphs: expected an integer, got string/);
 });
 
@@ -80,10 +85,10 @@ test('progress and models pushes reach their listeners; late replies are ignored
   const pushes: number[] = [];
   kernel.onModels = push => pushes.push(push.models.length);
   const request = kernel.request('explain', { model: 'a' }, { onProgress: step => progress.push(step.text) });
-  kernel.receive(reply(sent[0].id, 'progress', { text: 'half', done: 1, total: 2 }));
+  kernel.receive(reply(sent[0]?.id, 'progress', { text: 'half', done: 1, total: 2 }));
   kernel.receive(reply('', 'models', { models: [model()], busy: false, notes: [] }));
-  kernel.receive(reply(sent[0].id, 'ok', { text: '' }));
-  kernel.receive(reply(sent[0].id, 'ok', { text: 'again' }));
+  kernel.receive(reply(sent[0]?.id, 'ok', { text: '' }));
+  kernel.receive(reply(sent[0]?.id, 'ok', { text: 'again' }));
   await request;
   assert.deepEqual([progress, pushes], [['half'], [1]]);
 });

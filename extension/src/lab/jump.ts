@@ -20,6 +20,9 @@ export async function jumpToCell(panel: NotebookPanel, place: CellPlace): Promis
   notebook.deselectAll();
   await notebook.scrollToItem(index, 'smart');
   const cell = notebook.widgets[index];
+  if (!cell) {
+    return false; // it was deleted while the notebook scrolled
+  }
   await cell.ready;
   notebook.mode = 'edit';
   const { editor } = cell;

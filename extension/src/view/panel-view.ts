@@ -228,13 +228,16 @@ export class PanelView {
 
   private showFindings(): void {
     const others = new Set(this.cellFindings);
-    const own = this.modelFindings.map(finding => {
+    const own = this.modelFindings.flatMap(finding => {
       // The linter's report of the same line is newer, and knows its cell.
       const places = spots(finding);
       const same = [...others].filter(item => spots(item.diagnostic).some(spot => places.includes(spot)));
       const item = same.find(other => other.diagnostic.col === finding.col) ?? same[0];
+      if (!item) {
+        return listed([finding], this.options.onLocation);
+      }
       others.delete(item);
-      return item ?? listed([finding], this.options.onLocation)[0];
+      return [item];
     });
     this.view.showFindings(own, [...others]);
     this.looseFindings.show(this.cellFindings, 'None.');

@@ -40,16 +40,19 @@ export class Tabs {
 
   show(index: number): void {
     this.index = index;
-    this.tabs.forEach((tab, i) => {
-      tab.content.hidden = i !== index;
-      this.buttons[i].setAttribute('aria-selected', i === index ? 'true' : 'false');
-      this.buttons[i].tabIndex = i === index ? 0 : -1;
+    this.tabs.forEach((tab, i) => (tab.content.hidden = i !== index));
+    this.buttons.forEach((element, i) => {
+      element.setAttribute('aria-selected', i === index ? 'true' : 'false');
+      element.tabIndex = i === index ? 0 : -1;
     });
     this.onShow(index);
   }
 
   rename(index: number, name: string): void {
-    this.buttons[index].textContent = name;
+    const element = this.buttons[index];
+    if (element) {
+      element.textContent = name;
+    }
   }
 
   private onKey(event: KeyboardEvent): void {
@@ -63,7 +66,7 @@ export class Tabs {
     if (target !== undefined) {
       event.preventDefault();
       this.show(target);
-      this.buttons[target].focus();
+      this.buttons[target]?.focus();
     }
   }
 
