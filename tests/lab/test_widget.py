@@ -130,9 +130,11 @@ def test_the_picture_from_the_browser_is_cleaned(view):
     shown = view(make_net())
     shown.svg = (
         '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"><script>alert(2)</script>'
-        '<a href="javascript:alert(3)"><text>no</text></a><g id="n0"><path d="M0 0" style="fill:url(x)"/></g></svg>'
+        '<a href="javascript:alert(3)"><text>no</text></a><g id="n0"><path d="M0 0" style="fill:url(x)" fill="URL (http://x)"/></g>'
+        '<title>&lt;script&gt;</title><image href="http://x"/><foreignObject><p>x</p></foreignObject></svg>'
     )
     assert "alert" not in shown.svg and "<a" not in shown.svg and 'd="M0 0"' in shown.svg
+    assert not any(word in shown.svg for word in ("<script", "style", "http", "<p>", "image", "foreign"))
     for bad in ("<!DOCTYPE svg [<!ENTITY a 'b'>]><svg/>", "<html/>", "not xml <", "<svg" * 10):
         shown.svg = bad
         assert shown.svg == ""
