@@ -98,7 +98,7 @@ def _groups(graph: Any, precision: str) -> list[tuple[Any, Any]]:
 def step_graphs(name: str, small: bool = False) -> dict[str, Any]:
     """All graphs of a training step and of a prediction: the network's, the loss's and the update's."""
     import hybrid_lab as mx
-    from hybrid_lab.gluon import ahead
+    from hybrid_lab.gluon.hybridized import ahead
 
     net, x, target, loss = network(name, small)
     # Kept while the graphs are made: the update is that of the Trainer that has the parameters.
@@ -128,7 +128,7 @@ def network(name: str, small: bool = False) -> Any:
 
 def network_graphs(name: str, small: bool = False) -> list[Any]:
     """Forward and backward of a training step."""
-    from hybrid_lab.gluon import ahead
+    from hybrid_lab.gluon.hybridized import ahead
 
     net, x, _, _ = network(name, small)
     graphs = ahead.graphs_of(net, x, train=True)

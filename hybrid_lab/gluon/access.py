@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
-    from hybrid_lab.gluon.cached_graph import GraphCache
     from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
     from hybrid_lab.gluon.parameter import DeferredInit, Parameter
     from hybrid_lab.gluon.trainer import Trainer
     from hybrid_lab.ndarray import NDArray

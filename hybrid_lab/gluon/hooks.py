@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.gluon.code import of_user
+from hybrid_lab.gluon.hybridized.code import of_user
 from hybrid_lab.log import logger
 
 if TYPE_CHECKING:

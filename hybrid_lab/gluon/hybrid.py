@@ -16,13 +16,13 @@ from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon.block import Block, check_active, check_switch
-from hybrid_lab.gluon.cached_graph import GraphCache
-from hybrid_lab.gluon.code import ANY, attributes_read
 from hybrid_lab.gluon.hooks import HookHandle
-from hybrid_lab.gluon.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
-from hybrid_lab.gluon.passed import Passed
-from hybrid_lab.gluon.read_values import OWN
-from hybrid_lab.gluon.structure import flatten, unflatten
+from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
+from hybrid_lab.gluon.hybridized.code import ANY, attributes_read
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
+from hybrid_lab.gluon.hybridized.passed import Passed
+from hybrid_lab.gluon.hybridized.read_values import OWN
+from hybrid_lab.gluon.hybridized.structure import flatten, unflatten
 from hybrid_lab.graph.infer import PartialShapes, is_complete
 from hybrid_lab.graph.mixed_precision import without_conversions
 from hybrid_lab.log import logger

@@ -11,13 +11,13 @@ import numpy as np
 from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError
 from hybrid_lab.symbol import Group, Symbol
 
-from .cached_graph import GraphCache
 from .hybrid import HybridBlock
+from .hybridized.cached_graph import GraphCache
+from .hybridized.neutral import NeutralGraph
+from .hybridized.structure import LEAF
 from .loading import load_parameters, read_arrays
-from .neutral import NeutralGraph
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
-from .structure import LEAF
 
 __all__ = ["SymbolBlock"]
 

@@ -15,11 +15,11 @@ from hybrid_lab.engines import Executable
 from hybrid_lab.engines.memory import is_tensor, to_host
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.cached_graph import GraphCache
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.neutral import NeutralGraph
-from hybrid_lab.gluon.program import Program
-from hybrid_lab.gluon.structure import Spec, flatten, unflatten
+from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.program import Program
+from hybrid_lab.gluon.hybridized.structure import Spec, flatten, unflatten
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import Specialized, specialize
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks

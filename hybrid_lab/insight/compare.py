@@ -12,7 +12,7 @@ import numpy as np
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.code import of_user
+from hybrid_lab.gluon.hybridized.code import of_user
 from hybrid_lab.graph.node import Node
 from hybrid_lab.insight.calls import Call, Compiled, compile_call, gradients, outer_calls, run_eager, run_hybrid
 from hybrid_lab.insight.checking import Check, Part, check_program

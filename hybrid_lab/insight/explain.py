@@ -16,10 +16,10 @@ from hybrid_lab.engines import Fallback
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.cached_graph import Compilation
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.neutral import NeutralGraph
-from hybrid_lab.gluon.structure import describe
+from hybrid_lab.gluon.hybridized.cached_graph import Compilation
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.structure import describe
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import Specialized, specialize

@@ -18,8 +18,8 @@ from hybrid_lab.engines import tuned
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.engines.triton.build.progress import Progress
 from hybrid_lab.gluon import access
-from hybrid_lab.gluon.ahead import arguments
-from hybrid_lab.gluon.structure import flatten
+from hybrid_lab.gluon.hybridized.ahead import arguments
+from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specialize import Specialized
 from hybrid_lab.insight.table import Column, Row, Table, frame

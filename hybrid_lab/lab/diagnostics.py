@@ -8,7 +8,7 @@ from typing import Any
 from hybrid_lab.diagnostics.finding import Finding
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.code import code_of
+from hybrid_lab.gluon.hybridized.code import code_of
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
 from hybrid_lab.lab.places import place
 from hybrid_lab.lint import check

@@ -14,11 +14,11 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.cached_graph import Program
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
-from hybrid_lab.gluon.recompiles import Retired
-from hybrid_lab.gluon.structure import LEAF
+from hybrid_lab.gluon.hybridized.cached_graph import Program
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.hybridized.recompiles import Retired
+from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.insight.states import class_name

@@ -7,10 +7,11 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from hybrid_lab.gluon import access, cached_graph
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.code import Reads, code_of, reads_of
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized import cached_graph
+from hybrid_lab.gluon.hybridized.code import Reads, code_of, reads_of
 from hybrid_lab.insight.states import blocks_below
 
 

@@ -13,7 +13,8 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import SeparateTraining, Training
 from hybrid_lab.engines.planned.arena import POOL_LIMIT, Arena, ArenaPool
 from hybrid_lab.engines.planned.training import JointTraining
-from hybrid_lab.gluon import nn, program
+from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.hybridized import program
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.joint_plan import JointPlan
 from hybrid_lab.graph.specialize import Specialized, specialize

@@ -8,8 +8,9 @@ import pytest
 
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import AutogradError
-from hybrid_lab.gluon import cached_graph, nn
-from hybrid_lab.gluon.recompiles import MANY
+from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.hybridized import cached_graph
+from hybrid_lab.gluon.hybridized.recompiles import MANY
 from hybrid_lab.log import logger
 
 

@@ -6,7 +6,8 @@ import weakref
 import numpy as np
 
 from hybrid_lab import explain, nd
-from hybrid_lab.gluon import HybridBlock, cached_graph, nn
+from hybrid_lab.gluon import HybridBlock, nn
+from hybrid_lab.gluon.hybridized import cached_graph
 
 
 def test_old_weights_go_when_there_are_new_ones():

@@ -11,8 +11,8 @@ import hybrid_lab as mx
 from hybrid_lab import autograd
 from hybrid_lab.engines import registry
 from hybrid_lab.gluon import loss, nn, rnn
+from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.gluon.model_zoo import vision
-from hybrid_lab.gluon.structure import flatten
 from hybrid_lab.graph import specializations
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.graph import Graph

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import DTypeError, SettingError
-from hybrid_lab.gluon.cached_graph import forget_all_programs
+from hybrid_lab.gluon.hybridized.cached_graph import forget_all_programs
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import invoke as invoking

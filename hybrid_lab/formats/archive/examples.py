@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
-from hybrid_lab.gluon.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
 from hybrid_lab.ndarray.interpret import interpret

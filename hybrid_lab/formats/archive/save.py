@@ -17,9 +17,9 @@ from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.gluon.structure import flatten
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.neutral import NeutralGraph, trace_block
-from hybrid_lab.gluon.structure import Spec
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.hybridized.structure import Spec
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ops.dtypes import dtype_of

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.code import globals_of, of_user
-from hybrid_lab.gluon.read_values import OWN
+from hybrid_lab.gluon.hybridized.code import globals_of, of_user
+from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.log import logger
 from hybrid_lab.provided import Provided
 
@@ -127,6 +127,6 @@ def _user_blocks(block: Block, seen: dict[int, bool]) -> list[Block]:
 
 
 def _place(block: Any) -> Location | None:
-    from hybrid_lab.gluon.neutral import place_of
+    from hybrid_lab.gluon.hybridized.neutral import place_of
 
     return place_of(block) if hasattr(block, "_style") else None

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import AutogradError
-from hybrid_lab.gluon.neutral import NeutralGraph
-from hybrid_lab.gluon.structure import LEAF
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import differentiate_present, without_hidden_reads
 from hybrid_lab.graph.graph import Graph

@@ -12,8 +12,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.gluon.passed import Passed
-from hybrid_lab.gluon.structure import Spec, describe, flatten, is_named, unflatten
+from hybrid_lab.gluon.hybridized.passed import Passed
+from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, unflatten
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.ndarray.tape import state as modes

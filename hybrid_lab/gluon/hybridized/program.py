@@ -14,12 +14,12 @@ import numpy as np
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import AutogradError
-from hybrid_lab.gluon.compiled_entry import CompiledEntry
-from hybrid_lab.gluon.head_sets import Heads, HeadSets
-from hybrid_lab.gluon.higher_order import gradient_graph
-from hybrid_lab.gluon.shared import Prologue, Shared
+from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
+from hybrid_lab.gluon.hybridized.head_sets import Heads, HeadSets
+from hybrid_lab.gluon.hybridized.higher_order import gradient_graph
+from hybrid_lab.gluon.hybridized.shared import Prologue, Shared
+from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.graph.differentiate import led_to
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.specialize import Specialized, specialize
@@ -33,7 +33,7 @@ from hybrid_lab.ndarray.random_state import state as random_state
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Executable, Kept, Training
-    from hybrid_lab.gluon.neutral import NeutralGraph
+    from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 
 MAX_PACKED = 4
 """Programs of one Block whose engine may keep copies of the parameters; the one packed longest ago gives its up."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hybrid_lab.engines.collector import without_collecting
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.program import Program
+    from hybrid_lab.gluon.hybridized.program import Program
 
 MAX_SETS = 8
 """Programs kept for one kind of call; the one compiled first goes first."""

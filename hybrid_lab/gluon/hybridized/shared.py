@@ -18,8 +18,8 @@ from hybrid_lab.ndarray.ndarray import NDArray
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Executable
-    from hybrid_lab.gluon.neutral import NeutralGraph
-    from hybrid_lab.gluon.program import Program
+    from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+    from hybrid_lab.gluon.hybridized.program import Program
     from hybrid_lab.graph.graph import Graph
 
 _serial = itertools.count()

@@ -17,8 +17,8 @@ from hybrid_lab.ndarray.ndarray import NDArray
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Kept
-    from hybrid_lab.gluon.head_sets import Heads
-    from hybrid_lab.gluon.program import Program
+    from hybrid_lab.gluon.hybridized.head_sets import Heads
+    from hybrid_lab.gluon.hybridized.program import Program
 
 _version = attrgetter("version")
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.engines.engine import Executable
-from hybrid_lab.gluon.structure import Spec, describe
+from hybrid_lab.gluon.hybridized.structure import Spec, describe
 from hybrid_lab.log import logger
 from hybrid_lab.ops.precision import Precision
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.neutral import NeutralGraph
-    from hybrid_lab.gluon.program import Program
+    from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+    from hybrid_lab.gluon.hybridized.program import Program
     from hybrid_lab.graph.specialize import Specialized
 
 MANY = 8

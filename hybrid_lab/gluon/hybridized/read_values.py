@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.code import ANY, Reads, of_user, reads_of
+from hybrid_lab.gluon.hybridized.code import ANY, Reads, of_user, reads_of
 
 _MANY = 250
 """Parts of one container or object that are looked at."""

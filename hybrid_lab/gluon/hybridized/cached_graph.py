@@ -18,16 +18,16 @@ from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.engines import registry
 from hybrid_lab.engines.collector import without_collecting
-from hybrid_lab.gluon.code import Reads, code_of
-from hybrid_lab.gluon.device_program import program_for
-from hybrid_lab.gluon.frozen import Watch
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
-from hybrid_lab.gluon.neutral import Guard, NeutralGraph, trace_block
-from hybrid_lab.gluon.program import Program
-from hybrid_lab.gluon.read_values import changed_values, values_read
-from hybrid_lab.gluon.recompiles import Compilation, History, Signature, reason_for
-from hybrid_lab.gluon.shared import Shared
-from hybrid_lab.gluon.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
+from hybrid_lab.gluon.hybridized.code import Reads, code_of
+from hybrid_lab.gluon.hybridized.device_program import program_for
+from hybrid_lab.gluon.hybridized.frozen import Watch
+from hybrid_lab.gluon.hybridized.neutral import Guard, NeutralGraph, trace_block
+from hybrid_lab.gluon.hybridized.program import Program
+from hybrid_lab.gluon.hybridized.read_values import changed_values, values_read
+from hybrid_lab.gluon.hybridized.recompiles import Compilation, History, Signature, reason_for
+from hybrid_lab.gluon.hybridized.shared import Shared
+from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import changes

@@ -14,11 +14,11 @@ import numpy as np
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineUnavailable
 from hybrid_lab.engines.memory import is_tensor, to_device
-from hybrid_lab.gluon.compiled_entry import CompiledEntry
-from hybrid_lab.gluon.program import Program
-from hybrid_lab.gluon.shared import Shared
+from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
+from hybrid_lab.gluon.hybridized.program import Program
+from hybrid_lab.gluon.hybridized.shared import Shared
+from hybrid_lab.gluon.hybridized.structure import unflatten
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.gluon.structure import unflatten
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import overlaps
 from hybrid_lab.ndarray.buffer import Buffer
@@ -27,7 +27,7 @@ from hybrid_lab.ndarray.random_state import state as random_state
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Kept
-    from hybrid_lab.gluon.neutral import NeutralGraph
+    from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 
 _NO_DRAWS = (0, 0)
 _link = tape.link

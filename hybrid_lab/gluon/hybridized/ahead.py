@@ -11,7 +11,7 @@ import numpy as np
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import HybridLabError, ShapeError
 from hybrid_lab.engines.triton.plan.training import training_pair
-from hybrid_lab.gluon.structure import flatten
+from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specializations import Specializations
