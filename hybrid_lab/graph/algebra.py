@@ -212,7 +212,42 @@ def _single_elements(node: Node) -> Value | None:
     return _made(node, "broadcast_add", data, 0.0) if from_zero else data
 
 
+def _broadcast(value: Any) -> Node | None:
+    """The node that repeats a smaller value to make this one, or None."""
+    return value.node if isinstance(value, Value) and value.node.op.name in _BROADCASTS else None
+
+
+def _repeated(repeat: Node, smaller: Value, origin: Node) -> Value:
+    """Another smaller value, repeated in the same way."""
+    return make_node(repeat.op, (smaller, *repeat.inputs[1:]), origin=origin).outputs[0]
+
+
+def _before_broadcast(node: Node) -> Value | None:
+    """Compute on the value before it is repeated: the gradient of a mean is scaled on one element a row."""
+    for index, item in enumerate(node.inputs):
+        repeat = _broadcast(item)
+        if repeat is not None and (len(node.inputs) == 1 or _number(node, 1 - index) is not None):
+            inputs = tuple(repeat.inputs[0] if other is item else other for other in node.inputs)
+            return _repeated(repeat, make_node(node.op, inputs, origin=node).outputs[0], node)
+    return None
+
+
+def _negative_product(node: Node) -> Value | None:
+    """Negate the factor that is repeated, because it has fewer elements than the product."""
+    product = node.inputs[0]
+    if not isinstance(product, Value) or product.node.op.name != "broadcast_mul":
+        return None
+    for index, factor in enumerate(product.node.inputs):
+        repeat, other = _broadcast(factor), product.node.inputs[1 - index]
+        if repeat is not None and isinstance(other, Value):
+            negative = _repeated(repeat, _made(node, "negative", repeat.inputs[0]), node)
+            return _made(node, "broadcast_mul", negative, other)
+    return None
+
+
 IDEMPOTENT = ("abs", "relu", "sign", "floor", "ceil", "rint", "round", "trunc", "fix")
+
+_BROADCASTS = frozenset({"broadcast_like", "broadcast_to", "broadcast_axis"})
 
 RULES: tuple[Rule, ...] = (
     Rule("x * 1 = x", ("broadcast_mul",), _other(1, 1.0)),
@@ -237,6 +272,8 @@ RULES: tuple[Rule, ...] = (
     Rule("cast(cast(x)) = cast(x)", ("Cast", "_cast_like"), _cast_of_cast),
     Rule("amp_cast(x) = cast(x), or x", ("amp_cast",), _amp_cast),
     Rule("sum(x) = x + 0, axes of size 1", ("sum", "mean", "prod", "max", "min"), _single_elements),
+    Rule("f(repeat(x)) = repeat(f(x))", ("negative", "broadcast_mul", "broadcast_div"), _before_broadcast),
+    Rule("-(repeat(x) * y) = repeat(-x) * y", ("negative",), _negative_product),
     Rule("concat(x) = x", ("Concat",), _single),
 )
 

@@ -56,6 +56,14 @@ APPLIES = {
         lambda F, x: F.mean(F.Reshape(x, shape=(-1, 1)), axis=0, exclude=True),
         ["Reshape", "squeeze", "broadcast_add"],
     ),
+    "f(repeat(x)) = repeat(f(x))": (
+        lambda F, x: F.broadcast_to(F.Reshape(x, shape=(1, -1)), shape=(2, 0)) * 3.0,
+        ["Reshape", "broadcast_mul", "broadcast_to"],
+    ),
+    "-(repeat(x) * y) = repeat(-x) * y": (
+        lambda F, x: F.negative(F.broadcast_to(F.Reshape(x, shape=(1, -1)), shape=(2, 0)) * F.exp(x)),
+        ["Reshape", "exp", "negative", "broadcast_to", "broadcast_mul"],
+    ),
     "concat(x) = x": (lambda F, x: F.exp(F.Concat(x, dim=0)), ["exp"]),
 }
 
