@@ -1,20 +1,17 @@
-"""The definitions a check knows: modules, functions and classes of the source, and which classes are HybridBlocks."""
+"""Definitions in the source: modules, functions and classes, and which classes are HybridBlocks."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ..diagnostics.rules.checking import Attribute
 from ..diagnostics.rules.values import Kind, Value
 from . import names
 from .source import Source
 
-if TYPE_CHECKING:
-    from .frame import Frame
-
+Environment = dict[str, Value]
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -122,6 +119,21 @@ class SourceClass:
 
     def __repr__(self) -> str:
         return f"<class {self.name} of {self.source.file}>"
+
+
+@dataclass(eq=False)
+class Frame:
+    """One function being walked. returns: (node, value, decided by the mode or the sort of the inputs)."""
+
+    function: Function | None
+    module: Module
+    source: Source
+    env: Environment
+    closure: Frame | None = None
+    owner: SourceClass | None = None
+    returns: list[tuple[ast.AST, Value, bool]] = field(default_factory=list)
+    varying: bool = False
+    raising: bool = False
 
 
 def takes_operators(function: Function | None) -> bool:

@@ -1,4 +1,4 @@
-"""Abstract evaluation of functions that are known by name: Python's own, NumPy's and this package's."""
+"""Calls of functions that are known by name: Python's own, NumPy's and this package's."""
 
 from __future__ import annotations
 
@@ -6,136 +6,138 @@ import ast
 
 from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, sequence, tensor
 from . import names
-from .calls import Calls, input_in
-from .frame import Frame
+from .attributes import attribute_of, member
+from .classes import Frame
+from .functions import input_in, keep_children, unknown_result
+from .operators import apply, call_operator
+from .walk import Walk
 
 
-class KnownCalls(Calls):
-    """Evaluation of calls of known functions."""
-
-    def call_known(self, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-        everything = [*arguments, *keywords.values()]
-        root, _, rest = name.partition(".")
-        if root == "builtins":
-            return self._builtin(node, rest, arguments, everything)
-        if root == "numpy":
-            if rest.startswith("random"):
-                return OTHER
-            if any(value.has_tensor for value in everything):
-                return tensor()
-            host = any(value.kind is Kind.HOST for value in everything)
-            return Value(Kind.HOST) if host else OTHER
-        if root == "math":
-            return Value(Kind.HOST) if any(value.has_tensor for value in everything) else OTHER
-        if root == "mx":
-            return self._framework(node, name, arguments, keywords)
-        if name in ("copy.copy", "copy.deepcopy") and arguments:
-            return arguments[0]
-        if name in ("collections.OrderedDict", "collections.defaultdict"):
-            return Value(Kind.MAPPING, depends=False)
-        if name in ("itertools.chain",):
-            members = [self.member(value) for value in arguments]
-            return sequence(element=element_of(sequence(tuple(members))) if members else None)
-        if name == "functools.partial" and arguments:
+def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+    everything = [*arguments, *keywords.values()]
+    root, _, rest = name.partition(".")
+    if root == "builtins":
+        return _builtin(walk, node, rest, arguments, everything)
+    if root == "numpy":
+        if rest.startswith("random"):
             return OTHER
-        if name == "functools.reduce" and len(arguments) > 1:
-            return self._apply(arguments[0], [self.member(arguments[1]), self.member(arguments[1])])
-        self.keep_children(everything)
-        return self.unknown_result(everything)
+        if any(value.has_tensor for value in everything):
+            return tensor()
+        host = any(value.kind is Kind.HOST for value in everything)
+        return Value(Kind.HOST) if host else OTHER
+    if root == "math":
+        return Value(Kind.HOST) if any(value.has_tensor for value in everything) else OTHER
+    if root == "mx":
+        return _framework(walk, node, name, arguments, keywords)
+    if name in ("copy.copy", "copy.deepcopy") and arguments:
+        return arguments[0]
+    if name in ("collections.OrderedDict", "collections.defaultdict"):
+        return Value(Kind.MAPPING, depends=False)
+    if name in ("itertools.chain",):
+        members = [member(value) for value in arguments]
+        return sequence(element=element_of(sequence(tuple(members))) if members else None)
+    if name == "functools.partial" and arguments:
+        return OTHER
+    if name == "functools.reduce" and len(arguments) > 1:
+        return apply(walk, arguments[0], [member(arguments[1]), member(arguments[1])])
+    keep_children(walk, everything)
+    return unknown_result(everything)
 
-    def _framework(self, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-        everything = [*arguments, *keywords.values()]
-        if name in names.PARAMETERS:
-            return Value(Kind.PARAMETER)
-        if names.is_block_class(name) is not None:
-            self.keep_children(everything)
-            return Value(Kind.BLOCK, ref=name, site=id(node), depends=False)
-        if name in ("mx.autograd.is_training", "mx.autograd.is_recording"):
-            return Value(Kind.MODE, ref="mode")
-        for namespace in names.OPERATOR_NAMESPACES:
-            if name.startswith(namespace + "."):
-                operator = name.removeprefix(namespace + ".")
-                if operator.rpartition(".")[2] in ("array", "from_numpy", "load"):
-                    return tensor(depends=False) if self.style == "forward" else Value(Kind.ARRAY)
-                if operator in ("NDArray", "Symbol", "waitall", "save"):
-                    return OTHER
-                result = self.call_operator(node, operator, arguments, keywords)
-                # Outside a graph, in a constructor or at module level, it makes an array.
-                in_graph = self.constructing is None and self.frame.function is not None
-                return result if in_graph or namespace == "mx.sym" else Value(Kind.ARRAY)
-        if name.startswith(("mx.np.", "mx.npx.")):
-            return self.call_operator(node, name.split(".", 2)[2], arguments, keywords)
-        return self.unknown_result(everything)
 
-    def _builtin(self, node: ast.Call, name: str, arguments: list[Value], everything: list[Value]) -> Value:
-        first = arguments[0] if arguments else OTHER
-        match name:
-            case "len":
-                return Value(Kind.LENGTH, name=first.name) if first.is_one_tensor else OTHER
-            case "int" | "float" | "bool" | "complex" | "round":
-                if first.kind in (Kind.SHAPE, Kind.LENGTH, Kind.HOST):
-                    return first
-                return Value(Kind.HOST, name=first.name) if first.is_one_tensor else OTHER
-            case "abs" | "pow" | "divmod":
-                return next((value for value in arguments if value.has_tensor), first)
-            case "max" | "min":
-                parts = list(first.members) if len(arguments) == 1 and first.members else arguments
-                chosen = next((value for value in parts if value.is_tensor), None)
-                return chosen or (first if first.kind in (Kind.SHAPE, Kind.HOST, Kind.LENGTH) else OTHER)
-            case "sum":
-                inner = self.member(first)
-                return tensor(inner.name, depends=input_in(inner)) if inner.has_tensor else OTHER
-            case "list" | "tuple" | "reversed" | "sorted" | "iter" | "set" | "frozenset":
-                if first.kind is Kind.SEQUENCE:
-                    return sequence(element=element_of(first)) if name == "reversed" and first.members else first
-                inner = self.member(first)
-                return sequence(element=inner) if inner.kind is not Kind.OTHER else sequence()
-            case "zip":
-                return sequence(element=sequence(tuple(self.member(value) for value in arguments)))
-            case "enumerate":
-                return sequence(element=sequence((OTHER, self.member(first))))
-            case "map" | "filter":
-                members = [self.member(value) for value in arguments[1:]]
-                if name == "filter":
-                    return sequence(element=members[0]) if members else OTHER
-                if first.kind is Kind.FUNCTION:
-                    return sequence(element=self._apply(first, members))
-                return sequence(element=self.call(node, first, members, {}))
-            case "next":
-                return self.member(first)
-            case "dict":
-                return Value(Kind.MAPPING, element=element_of(sequence(tuple(everything))) if everything else None)
-            case "isinstance" | "hasattr" | "type" if first.is_tensor or first.kind is Kind.OPERATORS:
-                return self._sort_question(node, name)
-            case "getattr" if len(node.args) > 1:
-                attribute = node.args[1]
-                if isinstance(attribute, ast.Constant) and isinstance(attribute.value, str):
-                    return self.attribute_of(first, attribute.value)
+def _framework(walk: Walk, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+    everything = [*arguments, *keywords.values()]
+    if name in names.PARAMETERS:
+        return Value(Kind.PARAMETER)
+    if names.is_block_class(name) is not None:
+        keep_children(walk, everything)
+        return Value(Kind.BLOCK, ref=name, site=id(node), depends=False)
+    if name in ("mx.autograd.is_training", "mx.autograd.is_recording"):
+        return Value(Kind.MODE, ref="mode")
+    for namespace in names.OPERATOR_NAMESPACES:
+        if name.startswith(namespace + "."):
+            operator = name.removeprefix(namespace + ".")
+            if operator.rpartition(".")[2] in ("array", "from_numpy", "load"):
+                return tensor(depends=False) if walk.style == "forward" else Value(Kind.ARRAY)
+            if operator in ("NDArray", "Symbol", "waitall", "save"):
                 return OTHER
-            case "setattr" if len(arguments) > 2:
-                self.keep_children(arguments[2:])
-                return NONE
-            case "super":
-                return self._super()
-            case "range" | "print" | "str" | "repr" | "format" | "id" | "callable" | "hash" | "ord" | "vars" | "dir":
-                return OTHER
-        return self.unknown_result(everything)
+            result = call_operator(walk, node, operator, arguments, keywords)
+            # Outside a graph, in a constructor or at module level, it makes an array.
+            in_graph = walk.constructing is None and walk.frame.function is not None
+            return result if in_graph or namespace == "mx.sym" else Value(Kind.ARRAY)
+    if name.startswith(("mx.np.", "mx.npx.")):
+        return call_operator(walk, node, name.split(".", 2)[2], arguments, keywords)
+    return unknown_result(everything)
 
-    def _sort_question(self, node: ast.Call, name: str) -> Value:
-        if name == "isinstance" and len(node.args) == 2:
-            asked = self.values.get(id(node.args[1]), OTHER)
-            parts = asked.members or (asked,)
-            about = {"mx.nd.NDArray", "mx.sym.Symbol", "mx.nd.ndarray", "mx.np.ndarray"}
-            return Value(Kind.MODE, ref="sort") if any(part.ref in about for part in parts) else OTHER
-        return Value(Kind.MODE, ref="sort") if name == "hasattr" else OTHER
 
-    def _super(self) -> Value:
-        frame: Frame | None = self.frame
-        while frame is not None and (frame.function is None or frame.function.owner is None):
-            frame = frame.closure
-        if frame is None or frame.function is None or frame.function.owner is None:
+def _builtin(walk: Walk, node: ast.Call, name: str, arguments: list[Value], everything: list[Value]) -> Value:
+    first = arguments[0] if arguments else OTHER
+    match name:
+        case "len":
+            return Value(Kind.LENGTH, name=first.name) if first.is_one_tensor else OTHER
+        case "int" | "float" | "bool" | "complex" | "round":
+            if first.kind in (Kind.SHAPE, Kind.LENGTH, Kind.HOST):
+                return first
+            return Value(Kind.HOST, name=first.name) if first.is_one_tensor else OTHER
+        case "abs" | "pow" | "divmod":
+            return next((value for value in arguments if value.has_tensor), first)
+        case "max" | "min":
+            parts = list(first.members) if len(arguments) == 1 and first.members else arguments
+            chosen = next((value for value in parts if value.is_tensor), None)
+            return chosen or (first if first.kind in (Kind.SHAPE, Kind.HOST, Kind.LENGTH) else OTHER)
+        case "sum":
+            inner = member(first)
+            return tensor(inner.name, depends=input_in(inner)) if inner.has_tensor else OTHER
+        case "list" | "tuple" | "reversed" | "sorted" | "iter" | "set" | "frozenset":
+            if first.kind is Kind.SEQUENCE:
+                return sequence(element=element_of(first)) if name == "reversed" and first.members else first
+            inner = member(first)
+            return sequence(element=inner) if inner.kind is not Kind.OTHER else sequence()
+        case "zip":
+            return sequence(element=sequence(tuple(member(value) for value in arguments)))
+        case "enumerate":
+            return sequence(element=sequence((OTHER, member(first))))
+        case "map" | "filter":
+            members = [member(value) for value in arguments[1:]]
+            if name == "filter":
+                return sequence(element=members[0]) if members else OTHER
+            return sequence(element=apply(walk, first, members))
+        case "next":
+            return member(first)
+        case "dict":
+            return Value(Kind.MAPPING, element=element_of(sequence(tuple(everything))) if everything else None)
+        case "isinstance" | "hasattr" | "type" if first.is_tensor or first.kind is Kind.OPERATORS:
+            return _sort_question(walk, node, name)
+        case "getattr" if len(node.args) > 1:
+            attribute = node.args[1]
+            if isinstance(attribute, ast.Constant) and isinstance(attribute.value, str):
+                return attribute_of(walk, first, attribute.value)
             return OTHER
-        arguments = frame.function.node.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        me = frame.env.get(positional[0].arg, OTHER) if positional else OTHER
-        return Value(Kind.SUPER, ref=frame.function.owner, element=me)
+        case "setattr" if len(arguments) > 2:
+            keep_children(walk, arguments[2:])
+            return NONE
+        case "super":
+            return _super(walk)
+        case "range" | "print" | "str" | "repr" | "format" | "id" | "callable" | "hash" | "ord" | "vars" | "dir":
+            return OTHER
+    return unknown_result(everything)
+
+
+def _sort_question(walk: Walk, node: ast.Call, name: str) -> Value:
+    if name == "isinstance" and len(node.args) == 2:
+        asked = walk.values.get(id(node.args[1]), OTHER)
+        parts = asked.members or (asked,)
+        about = {"mx.nd.NDArray", "mx.sym.Symbol", "mx.nd.ndarray", "mx.np.ndarray"}
+        return Value(Kind.MODE, ref="sort") if any(part.ref in about for part in parts) else OTHER
+    return Value(Kind.MODE, ref="sort") if name == "hasattr" else OTHER
+
+
+def _super(walk: Walk) -> Value:
+    frame: Frame | None = walk.frame
+    while frame is not None and (frame.function is None or frame.function.owner is None):
+        frame = frame.closure
+    if frame is None or frame.function is None or frame.function.owner is None:
+        return OTHER
+    arguments = frame.function.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    me = frame.env.get(positional[0].arg, OTHER) if positional else OTHER
+    return Value(Kind.SUPER, ref=frame.function.owner, element=me)

@@ -8,6 +8,7 @@ import os
 import types
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +17,13 @@ from ..diagnostics.errors import HybridLabError
 from ..diagnostics.finding import Finding, Severity
 from ..diagnostics.rules.checking import Mark
 from ..diagnostics.rules.values import Value
-from .checker import Checker
+from .checker import check_class, define
 from .classes import Module, SourceClass
+from .functions import construct
 from .live import Live, in_package, is_a, is_hybrid, tree
 from .source import Source, notebook_cells, read_notebook
 from .suppress import silence, stale, suppressions
+from .walk import Walk
 
 TARGETS = (None, "mxnet")
 
@@ -99,7 +102,7 @@ def _is_path(text: str) -> bool:
 
 
 def _check_sources(sources: list[Source], target: str | None, context: Iterable[str]) -> list[list[Finding]]:
-    checker = Checker()
+    walk = Walk()
     others = [Module(Source(text, "<context>")) for text in context]
     modules = [Module(source) for source in sources]
     classes: dict[int, list[SourceClass]] = {}
@@ -107,7 +110,7 @@ def _check_sources(sources: list[Source], target: str | None, context: Iterable[
     for module in [*others, *modules]:
         # A name means what the nearest cell above says; failing that, what any cell says.
         module.names = dict(shared)
-        classes[id(module)] = checker.define(module)
+        classes[id(module)] = define(walk, module)
         shared = dict(module.names)
     for module in [*others, *modules]:
         module.lookup = shared.get
@@ -140,8 +143,8 @@ def _findings_of(source: Source, found: list[_Found], target: str | None) -> lis
 
 
 def _check_classes(subjects: list[tuple[type, Any, str | None]], target: str | None) -> list[Finding]:
-    maker = Checker()
-    live = Live(maker.define)
+    walk = Walk()
+    live = Live(partial(define, walk))
     found: list[Finding] = []
     touched: dict[str, tuple[Source, list[SourceClass]]] = {}
     for cls, block, path in subjects:
@@ -153,7 +156,7 @@ def _check_classes(subjects: list[tuple[type, Any, str | None]], target: str | N
             continue
         chain = [c for c in source_class.mro() if c.hybrid]
         if block is not None:
-            chain[0] = live.with_instance(source_class, block, maker.construct)
+            chain[0] = live.with_instance(source_class, block, partial(construct, walk))
         # The method that makes the graph may be inherited: it is checked where it is written.
         for index, member in enumerate(chain):
             if index and "hybrid_forward" in chain[0].own_methods:
@@ -169,15 +172,15 @@ def _check_classes(subjects: list[tuple[type, Any, str | None]], target: str | N
 
 def _check_class(cls: SourceClass) -> list[_Found]:
     """Everything found in a class, and in the functions it calls."""
-    checker = Checker()
+    walk = Walk()
     try:
-        checker.check_class(cls)
+        check_class(walk, cls)
     except RecursionError:
         record = rules.get("HL199")
         message = f"class {cls.name} is nested too deeply to be checked."
-        finding = _finding(Mark(cls.node, message=message), record, cls.source, checker.style)
-        return [*_as_findings(checker), _Found(finding, False, cls.source)]
-    return _as_findings(checker)
+        finding = _finding(Mark(cls.node, message=message), record, cls.source, walk.style)
+        return [*_as_findings(walk), _Found(finding, False, cls.source)]
+    return _as_findings(walk)
 
 
 def _silenced(findings: list[Finding], touched: dict[str, tuple[Source, list[SourceClass]]]) -> list[Finding]:
@@ -194,10 +197,10 @@ def _silenced(findings: list[Finding], touched: dict[str, tuple[Source, list[Sou
     return kept
 
 
-def _as_findings(checker: Checker) -> list[_Found]:
+def _as_findings(walk: Walk) -> list[_Found]:
     return [
-        _Found(_finding(mark, record, source, checker.style), bool(mark.portability or record.portability), source)
-        for mark, record, source in checker.marks.values()
+        _Found(_finding(mark, record, source, walk.style), bool(mark.portability or record.portability), source)
+        for mark, record, source in walk.marks.values()
     ]
 
 

@@ -1,0 +1,152 @@
+"""Calls of functions of the source, which are walked with their arguments, and constructors of its classes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable
+
+from ..diagnostics.rules.checking import Attribute
+from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
+from .classes import Frame, Function, SourceClass
+from .walk import Walk, evaluate, run
+
+_DEPTH = 12
+
+
+def call_function(walk: Walk, function: Function, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+    everything = [*arguments, *keywords.values()]
+    if walk.constructing is None and walk.frames[0].function is None and len(walk.frames) == 1:
+        return unknown_result(everything)  # module level: what a call returns does not matter there
+    active = [frame.function for frame in walk.frames]
+    if active.count(function) > 1 or len(walk.frames) > _DEPTH or walk.budget < 0:
+        return unknown_result(everything)
+    key: Hashable = None
+    on_self = any(value.kind is Kind.SELF for value in everything)
+    if function.closure is None and not (on_self and walk.constructing is not None):
+        given = tuple(_coarse(value) for value in arguments)
+        named = tuple((name, _coarse(value)) for name, value in sorted(keywords.items()))
+        key = (function, given, named, bool(walk.quiet))
+        if key in walk.summaries:
+            return walk.summaries[key]
+    value = enter(walk, function, arguments, keywords)
+    if key is not None:
+        walk.summaries[key] = value
+    return value
+
+
+def enter(
+    walk: Walk,
+    function: Function,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    me: Value | None = None,
+    unknown_arguments: bool = False,
+) -> Value:
+    """Walk a function with these arguments and return what it returns."""
+    env = _bound(function, [me, *arguments] if me is not None else arguments, keywords)
+    frame = Frame(
+        function,
+        function.module,
+        function.source,
+        env,
+        closure=function.closure,
+        owner=function.owner or walk.frame.owner,
+    )
+    walk.frames.append(frame)
+    if isinstance(function.node, ast.Lambda):
+        result = evaluate(walk, function.node.body)
+    else:
+        run(walk, function.node.body)
+        returned = [value for _, value, _ in frame.returns]
+        result = returned[0] if returned else NONE
+        for value in returned[1:]:
+            result = join(result, value)
+    walk.frames.pop()
+    return result
+
+
+def _bound(function: Function, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value]:
+    signature = function.node.args
+    positional = [*signature.posonlyargs, *signature.args]
+    if function.kind == "class" and arguments:
+        arguments = [OTHER, *arguments[1:]]
+    env: dict[str, Value] = {}
+    for argument, default in zip(reversed(positional), reversed(signature.defaults), strict=False):
+        env[argument.arg] = _default(default)
+    for argument, keyword_default in zip(signature.kwonlyargs, signature.kw_defaults, strict=True):
+        env[argument.arg] = _default(keyword_default) if keyword_default is not None else OTHER
+    for argument, value in zip(positional, arguments, strict=False):
+        env[argument.arg] = value
+    names_taken = {argument.arg for argument in [*positional, *signature.kwonlyargs]}
+    extra = [value for name, value in keywords.items() if name not in names_taken]
+    env |= {name: value for name, value in keywords.items() if name in names_taken}
+    for argument in positional:
+        env.setdefault(argument.arg, OTHER)
+    if signature.vararg is not None:
+        env[signature.vararg.arg] = sequence(tuple(arguments[len(positional) :]))
+    if signature.kwarg is not None:
+        element = element_of(sequence(tuple(extra))) if extra else None
+        env[signature.kwarg.arg] = Value(Kind.MAPPING, element=element, depends=False)
+    return env
+
+
+def _default(node: ast.expr) -> Value:
+    if isinstance(node, ast.Constant):
+        return NONE if node.value is None else Value(Kind.CONSTANT, ref=(type(node.value).__name__, node.value))
+    if isinstance(node, (ast.List, ast.Tuple, ast.Dict)):
+        return sequence(()) if not isinstance(node, ast.Dict) else Value(Kind.MAPPING, depends=False)
+    return OTHER
+
+
+def _coarse(value: Value) -> Hashable:
+    """What of an argument decides what a function returns: literals count by their type alone."""
+    return value.ref[0] if value.kind is Kind.CONSTANT and isinstance(value.ref, tuple) else value
+
+
+def construct(walk: Walk, cls: SourceClass) -> None:
+    """Learn what stands on self: class-level names, then everything `__init__` assigns."""
+    if cls.constructed:
+        return
+    cls.constructed = True
+    walk.quiet += 1
+    outer, walk.constructing = walk.constructing, cls
+    for base in reversed(list(cls.mro())):
+        walk.frames.append(Frame(None, base.module, base.source, {}, owner=base))
+        for statement in base.node.body:
+            if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                found = evaluate(walk, statement.value)
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        cls.attributes[target.id] = Attribute(target.id, found, statement)
+        walk.frames.pop()
+    init = cls.find("__init__")
+    if init is not None:
+        walk.frames.append(Frame(None, init.module, init.source, {}, owner=cls))
+        enter(walk, init, [], {}, Value(Kind.SELF, ref=cls), unknown_arguments=True)
+        walk.frames.pop()
+    walk.constructing = outer
+    walk.quiet -= 1
+
+
+def keep_children(walk: Walk, values: list[Value]) -> None:
+    """Blocks handed to another block or function count as registered by it."""
+    if walk.constructing is None:
+        return
+    for value in values:
+        if value.site is not None:
+            walk.constructing.registered.add(value.site)
+        if value.kind in (Kind.SEQUENCE, Kind.MAPPING):
+            keep_children(walk, list(value.members))
+
+
+def unknown_result(everything: list[Value]) -> Value:
+    """A function nothing is known about gives tensors, or lists of them, if it got some."""
+    return tensor(single=False) if any(value.has_tensor for value in everything) else OTHER
+
+
+def input_in(value: Value) -> bool:
+    """Whether an input of the block takes part in a value."""
+    if value.kind in (Kind.TENSOR, Kind.OUTPUTS):
+        return value.depends
+    return any(input_in(member) for member in value.members)

@@ -1,0 +1,75 @@
+"""Calls of operators, control flow among them: how many outputs they give, and of which shape."""
+
+from __future__ import annotations
+
+import ast
+
+from ..diagnostics.rules.values import OTHER, Kind, Value, join, sequence, tensor
+from . import names
+from .attributes import member
+from .classes import Function
+from .functions import call_function, input_in, unknown_result
+from .walk import Walk
+
+
+def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+    everything = [*arguments, *keywords.values()]
+    depends = any(input_in(value) for value in everything)
+    short = name.removeprefix("np.").removeprefix("npx.")
+    if short in ("contrib.foreach", "contrib.while_loop", "contrib.cond", "foreach", "while_loop", "cond"):
+        return _control_flow(walk, short.removeprefix("contrib."), arguments, keywords)
+    if short in names.PERHAPS_MULTIPLE:
+        return tensor(single=False, depends=depends)
+    if short in names.MULTIPLE_OUTPUTS or (short == "topk" and _literal(node, "ret_typ") == "both"):
+        outputs = _literal(node, "num_outputs", 1 if short != "split_v2" else None)
+        if outputs == 1 and short in ("split", "SliceChannel", "slice_channel"):
+            return tensor(depends=depends)
+        return Value(Kind.OUTPUTS, depends=depends)
+    if short in ("BatchNorm", "LayerNorm") and _literal(node, "output_mean_var"):
+        return Value(Kind.OUTPUTS, depends=depends)
+    if short.startswith("contrib.") and short[8:9].isupper():
+        return tensor(single=False, depends=depends)
+    first = next((value for value in everything if value.kind is Kind.TENSOR), None)
+    like = first.like if first is not None and short in names.ELEMENTWISE else None
+    if short in names.LIKE_SECOND:
+        second = arguments[1] if len(arguments) > 1 else keywords.get("rhs", OTHER)
+        like = second.like
+    return tensor(depends=depends, like=like, fresh=True)
+
+
+def _control_flow(walk: Walk, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+    """foreach(body, data, init_states), while_loop(cond, func, loop_vars), cond(pred, then_func, else_func)."""
+    spelled = {
+        "foreach": ("body", "data", "init_states"),
+        "while_loop": ("cond", "func", "loop_vars", "max_iterations"),
+        "cond": ("pred", "then_func", "else_func"),
+    }[name]
+    given = dict(zip(spelled, arguments, strict=False)) | keywords
+    if name == "foreach":
+        data, states = given.get("data", OTHER), given.get("init_states", OTHER)
+        apply(walk, given.get("body", OTHER), [data, states])
+        return sequence((tensor(single=False), states if states.members else tensor(single=False)))
+    if name == "while_loop":
+        variables = given.get("loop_vars", OTHER)
+        inputs = list(variables.items) if variables.items is not None else [member(variables)]
+        apply(walk, given.get("cond", OTHER), inputs)
+        apply(walk, given.get("func", OTHER), inputs)
+        return sequence((tensor(single=False), variables if variables.members else tensor(single=False)))
+    results = [apply(walk, given.get(branch, OTHER), []) for branch in ("then_func", "else_func")]
+    joined = join(*results)
+    return joined if joined.has_tensor else tensor(single=False)
+
+
+def apply(walk: Walk, function: Value, arguments: list[Value]) -> Value:
+    if function.kind is Kind.FUNCTION and isinstance(function.ref, Function):
+        bound = [function.element] if function.element is not None else []
+        return call_function(walk, function.ref, [*bound, *arguments], {})
+    return unknown_result(arguments)
+
+
+def _literal(node: ast.Call, keyword: str, position: int | None = None) -> object:
+    """A literal argument, by keyword or position; None if absent or computed."""
+    found = next((k.value for k in node.keywords if k.arg == keyword), None)
+    if found is None and position is not None and len(node.args) > position:
+        found = node.args[position]
+    return found.value if isinstance(found, ast.Constant) else None
