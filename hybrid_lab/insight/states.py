@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -13,9 +14,9 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 
 @dataclass(frozen=True)
 class BlockState:
-    """state : "plain", "eager", "waiting", "active", "inlined", "failed" or "file"; why : one sentence, or "" """
+    """why : one sentence, or "" """
 
-    state: str
+    state: Literal["plain", "eager", "waiting", "active", "inlined", "failed", "file"]
     why: str
 
 

@@ -12,7 +12,6 @@ import time
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from hybrid_lab.diagnostics.errors import ArchiveError, LoadMismatchError
 from hybrid_lab.diagnostics.words import count
@@ -23,6 +22,7 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
 from hybrid_lab.lab import archives, files
 from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.messages import GraphSource, ReloadReply, SaveReply, UndoReply
 from hybrid_lab.lab.registry import Entry
 from hybrid_lab.lab.snapshot import Snapshot
 
@@ -42,7 +42,7 @@ def host() -> str:
     return socket.gethostname()
 
 
-def save(entry: Entry, name: str, overwrite: bool) -> dict[str, Any]:
+def save(entry: Entry, name: str, overwrite: bool) -> SaveReply:
     """Write the archive of a model beside the notebook; see `save` in docs/protocol.md. Raises RequestError."""
     path = files.checked_for_writing(name or entry.proposed_file, overwrite)
     net, start = entry.block, time.perf_counter()
@@ -63,7 +63,7 @@ def save(entry: Entry, name: str, overwrite: bool) -> dict[str, Any]:
     }
 
 
-def reload(entry: Entry, name: str, graphs: str) -> dict[str, Any]:
+def reload(entry: Entry, name: str, graphs: GraphSource) -> ReloadReply:
     """Load an archive into a model at once, keeping what an undo needs. Raises RequestError; then nothing changed."""
     path = _existing(name or entry.proposed_file)
     net, start = entry.block, time.perf_counter()
@@ -97,7 +97,7 @@ def reload(entry: Entry, name: str, graphs: str) -> dict[str, Any]:
     }
 
 
-def undo(entry: Entry, token: str) -> dict[str, Any]:
+def undo(entry: Entry, token: str) -> UndoReply:
     """Put back what the last reload replaced. Raises RequestError `nothing-to-undo`."""
     if entry.undo is None or token != entry.undo_token:
         raise RequestError(
@@ -108,7 +108,7 @@ def undo(entry: Entry, token: str) -> dict[str, Any]:
     return {"summary": summary}
 
 
-def open_archive(name: str, variable: str, replace: bool, namespace: dict[str, Any]) -> tuple[Block, Path]:
+def open_archive(name: str, variable: str, replace: bool, namespace: dict[str, object]) -> tuple[Block, Path]:
     """Load an archive without its code, and bind it to a variable. Raises RequestError; nothing is bound then."""
     from hybrid_lab import gluon
 

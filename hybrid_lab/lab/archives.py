@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.formats.archive import Container, inspect, layout, tree
 from hybrid_lab.lab import files
+from hybrid_lab.lab.messages import Archive, SavedGraph
 
 
-def graphs_in(path: Path) -> list[dict[str, Any]]:
+def graphs_in(path: Path) -> list[SavedGraph]:
     """The graphs of an archive as the reply of `save` has them: path of the Block, number of operators.
 
     Raises ArchiveError for a damaged file, OSError.
     """
     archive = Container.open(path)
-    graphs = []
+    graphs: list[SavedGraph] = []
     for block in tree.from_json(archive.read_json(layout.TREE), archive.path).blocks:
         for member in block.graphs:
             nodes = archive.read_json(member)["nodes"]
@@ -24,9 +24,9 @@ def graphs_in(path: Path) -> list[dict[str, Any]]:
     return graphs
 
 
-def listing() -> list[dict[str, Any]]:
+def listing() -> list[Archive]:
     """The protocol's data of the archives beside the notebook, newest first; one that cannot be read says why."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Archive] = []
     for path in files.folder().glob("*.hlab"):
         try:
             if path.is_symlink() or not path.is_file() or path.name.startswith("."):
@@ -34,11 +34,18 @@ def listing() -> list[dict[str, Any]]:
             state = path.stat()
         except OSError:  # it went away meanwhile
             continue
-        row = {"file": path.name, "bytes": state.st_size, "modified": state.st_mtime}
-        row |= {"class": "", "blocks": 0, "graphs": 0, "problem": ""}
+        row: Archive = {
+            "file": path.name,
+            "bytes": state.st_size,
+            "modified": state.st_mtime,
+            "class": "",
+            "blocks": 0,
+            "graphs": 0,
+            "problem": "",
+        }
         try:
             found = inspect(path)
-            row |= {key: found[key] for key in ("class", "blocks", "graphs")}
+            row |= {"class": found["class"], "blocks": found["blocks"], "graphs": found["graphs"]}
         except (HybridLabError, OSError) as error:
             row["problem"] = str(error).splitlines()[0]
         except Exception as error:  # a file that lies in a way nobody thought of

@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.schema import PROTOCOL, check_envelope, readable_id
+from hybrid_lab.lab.messages import PROTOCOL, JsonObject
+from hybrid_lab.lab.schema import check_envelope, readable_id
 from hybrid_lab.lab.session import Session
 from hybrid_lab.log import logger
 
+if TYPE_CHECKING:
+    from comm.base_comm import BaseComm
 
-def envelope(identity: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+
+def envelope(identity: str, kind: str, body: Mapping[str, object]) -> JsonObject:
     """A message of the protocol; numbers that are not finite become null."""
     return {"hybrid_lab": PROTOCOL, "id": identity, "type": kind, "body": finite(body)}
 
 
-def finite(item: Any) -> Any:
+def finite(body: Mapping[str, object]) -> JsonObject:
     """JSON data with NaN and the infinities as null, and tuples as lists."""
+    return {key: _finite(value) for key, value in body.items()}
+
+
+def _finite(item: object) -> object:
     if isinstance(item, float):
         return item if math.isfinite(item) else None
     if isinstance(item, dict):
-        return {key: finite(value) for key, value in item.items()}
+        return finite(item)
     if isinstance(item, (list, tuple)):
-        return [finite(value) for value in item]
+        return [_finite(value) for value in item]
     return item
 
 
-def forget_route(comm: Any) -> None:
+def forget_route(comm: BaseComm) -> None:
     """Let the front end's next messages come on their own subshell again, after a send from the main thread.
 
     ipykernel 7.4 delivers a comm's messages to the thread that last sent on it, so they would wait for the running
@@ -38,7 +46,9 @@ def forget_route(comm: Any) -> None:
     comm.__dict__.pop("_reply_subshell_id", None)
 
 
-def handle(session: Session, data: Any, send: Callable[[Any], Any], allowed: frozenset[str] | None = None) -> None:
+def handle(
+    session: Session, data: object, send: Callable[[JsonObject], object], allowed: frozenset[str] | None = None
+) -> None:
     """Answer one message through `send(envelope)`: exactly one reply, whatever happens.
 
     allowed : the requests of this channel, None for all
@@ -59,8 +69,10 @@ def handle(session: Session, data: Any, send: Callable[[Any], Any], allowed: fro
         send(envelope(identity, "error", _fault(error).body()))
 
 
-def _reply(session: Session, data: Any, send: Callable[[Any], Any], allowed: frozenset[str] | None) -> dict[str, Any]:
-    identity, kind, _, body = check_envelope(data)
+def _reply(
+    session: Session, data: object, send: Callable[[JsonObject], object], allowed: frozenset[str] | None
+) -> Mapping[str, object]:
+    identity, kind, body = check_envelope(data)
     if allowed is not None and kind not in allowed:
         raise RequestError("bad-request", f"{kind} is not a request of this channel")
 
@@ -82,10 +94,10 @@ class Comms:
 
     def __init__(self, session: Session):
         self._session = session
-        self._open: dict[str, Any] = {}
+        self._open: dict[str, BaseComm] = {}
         self._lock = threading.Lock()
 
-    def opened(self, comm: Any, message: Any) -> None:
+    def opened(self, comm: BaseComm, message: object) -> None:
         """The comm target: a front end connects. Its first request is `hello`."""
         with self._lock:
             self._open[comm.comm_id] = comm
@@ -113,7 +125,7 @@ class Comms:
             finally:
                 forget_route(comm)
 
-    def _forget(self, comm: Any) -> None:
+    def _forget(self, comm: BaseComm) -> None:
         with self._lock:
             self._open.pop(comm.comm_id, None)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
-from typing import Any
 
 from hybrid_lab.diagnostics.finding import Finding
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybridized.code import code_of
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
+from hybrid_lab.lab.messages import CellSource, Diagnostic
 from hybrid_lab.lab.places import place
 from hybrid_lab.lint import check
 from hybrid_lab.lint.report import help_text
@@ -20,13 +21,12 @@ _UNREADABLE = "HL001"
 """A cell that does not parse: Python itself says so, when the cell runs."""
 
 
-def diagnostic(finding: Finding, located: bool) -> dict[str, Any]:
+def diagnostic(finding: Finding, located: bool) -> Diagnostic:
     """A finding as the protocol's Diagnostic.
 
     located : give the place in the user's files too (findings of a model), not only within the cell
     """
     fix = finding.fix
-    span = {name: getattr(finding, name) for name in ("line", "col", "end_line", "end_col")}
     return {
         "code": finding.code,
         "name": finding.name,
@@ -36,22 +36,33 @@ def diagnostic(finding: Finding, located: bool) -> dict[str, Any]:
         "rewrite": finding.rewrite or "",
         "tensor": finding.tensor or "",
         "block": finding.block or "",
-        **span,
-        "location": place(finding.file, **span) if located else None,
+        "line": finding.line,
+        "col": finding.col,
+        "end_line": finding.end_line,
+        "end_col": finding.end_col,
+        "location": place(finding.file, finding.line, finding.col, finding.end_line, finding.end_col)
+        if located
+        else None,
         "fix": None
         if fix is None
         else {
             "title": fix.title,
             "safe": fix.safe,
             "edits": [
-                {name: getattr(edit, name) for name in ("line", "col", "end_line", "end_col", "text")}
+                {
+                    "line": edit.line,
+                    "col": edit.col,
+                    "end_line": edit.end_line,
+                    "end_col": edit.end_col,
+                    "text": edit.text,
+                }
                 for edit in fix.edits
             ],
         },
     }
 
 
-def lint_cells(cells: list[dict[str, str]], only: list[str]) -> dict[str, list[dict[str, Any]]]:
+def lint_cells(cells: list[CellSource], only: list[str]) -> dict[str, list[Diagnostic]]:
     """The reply of `lint`: cells are checked together, none is run; a cell that does not parse has no findings."""
     found = check_cells([cell["source"] for cell in cells])
     wanted = set(only)
@@ -62,7 +73,7 @@ def lint_cells(cells: list[dict[str, str]], only: list[str]) -> dict[str, list[d
     }
 
 
-def lint_key(net: Block, name: str) -> Any:
+def lint_key(net: Block, name: str) -> Hashable:
     """Changes when lint of the model's classes may say something else; traces and calls do not change it."""
     blocks = blocks_below(net)
     kinds = {type(block) for _, block in blocks}
@@ -91,14 +102,14 @@ def failures(net: Block, name: str) -> list[Finding]:
     return found
 
 
-def merged(lint: list[Finding], raised: list[Finding]) -> list[dict[str, Any]]:
+def merged(lint: list[Finding], raised: list[Finding]) -> list[Diagnostic]:
     """Both as Diagnostics; what lint found already is not said twice."""
     seen = {(item.code, item.file, item.line) for item in lint}
     more = [item for item in raised if (item.code, item.file, item.line) not in seen]
     return [diagnostic(item, True) for item in [*lint, *more]]
 
 
-def findings_by_path(findings: list[dict[str, Any]], name: str) -> dict[str, int]:
+def findings_by_path(findings: list[Diagnostic], name: str) -> dict[str, int]:
     """Path of the Block in the tree -> number of its findings, whose paths start with the model's name."""
     counts: dict[str, int] = {}
     for item in findings:

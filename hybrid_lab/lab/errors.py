@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.lab.messages import ErrorBody, ErrorCode
 
 
 class RequestError(HybridLabError):
     """code : one of the protocol's error codes; next : what to do; details : more lines, such as all differences."""
 
-    def __init__(self, code: str, message: str, next: str = "", details: list[str] | None = None):
+    def __init__(self, code: ErrorCode, message: str, next: str = "", details: list[str] | None = None):
         super().__init__(message)
         self.code, self.message, self.next, self.details = code, message, next, details or []
-        self.request_id = ""
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> ErrorBody:
         """The `error` body of the protocol."""
         return {"code": self.code, "message": self.message, "next": self.next, "details": self.details}

@@ -22,26 +22,25 @@ from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.insight.states import class_name
+from hybrid_lab.lab.messages import Form, GraphReply
 from hybrid_lab.lab.picture import Picture, state_names
 from hybrid_lab.lab.units import units_of
 
 
-def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
+def graph_view(net: Block, path: str, form: Form) -> GraphReply:
     """The reply of the request `graph`. Raises KeyError for an unknown path."""
     block = block_at(net, path)
-    reply: dict[str, Any] = {"path": path, "form": form, "forms": [], "dot": "", "missing": "", "nodes": []}
-    reply |= {"groups": [], "text": "", "summary": "", "variants": 0}
     if not isinstance(block, HybridBlock):
         children = [name for name, child in access.children(block).items() if isinstance(child, HybridBlock)]
         hint = f": select one of its children, {', '.join(children[:4])}" if children else ""
         kind = class_name(block)
-        return reply | {"missing": f"{block.name} is a {kind}, not a HybridBlock, and has no graph{hint}."}
+        return _missing(path, form, f"{block.name} is a {kind}, not a HybridBlock, and has no graph{hint}.")
     cache = access.graphs(block)
     graphs = cache.graphs()
     if not graphs:
         found = neutral_without_inputs(block)
         if isinstance(found, str):
-            return reply | {"missing": found}
+            return _missing(path, form, found)
         graphs = [found]
     compiled = cache.compilations[-1].program if cache.compilations else None
     if form == "compiled" and compiled is not None:
@@ -61,15 +60,32 @@ def graph_view(net: Block, path: str, form: str) -> dict[str, Any]:
         graph = with_shapes(neutral.graph, compiled)
         picture = Picture(graph, neutral.num_data, block, path, root_scope(net, path, graph))
         summary = count(len(graph.operators), "operator") + (", from a file" if neutral.source == "file" else "")
-    return reply | {
+    return {
+        "path": path,
         "form": form,
         "forms": ["neutral"] + (["compiled"] if compiled is not None else []),
         "dot": picture.dot(),
+        "missing": "",
         "nodes": picture.nodes,
         "groups": picture.groups,
         "text": repr(graph),
         "summary": summary,
         "variants": len(graphs),
+    }
+
+
+def _missing(path: str, form: Form, why: str) -> GraphReply:
+    return {
+        "path": path,
+        "form": form,
+        "forms": [],
+        "dot": "",
+        "missing": why,
+        "nodes": [],
+        "groups": [],
+        "text": "",
+        "summary": "",
+        "variants": 0,
     }
 
 

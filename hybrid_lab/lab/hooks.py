@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.location import register_cell
+from hybrid_lab.lab.messages import TARGET
 from hybrid_lab.lab.places import cell_ids, running_cell
-from hybrid_lab.lab.schema import TARGET
 
 if TYPE_CHECKING:
     from hybrid_lab.lab.comm import Comms

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.insight.states import class_name
+from hybrid_lab.lab.messages import GraphGroup, GraphNode, NodeKind, Tensor
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.tree import tensor
 from hybrid_lab.lab.units import Units
@@ -46,12 +45,12 @@ class Picture:
         self._units = units or Units(graph)
         self._prologue = prologue
         self._states = state_names(graph) if states is None else states
-        self.nodes: list[dict[str, Any]] = []
+        self.nodes: list[GraphNode] = []
         self._parameters = set(graph.inputs[num_data:])
         self._calls = self._nested_calls()
         self._edges: dict[tuple[str, str, str], None] = {}
         self._id_of: dict[Value, str] = {}
-        self._folded: dict[tuple[str, int], dict[str, Any]] = {}
+        self._folded: dict[tuple[str, int], GraphNode] = {}
         self._build()
 
     def _build(self) -> None:
@@ -74,7 +73,7 @@ class Picture:
                 value = node.outputs[0]
                 if value in hidden:
                     continue
-                kind = "input" if value in graph.inputs and value not in self._parameters else "parameter"
+                kind: NodeKind = "input" if value in graph.inputs and value not in self._parameters else "parameter"
                 kind = "aux" if node.name in self._states else kind
                 row = self._add(node, kind, node.name)
             elif isinstance(node.op, Constant):
@@ -97,7 +96,7 @@ class Picture:
         """Whether an operator reads the numbers of a value, not its shape alone."""
         return any(item is value and reader.op.reads_values(index) for index, item in enumerate(reader.inputs))
 
-    def _connect(self, value: Value, row: dict[str, Any]) -> None:
+    def _connect(self, value: Value, row: GraphNode) -> None:
         source = self._id_of.get(value)
         if source is not None and source != row["id"]:
             if source not in row["inputs"]:
@@ -140,21 +139,22 @@ class Picture:
             if users.get(value) and all(reader in self._calls for reader in users[value])
         }
 
-    def _fold(self, call: tuple[str, int], node: Node) -> dict[str, Any]:
+    def _fold(self, call: tuple[str, int], node: Node) -> GraphNode:
         """The node of a nested Block's call; its outputs are those of the last operator."""
         row = self._folded.get(call)
         if row is None:
             assert self.block is not None
             child = call[0]
             where, label = self._in_model(child), f"{child}: {class_name(access.children(self.block)[child])}"
-            row = self._put("block", label, [], scope=where, block=where, location=location_data(node.location))
+            row = self._put("block", label, [])
+            row |= {"scope": where, "block": where, "location": location_data(node.location)}
             self._folded[call] = row
         row["outputs"] = [tensor(value.shape, value.dtype) for value in node.outputs[: node.op.num_visible]]
         return row
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
-    def _add(self, node: Node, kind: str, label: str) -> dict[str, Any]:
+    def _add(self, node: Node, kind: NodeKind, label: str) -> GraphNode:
         attributes: dict[str, str] = {}
         visible, is_operator = 1, kind == "operator"
         if is_operator:
@@ -163,28 +163,37 @@ class Picture:
             immediates = [(place, item) for place, item in enumerate(node.inputs) if not isinstance(item, Value)]
             attributes |= {f"input {place}": repr(item) for place, item in immediates}
             attributes |= {"part of": node.composite} if node.composite else {}
-        return self._put(
-            kind,
-            label,
-            [tensor(value.shape, value.dtype) for value in node.outputs[:visible]],
-            op=node.op.name if is_operator else "",
-            attributes=attributes,
-            scope=self._in_model(self._inside(node)),
-            location=location_data(node.location),
-            engine=self._units.engines.get(node, ""),
-            group=self._units.of.get(node, ""),
-        )
+        row = self._put(kind, label, [tensor(value.shape, value.dtype) for value in node.outputs[:visible]])
+        row |= {
+            "op": node.op.name if is_operator else "",
+            "attributes": attributes,
+            "scope": self._in_model(self._inside(node)),
+            "location": location_data(node.location),
+            "engine": self._units.engines.get(node, ""),
+            "group": self._units.of.get(node, ""),
+        }
+        return row
 
-    def _put(self, kind: str, label: str, outputs: list[Any], identity: str = "", **more: Any) -> dict[str, Any]:
-        row: dict[str, Any] = {"id": identity or f"n{len(self.nodes)}", "kind": kind, "label": label, "op": ""}
-        row |= {"attributes": {}, "inputs": [], "outputs": outputs, "scope": self.path, "block": None}
-        row |= {"location": None, "group": "", "engine": ""}
-        row |= more
+    def _put(self, kind: NodeKind, label: str, outputs: list[Tensor], identity: str = "") -> GraphNode:
+        row: GraphNode = {
+            "id": identity or f"n{len(self.nodes)}",
+            "kind": kind,
+            "label": label,
+            "op": "",
+            "attributes": {},
+            "inputs": [],
+            "outputs": outputs,
+            "scope": self.path,
+            "block": None,
+            "location": None,
+            "group": "",
+            "engine": "",
+        }
         self.nodes.append(row)
         return row
 
     @property
-    def groups(self) -> list[dict[str, Any]]:
+    def groups(self) -> list[GraphGroup]:
         """The units of which there is a node in the picture."""
         shown = {row["group"] for row in self.nodes}
         return [group for group in self._units.groups if group["name"] in shown]

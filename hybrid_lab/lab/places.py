@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from hybrid_lab.diagnostics.location import Location, cell_number, display_file
+from hybrid_lab.diagnostics import location as source
+from hybrid_lab.diagnostics.location import cell_number, display_file
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from hybrid_lab.lab.messages import Location
 
 #: file name of a notebook cell -> the notebook's id of that cell; kept by the hooks.
 cell_ids: dict[str, str] = {}
 
 
-def running_cell(shell: Any) -> int:
+def running_cell(shell: InteractiveShell) -> int:
     """The number of the cell that an IPython shell runs, n of its In[n].
 
     IPython 9 raises `execution_count` before the cell and earlier ones after it; the number of Out[n] tells for both.
@@ -18,14 +24,14 @@ def running_cell(shell: Any) -> int:
     return shell.displayhook.prompt_count
 
 
-def location_data(location: Location | None) -> dict[str, Any] | None:
+def location_data(location: source.Location | None) -> Location | None:
     """The protocol's Location."""
     if location is None:
         return None
     return place(location.file, location.line, location.col, location.end_line, location.end_col)
 
 
-def place(file: str, line: int, col: int, end_line: int, end_col: int) -> dict[str, Any]:
+def place(file: str, line: int, col: int, end_line: int, end_col: int) -> Location:
     """The protocol's Location of a span; lines from 1, columns in characters from 0."""
     return {
         "file": file,

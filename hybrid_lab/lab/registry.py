@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
 
+from hybrid_lab.diagnostics.finding import Finding
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import blocks_below, class_name, hybrid_blocks, walk
 from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.messages import Model
 from hybrid_lab.lab.tree import count_parameters
 
 
@@ -30,12 +31,12 @@ class Entry:
         self.reference = weakref.ref(block)
         self.name = name
         self.revision = 0
-        self.fingerprint: Any = None
+        self.fingerprint: Hashable = None
         self.shown = False
         self.undo_token = ""
         self.undo: Callable[[], str] | None = None
-        self.lint: list[Any] = []
-        self.lint_key: Any = None
+        self.lint: list[Finding] = []
+        self.lint_key: Hashable = None
         self.file = ""
 
     @property
@@ -57,7 +58,7 @@ class Entry:
 class Registry:
     """Finds models in a namespace and keeps their ids stable. Any thread may ask."""
 
-    def __init__(self, namespace: Callable[[], dict[str, Any]]):
+    def __init__(self, namespace: Callable[[], dict[str, object]]):
         self._namespace = namespace
         self._entries: dict[str, Entry] = {}
         self._numbers = itertools.count(1)
@@ -89,6 +90,7 @@ class Registry:
         for name, item in list(self._namespace().items()):
             # type(), not isinstance: a lazy proxy in a variable may do anything when it is asked for its class.
             if issubclass(type(item), Block) and not name.startswith("_"):
+                assert isinstance(item, Block)
                 named.setdefault(id(item), (name, item))
         inner = {id(found) for _, block in named.values() for path, _, found, _ in walk(block) if path}
         # Blocks in a circle have no top; the first one stands for all.
@@ -125,11 +127,11 @@ class Registry:
         return entry
 
 
-def fingerprint(net: Block) -> Any:
+def fingerprint(net: Block) -> Hashable:
     """Changes when the tree, the graphs or the states of a model change; weights do not count."""
     rows = []
     for path, block in blocks_below(net):
-        row: tuple[Any, ...] = (path, id(block), access.structure_version(block), access.last_outputs(block))
+        row: tuple[object, ...] = (path, id(block), access.structure_version(block), access.last_outputs(block))
         if isinstance(block, HybridBlock):
             cache = access.graphs(block)
             last = id(cache.compilations[-1]) if cache.compilations else 0
@@ -139,7 +141,7 @@ def fingerprint(net: Block) -> Any:
     return tuple(rows)
 
 
-def model_data(entry: Entry, findings: int) -> dict[str, Any]:
+def model_data(entry: Entry, findings: int) -> Model:
     """The protocol's Model."""
     net = entry.block
     hybrid = [block for _, block in hybrid_blocks(net)]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.utils import url_path_join
 from tornado import web
+
+if TYPE_CHECKING:
+    from jupyter_server.serverapp import ServerApp
+
+    from hybrid_lab.lab.messages import ErrorBody, LintReply
 
 STATUS = {"too-large": 413, "failed": 500}
 """HTTP status by the protocol's error code; 400 for all others."""
@@ -25,7 +30,7 @@ class LintHandler(APIHandler):
 
         try:
             # In a thread: a large notebook must not hold up the server.
-            reply = await asyncio.to_thread(lint, self.request.body)
+            reply: LintReply | ErrorBody = await asyncio.to_thread(lint, self.request.body)
         except RequestError as error:
             self.set_status(STATUS.get(error.code, 400))
             reply = error.body()
@@ -36,11 +41,12 @@ class LintHandler(APIHandler):
         self.finish(json.dumps(reply))
 
 
-def lint(request: bytes) -> dict[str, Any]:
+def lint(request: bytes) -> LintReply:
     """The reply to the bytes of a request. Raises RequestError for what is not the protocol's `lint`."""
     from hybrid_lab.lab.diagnostics import lint_cells
     from hybrid_lab.lab.errors import RequestError
-    from hybrid_lab.lab.schema import MAX_BYTES, REQUESTS, check_fields
+    from hybrid_lab.lab.messages import LintRequest
+    from hybrid_lab.lab.schema import MAX_BYTES, check_fields
 
     if len(request) > MAX_BYTES:
         raise RequestError("too-large", f"the request is larger than {MAX_BYTES // 1024 // 1024} MiB")
@@ -50,7 +56,7 @@ def lint(request: bytes) -> dict[str, Any]:
         raise RequestError("bad-request", "the request is not JSON") from None
     if not isinstance(body, dict):
         raise RequestError("bad-request", "the request must be an object")
-    checked = check_fields(REQUESTS["lint"], body)
+    checked = check_fields(LintRequest, body)
     return {"cells": lint_cells(checked["cells"], checked["only"])}
 
 
@@ -58,7 +64,7 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
     return [{"module": "hybrid_lab.lab.server"}]
 
 
-def _load_jupyter_server_extension(server_app: Any) -> None:
+def _load_jupyter_server_extension(server_app: ServerApp) -> None:
     """Add the handler to the server."""
     base = server_app.web_app.settings["base_url"]
     server_app.web_app.add_handlers(".*$", [(url_path_join(base, "hybrid-lab", "lint"), LintHandler)])

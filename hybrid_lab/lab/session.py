@@ -6,20 +6,22 @@ import functools
 import platform
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.resources import files as resources
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.lab import actions, archives, files
+from hybrid_lab.lab import actions, archives, files, messages
 from hybrid_lab.lab.diagnostics import failures, findings_by_path, lint_cells, lint_key, lint_model, merged
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.registry import Entry, Registry, model_data
-from hybrid_lab.lab.schema import PROTOCOL
 from hybrid_lab.lab.tree import block_tree
+
+if TYPE_CHECKING:
+    from hybrid_lab.lab.widget import View
 
 #: progress(text, done, total)
 Progress = Callable[[str, int, int], None]
@@ -35,22 +37,23 @@ class Session:
 
     def __init__(
         self,
-        namespace: Callable[[], dict[str, Any]],
+        namespace: Callable[[], dict[str, object]],
         changed: Callable[[], None] = lambda: None,
         subshells: bool = False,
         busy: Callable[[], bool] = lambda: False,
         registry: Registry | None = None,
     ):
         self.registry = Registry(namespace) if registry is None else registry
-        self.views: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.views: weakref.WeakSet[View] = weakref.WeakSet()
         self._notes: list[str] = []
         self._lock = threading.Lock()
         self._namespace, self._changed, self._subshells, self._busy = namespace, changed, subshells, busy
 
-    def answer(self, kind: str, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def answer(self, kind: str, body: messages.JsonObject, progress: Progress) -> Mapping[str, object]:
         """The reply's body. Raises RequestError, with code `failed` for errors in the user's or the system's terms."""
         try:
-            return getattr(self, f"_on_{kind}")(body, progress)
+            reply: Mapping[str, object] = getattr(self, f"_on_{kind}")(body, progress)
+            return reply
         except RequestError:
             raise
         except HybridLabError as error:
@@ -65,12 +68,12 @@ class Session:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _on_hello(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_hello(self, body: messages.HelloRequest, progress: Progress) -> messages.HelloReply:
         from hybrid_lab import engines
 
         return {
             "kernel": __version__,
-            "protocol": PROTOCOL,
+            "protocol": messages.PROTOCOL,
             "python": platform.python_version(),
             "host": actions.host(),
             "folder": str(files.folder()),
@@ -78,17 +81,17 @@ class Session:
             "subshells": self._subshells,
         }
 
-    def models(self) -> dict[str, Any]:
+    def models(self) -> messages.ModelsReply:
         """The body of `models`, reply and push."""
         with self._lock:
             notes, self._notes = self._notes, []
         rows = [model_data(entry, len(self.findings(entry))) for entry in self.registry.refresh()]
         return {"models": rows, "busy": self._busy(), "notes": notes}
 
-    def _on_models(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_models(self, body: messages.EmptyRequest, progress: Progress) -> messages.ModelsReply:
         return self.models()
 
-    def findings(self, entry: Entry) -> list[dict[str, Any]]:
+    def findings(self, entry: Entry) -> list[messages.Diagnostic]:
         """Findings of a model. Its classes are checked again only when they or the tree changed."""
         net, name = entry.block, entry.name
         key = lint_key(net, name)
@@ -98,16 +101,16 @@ class Session:
             entry.lint, entry.lint_key = lint_model(net, name), key
         return merged(entry.lint, failures(net, name))
 
-    def _on_tree(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_tree(self, body: messages.ModelRequest, progress: Progress) -> messages.TreeReply:
         return self.tree(self.registry.get(body["model"]))
 
-    def tree(self, entry: Entry) -> dict[str, Any]:
+    def tree(self, entry: Entry) -> messages.TreeReply:
         """The body of `tree`."""
         findings = self.findings(entry)
         root = block_tree(entry.block, entry.name, findings_by_path(findings, entry.name))
         return {"model": model_data(entry, len(findings)), "root": root}
 
-    def _on_graph(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_graph(self, body: messages.GraphRequest, progress: Progress) -> messages.GraphReply:
         entry = self.registry.get(body["model"])
         try:
             return graph_view(entry.block, body["path"], body["form"])
@@ -116,32 +119,32 @@ class Session:
                 "unknown-block", f"{entry.name} has no block {body['path']!r}", "Refresh the tree."
             ) from None
 
-    def _on_findings(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_findings(self, body: messages.ModelRequest, progress: Progress) -> messages.FindingsReply:
         return {"findings": self.findings(self.registry.get(body["model"]))}
 
-    def _on_explain(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_explain(self, body: messages.ModelRequest, progress: Progress) -> messages.ExplainReply:
         from hybrid_lab.insight import explain
 
         return {"text": str(explain(self.registry.get(body["model"]).block))}
 
-    def _on_lint(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_lint(self, body: messages.LintRequest, progress: Progress) -> messages.LintReply:
         return {"cells": lint_cells(body["cells"], body["only"])}
 
-    def _on_archives(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_archives(self, body: messages.EmptyRequest, progress: Progress) -> messages.ArchivesReply:
         return {"folder": str(files.folder()), "host": actions.host(), "archives": archives.listing()}
 
-    def _on_asset(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_asset(self, body: messages.AssetRequest, progress: Progress) -> messages.AssetReply:
         return {"name": body["name"], "text": asset(body["name"])}
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def _on_save(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_save(self, body: messages.SaveRequest, progress: Progress) -> messages.SaveReply:
         progress("saving", 0, 0)
         reply = actions.save(self.registry.get(body["model"]), body["file"], body["overwrite"])
         self._changed()
         return reply
 
-    def _on_reload(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_reload(self, body: messages.ReloadRequest, progress: Progress) -> messages.ReloadReply:
         progress("loading", 0, 0)
         entry = self.registry.get(body["model"])
         reply = actions.reload(entry, body["file"], body["graphs"])
@@ -149,14 +152,14 @@ class Session:
         self._changed()
         return reply
 
-    def _on_undo(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_undo(self, body: messages.UndoRequest, progress: Progress) -> messages.UndoReply:
         entry = self.registry.get(body["model"])
         reply = actions.undo(entry, body["undo"])
         entry.revision += 1
         self._changed()
         return reply
 
-    def _on_open(self, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    def _on_open(self, body: messages.OpenRequest, progress: Progress) -> messages.OpenReply:
         progress("loading", 0, 0)
         name = body["name"]
         net, path = actions.open_archive(body["file"], name, body["replace"], self._namespace())

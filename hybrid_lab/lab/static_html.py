@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-from typing import Any
 
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.lab.messages import BlockNode, Tensor
 from hybrid_lab.lab.tree import block_tree
 
 # Inline, because front ends drop style sheets from notebooks that are not trusted. Colours are inherited: dark themes.
@@ -42,7 +42,7 @@ class _Rows:
     def __init__(self) -> None:
         self.left = _ROWS
 
-    def node(self, node: dict[str, Any], depth: int) -> str:
+    def node(self, node: BlockNode, depth: int) -> str:
         """One Block and what is below it."""
         self.left -= 1
         line = _line(node, depth)
@@ -59,7 +59,7 @@ class _Rows:
         return f'<details{opened}><summary style="cursor:pointer">{line}</summary>{inner}</details>'
 
 
-def _line(node: dict[str, Any], depth: int) -> str:
+def _line(node: BlockNode, depth: int) -> str:
     say = html.escape
     head = f"<b>{say(node['attr'])}</b>: {say(node['class'] if node['children'] else node['repr'])}"
     if node["shared_with"] is not None:
@@ -82,6 +82,6 @@ def _dim(text: str) -> str:
     return f'<span style="{_DIM}">{html.escape(text)}</span>'
 
 
-def _tensor(item: dict[str, Any]) -> str:
+def _tensor(item: Tensor) -> str:
     shape = "?" if item["shape"] is None else " x ".join("?" if size is None else str(size) for size in item["shape"])
     return f"({shape}) {item['dtype']}"

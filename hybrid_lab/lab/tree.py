@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.insight.states import block_state, blocks_below, class_name
+from hybrid_lab.lab.messages import BlockNode, Location, Tensor
+from hybrid_lab.lab.messages import Parameter as ParameterRow
 from hybrid_lab.lab.places import place
 
 
-def block_tree(net: Block, name: str, findings: dict[str, int] | None = None) -> dict[str, Any]:
+def block_tree(net: Block, name: str, findings: dict[str, int] | None = None) -> BlockNode:
     """The tree of `net`, known to the user as `name`. findings : path -> number of findings of the Block there."""
     return _Tree(net, findings or {}).node(net, "", name)[0]
 
@@ -27,14 +29,14 @@ class _Tree:
     def __init__(self, net: Block, findings: dict[str, int]):
         self.findings = findings
         self.seen: dict[int, str] = {}
-        self.places: dict[type, dict[str, Any] | None] = {}
+        self.places: dict[type, Location | None] = {}
         owners: dict[int, int] = {}
         for _, block in blocks_below(net):
             for parameter in access.own_parameters(block).values():
                 owners[id(parameter)] = owners.get(id(parameter), 0) + 1
         self.shared = {key for key, count in owners.items() if count > 1}
 
-    def node(self, block: Block, path: str, attr: str) -> tuple[dict[str, Any], int | None, dict[int, int | None]]:
+    def node(self, block: Block, path: str, attr: str) -> tuple[BlockNode, int | None, dict[int, int | None]]:
         """(BlockNode, elements of the parameters that only this subtree has, those of the shared ones by identity)."""
         before = self.seen.setdefault(id(block), path) if id(block) in self.seen else None
         self.seen.setdefault(id(block), path)
@@ -51,14 +53,14 @@ class _Tree:
         children = []
         # A Block that came before is not entered again, and what it counts to its parents is counted there already.
         for key, child in () if before is not None else tuple(access.children(block).items()):
-            row, size, sizes = self.node(child, f"{path}.{key}" if path else key, key)
-            children.append(row)
+            inner, size, sizes = self.node(child, f"{path}.{key}" if path else key, key)
+            children.append(inner)
             own = _add(own, size)
             shared |= sizes
         count = count_parameters(block) if before is not None else functools.reduce(_add, shared.values(), own)
         state = block_state(block)
         graphs = access.graphs(block) if isinstance(block, HybridBlock) else None
-        row = {
+        row: BlockNode = {
             "path": path,
             "attr": attr,
             "name": block.name,
@@ -79,7 +81,7 @@ class _Tree:
         }
         return (row, 0, {}) if before is not None else (row, own, shared)
 
-    def place(self, kind: type) -> dict[str, Any] | None:
+    def place(self, kind: type) -> Location | None:
         if kind not in self.places:
             self.places[kind] = class_location(kind)
         return self.places[kind]
@@ -103,7 +105,7 @@ def short_repr(block: Block) -> str:
     return text if len(text) <= 200 else text[:199] + "…"
 
 
-def parameter_row(key: str, parameter: Parameter, shared: bool) -> dict[str, Any]:
+def parameter_row(key: str, parameter: Parameter, shared: bool) -> ParameterRow:
     """The protocol's data of one parameter, known to its Block as `key`."""
     shape = parameter.partial_shape
     return {
@@ -136,18 +138,18 @@ def count_parameters(block: Block) -> int | None:
     return total
 
 
-def tensor(shape: Any, dtype: Any) -> dict[str, Any]:
+def tensor(shape: Sequence[int | None] | None, dtype: np.dtype | str | None) -> Tensor:
     """The protocol's Tensor."""
     return {"shape": None if shape is None else list(shape), "dtype": dtype_name(dtype)}
 
 
 @functools.lru_cache(maxsize=64)
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: np.dtype | str | None) -> str:
     """`float32`; "" where there is none."""
     return "" if dtype is None else np.dtype(dtype).name
 
 
-def class_location(kind: type) -> dict[str, Any] | None:
+def class_location(kind: type) -> Location | None:
     """Where the class is defined, if that is a notebook cell or the user's own file."""
     if kind.__module__.split(".")[0] == "hybrid_lab":
         return None

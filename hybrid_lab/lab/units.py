@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.engine import Executable
@@ -12,8 +12,9 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.insight.reference import region_in
+from hybrid_lab.lab.messages import GraphGroup, GroupKind
 
-PROLOGUE = "prologue"
+PROLOGUE: Final = "prologue"
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Units:
     graph: Graph
     of: dict[Node, str] = field(default_factory=dict)
     engines: dict[Node, str] = field(default_factory=dict)
-    groups: list[dict[str, Any]] = field(default_factory=list)
+    groups: list[GraphGroup] = field(default_factory=list)
 
     def add_prologue(self, prologue: Graph, engine: str) -> None:
         """What runs before the graph, once per change of the parameters, as a unit of its own."""
@@ -39,11 +40,17 @@ class Units:
         note = "computed when a parameter changes, not in every call"
         self.add(PROLOGUE, PROLOGUE, count(len(operators), "operator"), "", [note])
 
-    def add(self, name: str, kind: str, summary: str, text: str, notes: Sequence[str]) -> None:
+    def add(self, name: str, kind: GroupKind, summary: str, text: str, notes: Sequence[str]) -> None:
         """Describe a unit under its name."""
         self.groups.append(
-            {"id": f"g{len(self.groups)}", "name": name, "kind": kind, "summary": summary, "text": text}
-            | {"notes": list(notes)}
+            {
+                "id": f"g{len(self.groups)}",
+                "name": name,
+                "kind": kind,
+                "summary": summary,
+                "text": text,
+                "notes": list(notes),
+            }
         )
 
 
@@ -98,7 +105,7 @@ def _runs_on(node: Node, engine: str) -> str:
     return "torch" if on_torch(node) else "numpy"
 
 
-def _described(op: Any, region: Region) -> tuple[str, str, str, list[str]]:
+def _described(op: Any, region: Region) -> tuple[GroupKind, str, str, list[str]]:
     """(kind, summary, text, notes) of a unit."""
     sources = [kernel.source for kernel in getattr(op, "kernels", ())]
     operators = count(sum(not node.op.view for node in region.nodes), "operator")

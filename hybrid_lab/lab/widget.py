@@ -15,7 +15,7 @@ from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.lab.comm import finite, forget_route, handle
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
-from hybrid_lab.lab.schema import PROTOCOL
+from hybrid_lab.lab.messages import PROTOCOL
 from hybrid_lab.lab.session import Session
 from hybrid_lab.lab.static_html import block_html
 from hybrid_lab.lab.svg import clean_svg
@@ -64,7 +64,7 @@ class View(anywidget.AnyWidget):
             self._revision = entry.revision
             self.tree = finite(self._session.tree(entry))
             self.graph = finite(graph_view(net, first_hybrid(net), "neutral"))
-            self.findings = {"findings": finite(findings)}
+            self.findings = finite({"findings": findings})
             if self.comm is not None:
                 forget_route(self.comm)
 
@@ -74,11 +74,11 @@ class View(anywidget.AnyWidget):
         self._keeps = None
         super().close()
 
-    def _message(self, widget: Any, content: Any, buffers: Any) -> None:
+    def _message(self, widget: View, content: object, buffers: list[memoryview]) -> None:
         """Answer one request; one about another model is refused."""
-        body = content.get("body") if isinstance(content, dict) else None
-        if isinstance(body, dict) and "model" in body and body["model"] != self.model:
-            content = {**content, "body": {**body, "model": ""}}
+        if isinstance(content, dict) and isinstance(body := content.get("body"), dict):
+            if "model" in body and body["model"] != self.model:
+                content = {**content, "body": {**body, "model": ""}}
         handle(self._session, content, self.send, ALLOWED)
         try:
             self.refresh()

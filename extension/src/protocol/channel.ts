@@ -2,7 +2,7 @@
 
 import { ProtocolError } from './check';
 import {
-  ErrorCode,
+  ErrorBody,
   ModelsReply,
   PROTOCOL,
   Progress,
@@ -13,11 +13,11 @@ import {
   envelope,
   errorBody,
   modelsReply,
-  progressBody
+  progress
 } from './messages';
 
 /** Codes of errors: the kernel's, and three that arise on this side. */
-export type FailureCode = ErrorCode | 'closed' | 'timeout' | 'malformed';
+export type FailureCode = ErrorBody['code'] | 'closed' | 'timeout' | 'malformed';
 
 /** A request that was not answered with `ok`. */
 export class RequestError extends Error {
@@ -133,7 +133,7 @@ export class Channel implements Requester {
       } else if (message.type === 'error') {
         pending.reject(kernelError(message.body));
       } else {
-        pending.onProgress?.(progressBody(message.body, 'progress'));
+        pending.onProgress?.(progress(message.body, 'progress'));
       }
     } catch (error) {
       this.onMalformed(malformed(error).message);

@@ -28,6 +28,17 @@ export const number: Check<number> = (value, at) =>
 export const integer: Check<number> = (value, at) =>
   Number.isSafeInteger(value) ? (value as number) : fail(at, 'an integer', value);
 
+export const anything: Check<unknown> = value => value;
+
+/** The id of a node of a picture: safe in DOT text, in selectors and as an attribute. */
+export const nodeId: Check<string> = (value, at) => {
+  const id = text(value, at);
+  if (!/^[A-Za-z0-9_]{1,64}$/.test(id)) {
+    throw new ProtocolError(`${at}: ${JSON.stringify(id.slice(0, 80))} is no node id`);
+  }
+  return id;
+};
+
 export function nullable<T>(check: Check<T>): Check<T | null> {
   return (value, at) => (value === null ? null : check(value, at));
 }
@@ -71,6 +82,25 @@ export function record<F extends Record<string, Check<unknown>>>(
     }
     return result as { [K in keyof F]: Checked<F[K]> };
   };
+}
+
+/** A record whose `children` are records of the same kind. */
+export type Tree<T> = T & { children: Tree<T>[] };
+
+/** How deep a tree may be: deeper ones are refused instead of ending in a stack overflow. */
+const MAX_DEPTH = 200;
+
+export function tree<T>(node: Check<T>): Check<Tree<T>> {
+  const at = (depth: number): Check<Tree<T>> => {
+    return (value, field) => {
+      if (depth > MAX_DEPTH) {
+        throw new ProtocolError(`${field}: Blocks are nested more than ${MAX_DEPTH} deep`);
+      }
+      const children = record({ children: list(at(depth + 1)) })(value, field);
+      return { ...node(value, field), ...children };
+    };
+  };
+  return at(0);
 }
 
 function asRecord(value: unknown, at: string): Record<string, unknown> {

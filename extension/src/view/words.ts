@@ -1,9 +1,9 @@
 // How numbers, shapes and states are written for people.
 
-import type { BlockNode, Shape, Tensor } from '../protocol/messages';
+import type { BlockNode, Tensor } from '../protocol/messages';
 
 /** `(64, 120)`; unknown dimensions are `?`; an unknown shape is `?`. */
-export function shapeText(shape: Shape | null): string {
+export function shapeText(shape: Tensor['shape']): string {
   if (shape === null) {
     return '?';
   }

@@ -1,0 +1,439 @@
+"""The messages of the protocol (docs/protocol.md) as types: the one source of both sides.
+
+The kernel checks requests against these types and builds replies of them. `scripts/write_protocol.py` writes the front
+end's `extension/src/protocol/messages.ts` from them: the types, and a check for everything that the kernel sends.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+TARGET = "hybrid_lab"
+"""Name of the comm target."""
+PROTOCOL = 1
+
+LongText = Annotated[str, "long text"]
+"""In a request, a string that may be longer than a name or a path."""
+NodeId = Annotated[str, "node id"]
+"""Letters, digits and underscores, at most 64: the name of a node in DOT text."""
+
+ErrorCode = Literal[
+    "protocol",
+    "bad-request",
+    "unknown-model",
+    "unknown-block",
+    "exists",
+    "bad-file-name",
+    "not-found",
+    "corrupt",
+    "differs",
+    "name-taken",
+    "nothing-to-undo",
+    "too-large",
+    "failed",
+]
+Form = Literal["neutral", "compiled"]
+GraphSource = Literal["code", "file"]
+GroupKind = Literal["kernel", "session", "prologue"]
+NodeKind = Literal["operator", "input", "parameter", "aux", "constant", "block", "output"]
+Severity = Literal["error", "warning", "note"]
+State = Literal["plain", "eager", "waiting", "active", "inlined", "failed", "file"]
+
+Shape = list[int | None]
+JsonObject = dict[str, Any]
+"""A message or its body on the way in or out, not checked or no longer needed as a record."""
+_Class = TypedDict("_Class", {"class": str})
+"""The field `class`, which is a keyword of Python."""
+
+
+# -- shared records ---------------------------------------------------------------------------------------------------
+
+
+class Tensor(TypedDict):
+    """Shape and dtype of an output."""
+
+    shape: Shape | None
+    dtype: str
+
+
+class Span(TypedDict):
+    """Lines from 1, columns in characters from 0; the end is exclusive."""
+
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+
+
+class Location(Span):
+    """A place in the user's code."""
+
+    file: str
+    label: str
+    cell: int | None
+    cell_id: str
+
+
+class Edit(Span):
+    """A replacement of a span by text."""
+
+    text: str
+
+
+class Fix(TypedDict):
+    """Edits that repair a finding."""
+
+    title: str
+    safe: bool
+    edits: list[Edit]
+
+
+class Diagnostic(Span):
+    """A finding of lint or of a trace."""
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    help: str
+    rewrite: str
+    tensor: str
+    block: str
+    location: Location | None
+    fix: Fix | None
+
+
+class Model(_Class):
+    """A top-level Block of the user's namespace."""
+
+    id: str
+    name: str
+    block: str
+    hybrid: bool
+    hybridized: bool
+    blocks: int
+    graphs: int
+    findings: int
+    parameters: int | None
+    engine: str
+    file: str
+    undo: str
+    revision: int
+    summary: str
+
+
+class Parameter(TypedDict):
+    """A parameter that a Block itself has."""
+
+    name: str
+    shape: Shape | None
+    dtype: str
+    grad_req: str
+    shared: bool
+
+
+class BlockNode(_Class):
+    """A Block in the tree of its model."""
+
+    path: str
+    attr: str
+    name: str
+    hybrid: bool
+    state: State
+    why: str
+    repr: str
+    parameters: list[Parameter]
+    parameter_count: int | None
+    output: list[Tensor]
+    graphs: int
+    engine: str
+    findings: int
+    shared_with: str | None
+    location: Location | None
+    children: list[BlockNode]
+
+
+class GraphNode(TypedDict):
+    """A node of a graph's picture."""
+
+    id: NodeId
+    kind: NodeKind
+    label: str
+    op: str
+    attributes: dict[str, str]
+    inputs: list[NodeId]
+    outputs: list[Tensor]
+    scope: str
+    block: str | None
+    location: Location | None
+    group: str
+    engine: str
+
+
+class GraphGroup(TypedDict):
+    """Operators of a compiled graph that run together."""
+
+    id: NodeId
+    name: str
+    kind: GroupKind
+    summary: str
+    text: str
+    notes: list[str]
+
+
+# -- replies and pushes -----------------------------------------------------------------------------------------------
+
+
+class HelloReply(TypedDict):
+    """What this kernel is."""
+
+    kernel: str
+    protocol: int
+    python: str
+    host: str
+    folder: str
+    engine: str
+    subshells: bool
+
+
+class ModelsReply(TypedDict):
+    """The models of the namespace; also a push."""
+
+    models: list[Model]
+    busy: bool
+    notes: list[str]
+
+
+class TreeReply(TypedDict):
+    """The block tree of a model."""
+
+    model: Model
+    root: BlockNode
+
+
+class GraphReply(TypedDict):
+    """The picture of one Block's graph. A kernel older than this extension sends no `groups`."""
+
+    path: str
+    form: Form
+    forms: list[str]
+    dot: str
+    missing: str
+    nodes: list[GraphNode]
+    groups: NotRequired[list[GraphGroup]]
+    text: str
+    summary: str
+    variants: int
+
+
+class FindingsReply(TypedDict):
+    """The findings of a model."""
+
+    findings: list[Diagnostic]
+
+
+class ExplainReply(TypedDict):
+    """The text of `mx.explain`."""
+
+    text: str
+
+
+class LintReply(TypedDict):
+    """Findings by the id of the cell."""
+
+    cells: dict[str, list[Diagnostic]]
+
+
+class SavedGraph(TypedDict):
+    """A graph in an archive."""
+
+    path: str
+    operators: int
+
+
+class SaveReply(TypedDict):
+    """The written archive."""
+
+    path: str
+    file: str
+    host: str
+    bytes: int
+    graphs: list[SavedGraph]
+    blocks: int
+    parameters: int
+    seconds: float
+    note: str
+
+
+class ReloadReply(TypedDict):
+    """What a reload changed."""
+
+    path: str
+    file: str
+    host: str
+    summary: str
+    graphs: int
+    parameters: int
+    diff: list[str]
+    undo: str
+    seconds: float
+
+
+class UndoReply(TypedDict):
+    """What an undo put back."""
+
+    summary: str
+
+
+class OpenReply(TypedDict):
+    """The model that was loaded without its code."""
+
+    model: Model
+    path: str
+    summary: str
+
+
+class Archive(_Class):
+    """An archive beside the notebook."""
+
+    file: str
+    bytes: int
+    modified: float
+    blocks: int
+    graphs: int
+    problem: str
+
+
+class ArchivesReply(TypedDict):
+    """The archives beside the notebook, newest first."""
+
+    folder: str
+    host: str
+    archives: list[Archive]
+
+
+class AssetReply(TypedDict):
+    """A JavaScript module that the widget loads when it needs it."""
+
+    name: str
+    text: str
+
+
+class ErrorBody(TypedDict):
+    """Why a request was not answered."""
+
+    code: ErrorCode
+    message: str
+    next: str
+    details: list[str]
+
+
+class Progress(TypedDict):
+    """A push that belongs to a request under way."""
+
+    text: str
+    done: int
+    total: int
+
+
+class Envelope(TypedDict):
+    """The frame of everything that the kernel sends."""
+
+    hybrid_lab: int
+    id: str
+    type: Literal["ok", "error", "models", "progress"]
+    body: object
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+class HelloRequest(TypedDict):
+    """The first message of a front end."""
+
+    front_end: str
+    protocol: int
+    notebook: str
+
+
+class EmptyRequest(TypedDict):
+    """A request without fields."""
+
+
+class ModelRequest(TypedDict):
+    """A request about a model."""
+
+    model: str
+
+
+class GraphRequest(ModelRequest):
+    """Which graph of which Block to draw."""
+
+    path: str
+    form: Form
+
+
+class CellSource(TypedDict):
+    """A code cell to check."""
+
+    id: str
+    source: LongText
+
+
+class LintRequest(TypedDict):
+    """All code cells of a notebook, and the ids of those to report on; none: all."""
+
+    cells: list[CellSource]
+    only: list[str]
+
+
+class SaveRequest(ModelRequest):
+    """Where to save a model."""
+
+    file: str
+    overwrite: bool
+
+
+class ReloadRequest(ModelRequest):
+    """What to load into a model."""
+
+    file: str
+    graphs: GraphSource
+
+
+class UndoRequest(ModelRequest):
+    """The token of the reload to undo."""
+
+    undo: str
+
+
+class OpenRequest(TypedDict):
+    """The archive to load, and the variable to bind it to."""
+
+    file: str
+    name: str
+    replace: bool
+
+
+class AssetRequest(TypedDict):
+    """The module to send."""
+
+    name: Literal["graphviz"]
+
+
+REQUESTS: dict[str, tuple[type, type]] = {
+    "hello": (HelloRequest, HelloReply),
+    "models": (EmptyRequest, ModelsReply),
+    "tree": (ModelRequest, TreeReply),
+    "graph": (GraphRequest, GraphReply),
+    "findings": (ModelRequest, FindingsReply),
+    "explain": (ModelRequest, ExplainReply),
+    "lint": (LintRequest, LintReply),
+    "save": (SaveRequest, SaveReply),
+    "reload": (ReloadRequest, ReloadReply),
+    "undo": (UndoRequest, UndoReply),
+    "open": (OpenRequest, OpenReply),
+    "archives": (EmptyRequest, ArchivesReply),
+    "asset": (AssetRequest, AssetReply),
+}
+"""Type of a request -> the bodies of the request and of its reply."""

@@ -1,0 +1,153 @@
+"""Write extension/src/protocol/messages.ts, the front end's types and checks, from hybrid_lab/lab/messages.py."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from hybrid_lab.lab import messages
+
+TARGET = Path(__file__).resolve().parent.parent / "extension" / "src" / "protocol" / "messages.ts"
+
+HEAD = """\
+// Written by scripts/write_protocol.py from hybrid_lab/lab/messages.py; a test compares. docs/protocol.md explains it.
+
+import {
+  Checked,
+  anything,
+  dictionary,
+  flag,
+  integer,
+  list,
+  nodeId,
+  nullable,
+  number,
+  oneOf,
+  optional,
+  record,
+  text,
+  tree
+} from './check';
+"""
+CHECKS = {str: "text", bool: "flag", int: "integer", float: "number", object: "anything"}
+TYPES = {str: "string", bool: "boolean", int: "number", float: "number"}
+
+
+def fields(kind: type) -> dict[str, object]:
+    """Name of a field -> its annotation."""
+    return get_type_hints(kind, include_extras=True)
+
+
+def name_of(kind: type) -> str:
+    """`GraphNode` as the name of its check, `graphNode`."""
+    return kind.__name__[0].lower() + kind.__name__[1:]
+
+
+def check(kind: object) -> str:
+    """The expression that checks a received value of this type."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is NotRequired:
+        return f"optional({check(inner[0])}, [])"
+    if origin is Annotated:
+        return "nodeId" if kind == messages.NodeId else check(inner[0])
+    if origin is Literal:
+        quoted = [f"'{item}'" for item in inner]
+        line = f"oneOf({', '.join(quoted)})"
+        return line if len(line) < 100 else "oneOf(\n  " + ",\n  ".join(quoted) + "\n)"
+    if origin in (Union, types.UnionType):
+        return f"nullable({check(inner[0])})"
+    if origin is list:
+        return f"list({check(inner[0])})"
+    if origin is dict:
+        return f"dictionary({check(inner[1])})"
+    if isinstance(kind, type) and is_typeddict(kind):
+        return name_of(kind)
+    return CHECKS[kind]  # type: ignore[index]
+
+
+def records(kind: object, found: dict[type, None]) -> dict[type, None]:
+    """The records in a type, each after those that it is made of."""
+    if isinstance(kind, type) and is_typeddict(kind) and kind not in found:
+        for part in fields(kind).values():
+            if kind not in _nested(part):
+                records(part, found)
+        found[kind] = None
+    for part in get_args(kind):
+        records(part, found)
+    return found
+
+
+def _nested(kind: object) -> tuple[object, ...]:
+    return get_args(kind) if get_origin(kind) is list else ()
+
+
+def declaration(kind: type) -> str:
+    """The check of a record, and the type that it returns."""
+    name, parts = name_of(kind), fields(kind)
+    is_tree = kind in _nested(parts.get("children"))
+    body = f"record({{\n{_lines(f'{key}: {check(part)}' for key, part in parts.items() if key != 'children')}\n}})"
+    if is_tree:
+        body = f"tree(\n{_indented(body)}\n)"
+    return f"export const {name} = {body};\nexport type {kind.__name__} = Checked<typeof {name}>;\n"
+
+
+def plain(kind: object) -> str:
+    """A type that the front end sends."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return plain(inner[0])
+    if origin is Literal:
+        return " | ".join(f"'{item}'" for item in inner)
+    if origin is list:
+        return f"{plain(inner[0])}[]"
+    if isinstance(kind, type) and is_typeddict(kind):
+        return kind.__name__
+    return TYPES[kind]  # type: ignore[index]
+
+
+def request(kind: type) -> str:
+    """The fields of a request, or of a record in one."""
+    parts = fields(kind)
+    return "{\n" + "\n".join(f"  {key}: {plain(part)};" for key, part in parts.items()) + "\n}" if parts else ""
+
+
+def _lines(entries: Iterable[str]) -> str:
+    return _indented(",\n".join(entries))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def page() -> str:
+    """The text of messages.ts."""
+    found: dict[type, None] = {}
+    for _, reply in messages.REQUESTS.values():
+        records(reply, found)
+    for kind in (messages.ErrorBody, messages.Progress, messages.Envelope):
+        records(kind, found)
+    parts = [
+        HEAD,
+        f"export const PROTOCOL = {messages.PROTOCOL};\nexport const TARGET = '{messages.TARGET}';\n",
+        *(declaration(kind) for kind in found),
+        "/** The checks of the replies, by type of request. */\nexport const REPLIES = {\n"
+        + _lines(f"{name}: {name_of(reply)}" for name, (_, reply) in messages.REQUESTS.items())
+        + "\n} as const;\n",
+        "export type RequestType = keyof typeof REPLIES;\n"
+        "export type Reply<T extends RequestType> = Checked<(typeof REPLIES)[T]>;\n",
+        f"export interface CellSource {request(messages.CellSource)}\n",
+        "/** The bodies of the requests. */\nexport interface Requests {\n"
+        + "\n".join(
+            _indented(f"{name}: {request(body) or 'Record<string, never>'};")
+            for name, (body, _) in messages.REQUESTS.items()
+        )
+        + "\n}\n",
+    ]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page(), encoding="utf-8")
+    print(f"wrote {TARGET}")

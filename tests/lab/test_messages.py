@@ -1,0 +1,40 @@
+"""The protocol's types are the one source of the front end's checks, and docs/protocol.md names every field."""
+
+import importlib.util
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from hybrid_lab.lab import messages
+from hybrid_lab.lab.session import Session
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def writer():
+    spec = importlib.util.spec_from_file_location("write_protocol", ROOT / "scripts" / "write_protocol.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_front_end_s_half_is_up_to_date(writer):
+    assert writer.page() == writer.TARGET.read_text(encoding="utf-8"), "run scripts/write_protocol.py"
+
+
+def test_the_page_of_the_protocol_names_every_request_and_field(writer):
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    records = {}
+    for name, bodies in messages.REQUESTS.items():
+        assert f"### `{name}`" in page
+        for body in bodies:
+            writer.records(body, records)
+    for record in (*records, messages.ErrorBody, messages.Progress, messages.Envelope):
+        for field in get_type_hints(record):
+            assert f"`{field}`" in page or f'"{field}"' in page, f"{record.__name__}.{field}"
+
+
+def test_every_request_has_a_method():
+    assert all(callable(getattr(Session, f"_on_{name}")) for name in messages.REQUESTS)
