@@ -29,24 +29,24 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
         op = node.op.bind_mode(train) if node.op.mode_dependent else node.op
-        names = op.names() if op.aux_names else ()
+        names = op.signature.inputs if op.signature.aux else ()
         current = tuple(
             item
             if not isinstance(item, Value)
             else updated.get(item, item)
-            if index < len(names) and names[index] in op.aux_names
+            if index < len(names) and names[index] in op.signature.aux
             else state_now(item)
             for index, item in enumerate(inputs)
         )
-        if not op.aux_names and op is node.op:
+        if not op.signature.aux and op is node.op:
             return None if current == inputs else node.replace(inputs=current).outputs
-        current = current[: len(op.names())] if not op.variadic else current
+        current = current[: len(op.signature.inputs)] if not op.variadic else current
         made = make_node(op, current, origin=node, draw=node.draw if op.random else None).replace(name=node.name)
-        if op.aux_names:
+        if op.signature.aux:
             with builder.origin(node):
                 news = op.aux(builder, tuple(map(builder.expr, current)), tuple(map(builder.expr, made.outputs)))
             for name, new in news.items():
-                target = inputs[op.names().index(name)]
+                target = inputs[op.signature.inputs.index(name)]
                 assert isinstance(new, Expr)
                 # A state that was computed on the way is nobody's to update.
                 if isinstance(target, Value) and target.is_input:

@@ -98,7 +98,7 @@ class Builder(Namespace):
     def apply(self, op: Operator, inputs: Sequence[Any]) -> Any:
         """The visible outputs as Expr, or a tuple of them."""
         values = self.append(op, [item.value if isinstance(item, Expr) else item for item in inputs])
-        visible = op.num_visible
+        visible = op.signature.visible
         if visible == 1:
             return Expr(self, values[0])
         return tuple(Expr(self, value) for value in values[:visible])

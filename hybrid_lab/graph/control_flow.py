@@ -11,6 +11,7 @@ states it began with, which the forward keeps.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,7 @@ from hybrid_lab.graph.loop import (
 from hybrid_lab.ops.dtypes import is_floating
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.signature import Signature
 
 
 class Composed(Operator):
@@ -70,10 +72,12 @@ class ControlFlow(Composed):
     num_visible: int = 0
     num_hidden: int = 0
 
-    @property
-    def num_outputs(self) -> int:  # type: ignore[override]
-        """Visible ones, the new values of carried states, and what the backward reads."""
-        return self.num_visible + len(self.carried) + self.num_hidden
+    @cached_property
+    def signature(self) -> Signature:  # type: ignore[override]
+        """Outputs: visible ones, the new values of carried states, and what the backward reads."""
+        names = tuple(f"arg{index}" for index in range(self.first + len(self.bodies[0].graph.inputs)))
+        states = tuple(names[index] for index in self.carried) or self._states_inside(names)
+        return Signature(names, self.num_visible + len(self.carried) + self.num_hidden, self.num_visible, states)
 
     @property
     def random(self) -> bool:  # type: ignore[override]
@@ -101,31 +105,26 @@ class ControlFlow(Composed):
         """The shapes of the bodies' inputs."""
         return list(shapes[self.first :])
 
-    def names(self) -> tuple[str, ...]:
-        own = tuple(f"arg{index}" for index in range(self.first))
-        return own + tuple(f"arg{index + self.first}" for index in range(len(self.bodies[0].graph.inputs)))
-
-    @property
-    def aux_names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The inputs that some operator inside uses as auxiliary state."""
-        names = self.names()
-        found = [names[index] for index in self.carried]
+    def _states_inside(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The inputs that operators of the bodies use as auxiliary states."""
+        states: list[str] = []
         for body in self.bodies:
             places = {value: index for index, value in enumerate(body.graph.inputs)}
-            for node in body.graph.nodes if not found else ():
-                for name, item in zip(node.op.names(), node.inputs, strict=False) if node.op.aux_names else ():
-                    if name in node.op.aux_names and item in places:
-                        found.append(names[places[item] + self.first])
-        return tuple(dict.fromkeys(found))
+            for node in body.graph.nodes:
+                inner = node.op.signature
+                for name, item in zip(inner.inputs, node.inputs, strict=False) if inner.aux else ():
+                    if name in inner.aux and item in places:
+                        states.append(names[places[item] + self.first])
+        return tuple(dict.fromkeys(states))
 
     def aux(self, F: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[str, Any]:
-        names = self.names()
+        names = self.signature.inputs
         return {names[place]: new for place, new in zip(self.carried, outputs[self.num_visible :], strict=False)}
 
     def rebuilt(self, bodies: Sequence[Graph], carried: tuple[int, ...]) -> ControlFlow:
         """The same operator over other bodies."""
         members = {key: value for key, value in vars(self).items() if not key.startswith("_")}
-        for key in ("attributes", "inferred"):
+        for key in ("attributes", "inferred", "signature"):
             members.pop(key)
         return type(self)(**{**members, "bodies": tuple(map(Body, bodies)), "carried": carried})
 
@@ -160,11 +159,11 @@ class ControlFlow(Composed):
     # -- gradients ---------------------------------------------------------------------------------------------
 
     def grad(self, F: Any, *values: Any, wanted: Any = None) -> tuple[Any, ...]:
-        count = len(self.names())
+        count = len(self.signature.inputs)
         inputs, outputs, douts = (
             values[:count],
-            values[count : count + self.num_outputs],
-            values[count + self.num_outputs :],
+            values[count : count + self.signature.outputs],
+            values[count + self.signature.outputs :],
         )
         heads = tuple(index for index, dout in enumerate(douts) if dout is not None)
         leading = self.leading(heads)
@@ -218,21 +217,14 @@ class Backward(Composed):
     heads: tuple[int, ...]
     wanted: tuple[int, ...]
 
-    @property
-    def num_outputs(self) -> int:  # type: ignore[override]
-        return 2 * len(self.wanted)
-
-    @property
-    def num_visible(self) -> int:  # type: ignore[override]
-        return len(self.wanted)
+    @cached_property
+    def signature(self) -> Signature:  # type: ignore[override]
+        count = len(self.forward.signature.inputs) + self.forward.num_hidden + len(self.heads)
+        return Signature(tuple(f"arg{index}" for index in range(count)), 2 * len(self.wanted), len(self.wanted))
 
     def presence(self, node: Any, index: int) -> Any:
         certain = self.wanted[index] in self.forward.certain(self.heads)
         return None if certain else node.outputs[len(self.wanted) + index]
-
-    def names(self) -> tuple[str, ...]:
-        count = len(self.forward.names()) + self.forward.num_hidden + len(self.heads)
-        return tuple(f"arg{index}" for index in range(count))
 
     def infer_shape(self, *shapes: Any) -> Any:
         return [*(shapes[index] for index in self.wanted), *((1,) for _ in self.wanted)]
@@ -241,7 +233,7 @@ class Backward(Composed):
         return [*(dtypes[index] for index in self.wanted), *(np.dtype(np.float32) for _ in self.wanted)]
 
     def numpy(self, *inputs: Any, out: Any = None) -> Any:
-        count = len(self.forward.names())
+        count = len(self.forward.signature.inputs)
         first = count + self.forward.num_hidden
         heads = dict(zip(self.heads, inputs[first:], strict=True))
         found = self.forward.run_backward(inputs[:count], inputs[count:first], heads, self.wanted)

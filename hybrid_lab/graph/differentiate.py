@@ -92,7 +92,7 @@ def _arrived(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | None) 
     for node in reversed(graph.nodes):
         if not any(value in needed for value in node.values_in):
             continue
-        visible = node.outputs[: node.op.num_visible]
+        visible = node.outputs[: node.op.signature.visible]
         if not any(value in arrived.gradients for value in visible):
             continue
         if not node.op.differentiable:
@@ -194,7 +194,7 @@ def without_hidden_reads(graph: Graph) -> Graph:
     hidden = {
         node
         for node in graph.operators
-        for value in node.outputs[node.op.num_visible :]
+        for value in node.outputs[node.op.signature.visible :]
         if value in read and is_floating(value.dtype)
     }
     for node in hidden:
@@ -232,7 +232,7 @@ def led_to(graph: Graph, sources: Sequence[Value], differentiable: bool = False)
                     for value in node.outputs
                     if any(item in found for item in node.leading((value.index,), differentiable))
                 ]
-                if node.op.subgraphs or len(node.outputs) > node.op.num_visible
+                if node.op.subgraphs or len(node.outputs) > node.op.signature.visible
                 else node.outputs
             )
     return found

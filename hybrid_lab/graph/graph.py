@@ -74,9 +74,9 @@ class Graph:
         """The inputs that some operator updates: running statistics."""
         found: set[Value] = set()
         for node in self.nodes:
-            names = node.op.aux_names
+            names = node.op.signature.aux
             if names:
-                pairs = zip(node.op.names(), node.inputs, strict=False)
+                pairs = zip(node.op.signature.inputs, node.inputs, strict=False)
                 found.update(item for name, item in pairs if name in names and type(item) is Value and item.is_input)
         return found
 

@@ -26,7 +26,7 @@ class Kept:
         shapes, types = infer(op, tuple([item.shape for item in inputs]), tuple([item.dtype for item in inputs]))
         outs = [None] * len(shapes) if out is None else list(out) if type(out) is tuple else [out]
         self.need = need if need is not None else (True,) * len(shapes)
-        start = op.num_visible + len(op.carried)
+        start = op.signature.visible + len(op.carried)
         self.outs, self.start = outs, start
         self.stacked = [_place(*each) for each in zip(outs, shapes, types, self.need, strict=True)][: op.num_out]
         self.history = [

@@ -95,7 +95,7 @@ class _Pass:
         return made, [types[value] for value in made.outputs]
 
     def _converted(self, item: Value, dtype: Any, node: Node, index: int) -> Value:
-        names = node.op.names()
+        names = node.op.signature.inputs
         name = f"{node.name}_{names[index] if index < len(names) else index}_{dtype.name}" if node.name else ""
         return Node(
             self.cast.bind(dtype=dtype.name),
@@ -121,7 +121,7 @@ class _Pass:
             elif number == len(bodies) - 1:
                 first = op.num_data  # type: ignore[attr-defined]
                 states = op.num_states  # type: ignore[attr-defined]
-                wanted[op.num_visible - states : op.num_visible] = dtypes[first : first + states]
+                wanted[op.signature.visible - states : op.signature.visible] = dtypes[first : first + states]
             graphs.append(self._ending_in(graph, found, wanted))
         return op.rebuilt(graphs, ())
 

@@ -114,7 +114,7 @@ class Node:
         put(self, "serial", next(_serial))
         values = tuple([item for item in self.inputs if type(item) is Value])
         put(self, "values_in", self.inputs if len(values) == len(self.inputs) else values)
-        count = op.num_outputs
+        count = op.signature.outputs
         put(self, "outputs", (Value(self, 0),) if count == 1 else tuple([Value(self, place) for place in range(count)]))
 
     name: str
@@ -141,7 +141,7 @@ class Node:
         """
         if all(self.is_mask(index) for index in outputs):
             return ()
-        if not self.op.subgraphs or any(index >= self.op.num_visible for index in outputs):
+        if not self.op.subgraphs or any(index >= self.op.signature.visible for index in outputs):
             return self.values_in
         found = self.op.leading(outputs, differentiable)  # type: ignore[attr-defined]
         return [item for index in sorted(found) if isinstance(item := self.inputs[index], Value)]
@@ -149,7 +149,7 @@ class Node:
     def is_mask(self, index: int) -> bool:
         """Whether an output is hidden and not floating."""
         dtype = self.outputs[index].dtype
-        return index >= self.op.num_visible and dtype is not None and not is_floating(dtype)
+        return index >= self.op.signature.visible and dtype is not None and not is_floating(dtype)
 
     def replace(self, **changes: Any) -> Node:
         """A copy with some fields changed; name, scope and location stay unless given."""

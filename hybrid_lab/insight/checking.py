@@ -264,7 +264,7 @@ def alone(engine: Engine, node: Node) -> tuple[Graph, Executable] | None:
     """One operator compiled by itself; None where the engine cannot."""
     inputs = tuple(dict.fromkeys(v for v in node.values_in if not isinstance(v.node.op, Constant)))
     try:
-        graph = extract(inputs, node.outputs[: node.op.num_visible], None, node.op.name)
+        graph = extract(inputs, node.outputs[: node.op.signature.visible], None, node.op.name)
         return graph, always(engine).compile(graph)
     except HybridLabError:
         return None

@@ -145,7 +145,7 @@ def operator_text(node: Node) -> str:
 def types_text(node: Node) -> str:
     """The type of the first output, with dots where there are more that one sees."""
     first = node.outputs[0]
-    return format_type(first.shape, first.dtype) + (" ..." if node.op.num_visible > 1 else "")
+    return format_type(first.shape, first.dtype) + (" ..." if node.op.signature.visible > 1 else "")
 
 
 def short_line(line: str) -> str:

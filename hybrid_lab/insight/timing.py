@@ -198,9 +198,7 @@ def measure_steps(
     return [row for row, _ in rows], counted, once, matched
 
 
-def _step_rows(
-    part: str, node: Node, seconds: float, number: int
-) -> list[tuple[StepRow, list[Node]]]:
+def _step_rows(part: str, node: Node, seconds: float, number: int) -> list[tuple[StepRow, list[Node]]]:
     """The row of a step with the nodes it runs, and one per operator inside where it is a region."""
     region = region_in(node)
     if region is None:
@@ -296,7 +294,7 @@ def _moved(node: Node) -> int:
         for index, item in enumerate(node.inputs)
         if isinstance(item, Value) and (region_in(node) is not None or node.op.variadic or node.op.reads_values(index))
     )
-    return read + sum(value.nbytes for value in node.outputs[: node.op.num_visible])
+    return read + sum(value.nbytes for value in node.outputs[: node.op.signature.visible])
 
 
 def _give_eager_times(rows: Sequence[tuple[StepRow, list[Node]]], nodes: Times) -> set[Any]:

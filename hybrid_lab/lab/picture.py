@@ -149,7 +149,7 @@ class Picture:
             row = self._put("block", label, [])
             row |= {"scope": where, "block": where, "location": location_data(node.location)}
             self._folded[call] = row
-        row["outputs"] = [tensor(value.shape, value.dtype) for value in node.outputs[: node.op.num_visible]]
+        row["outputs"] = [tensor(value.shape, value.dtype) for value in node.outputs[: node.op.signature.visible]]
         return row
 
     # -- nodes --------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Picture:
         attributes: dict[str, str] = {}
         visible, is_operator = 1, kind == "operator"
         if is_operator:
-            visible = max(node.op.num_visible, 1)
+            visible = max(node.op.signature.visible, 1)
             attributes = {key: str(value) for key, value in node.op.written.items()}
             immediates = [(place, item) for place, item in enumerate(node.inputs) if not isinstance(item, Value)]
             attributes |= {f"input {place}": repr(item) for place, item in immediates}
@@ -224,8 +224,8 @@ def state_names(graph: Graph) -> frozenset[str]:
     return frozenset(
         item.node.name
         for node in graph.operators
-        for name, item in zip(node.op.names(), node.inputs, strict=False)
-        if name in node.op.aux_names and isinstance(item, Value) and item.is_input
+        for name, item in zip(node.op.signature.inputs, node.inputs, strict=False)
+        if name in node.op.signature.aux and isinstance(item, Value) and item.is_input
     )
 
 

@@ -54,7 +54,7 @@ class GradientProgram:
             return Expr(builder, input_node(name))
 
         inputs = [fresh(f"input{index}") if item is None else item for index, item in enumerate(immediates)]
-        outputs = [fresh(f"output{index}") for index in range(op.num_outputs)]
+        outputs = [fresh(f"output{index}") for index in range(op.signature.outputs)]
         heads = [fresh(f"dout{index}") if given else None for index, given in enumerate(douts)]
         gradients = run_gradient(op, builder, inputs, outputs, heads, needed)
         wanted = [
@@ -78,11 +78,11 @@ class GradientProgram:
                 (read if step.reads_values(index) else shaped).add(slot)
         arrays = {slot for slot in range(num_inputs) if immediates[slot] is None}
         arrays.update(range(num_inputs, num_inputs + num_outputs))
-        if self.op.num_visible > 1:
+        if self.op.signature.visible > 1:
             shaped = arrays  # where an output gradient is missing, rules read the shape of its output instead
         self.reads = frozenset(read & arrays)
         self.shapes_read = tuple(sorted((shaped - read) & arrays))
-        visible = num_inputs + self.op.num_visible
+        visible = num_inputs + self.op.signature.visible
         self.inputs_read = tuple(sorted(slot for slot in self.reads if slot < num_inputs))
         self.outputs_read = tuple(sorted(slot for slot in self.reads if num_inputs <= slot < visible))
         self.hidden_read = tuple(sorted(slot for slot in self.reads if slot >= visible))

@@ -42,9 +42,9 @@ def interpret(
             values[node.outputs[0]] = NDArray.wrap(np.array(node.op.array))
             continue
         inputs = [values[item] if isinstance(item, Value) else item for item in node.inputs]
-        if not update and node.op.aux_names:
-            names = node.op.names()
-            inputs = [item.copy() if names[index] in node.op.aux_names else item for index, item in enumerate(inputs)]
+        names, aux = node.op.signature.inputs, node.op.signature.aux
+        if not update and aux:
+            inputs = [item.copy() if names[index] in aux else item for index, item in enumerate(inputs)]
         draw = (rng[0], rng[1] + node.draw) if rng is not None and node.draw is not None else None
         if node.op.subgraphs:
             values.update(zip(node.outputs, _run_control_flow(node.op, inputs, draw, update, cast), strict=False))

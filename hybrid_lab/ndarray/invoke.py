@@ -108,7 +108,7 @@ def invoke(
         inferred = infer(op, *key)
         plain = key in op.inferred  # else it computes in float32 what is bfloat16
 
-    if plain and op.run_keywords <= _PLAIN and op.num_outputs == 1 and not (tracked and state.recording):
+    if plain and op.run_keywords <= _PLAIN and op.signature.outputs == 1 and not (tracked and state.recording):
         if out is None:
             return _wrapped(op, op.numpy(*raw), op.view, context)
         if op.alias_safe and type(out) is NDArray and _same_place(out, inputs):
@@ -172,7 +172,7 @@ def _invoke_fully(
     context: Any,
 ) -> Any:
     """The rest of a call that has hidden outputs, `out`, auxiliary states or a tape to write."""
-    visible = op.num_visible
+    visible = op.signature.visible
     outs = None
     if out is not None:
         outs = _destinations(op, out if isinstance(out, (list, tuple)) else (out,), visible, inferred)
@@ -183,12 +183,12 @@ def _invoke_fully(
         links = tuple([tape.link(item) for item in inputs])
         if op.differentiable:
             entry = EagerEntry(op, inputs, links, rng)
-    update_aux = bool(op.aux_names) and (state.training or op.aux_always)
+    update_aux = bool(op.signature.aux) and (state.training or op.signature.aux_always)
     need = None
-    if op.num_outputs > visible:
+    if op.signature.outputs > visible:
         reads = entry.program.reads if entry is not None else ()
         first = len(inputs)
-        need = tuple([index < visible or update_aux or first + index in reads for index in range(op.num_outputs)])
+        need = tuple([index < visible or update_aux or first + index in reads for index in range(op.signature.outputs)])
     outputs = run_kernel(op, raw, rng=rng, need=need)
     if entry is not None:
         entry.save_inputs(inputs, outputs)
@@ -238,7 +238,7 @@ def _immediate(op: Operator, position: int, item: Any) -> Any:
         return item.item()
     if isinstance(item, _NUMBERS):
         return float(item) if isinstance(item, float) else int(item)
-    names = op.names()
+    names = op.signature.inputs
     name = names[position] if position < len(names) else f"number {position}"
     if item is MISSING:
         raise AttributeSpecError(f"{op.name}: the input {name} is missing")
@@ -248,8 +248,8 @@ def _immediate(op: Operator, position: int, item: Any) -> Any:
 
 
 def _check_count(op: Operator, raw: Sequence[Any]) -> None:
-    if not op.variadic and len(raw) != len(op.names()):
-        raise AttributeSpecError(f"{op!r} takes the inputs {', '.join(op.names())}; {len(raw)} were given")
+    if not op.variadic and len(raw) != len(op.signature.inputs):
+        raise AttributeSpecError(f"{op!r} takes the inputs {', '.join(op.signature.inputs)}; {len(raw)} were given")
 
 
 def _listed(inputs: Sequence[Any]) -> str:
@@ -286,7 +286,7 @@ def _same_place(target: NDArray, inputs: Sequence[Any]) -> bool:
 
 
 def _update_aux(op: Operator, inputs: Sequence[Any], raw: list[Any], outputs: Sequence[Any]) -> None:
-    names = op.names()
+    names = op.signature.inputs
     for name, value in op.aux(F, tuple(raw), tuple(outputs)).items():
         target = inputs[names.index(name)]
         target.assign(value)
@@ -323,9 +323,9 @@ class EagerEntry(tape.Entry):
         self.op, self.name, self._rng = op, op.name, rng
         self._immediates = tuple([None if type(item) is NDArray else _immediate(op, 0, item) for item in inputs])
         needed = tuple([held is not None for held in links])
-        self.program = gradient_program(op, self._immediates, needed, (True,) * op.num_visible)
+        self.program = gradient_program(op, self._immediates, needed, (True,) * op.signature.visible)
         # Per slot of an input or output: a Saved, a bare array, or (shape, dtype) where only those are read.
-        self._values: list[Any] = [None] * (len(inputs) + op.num_outputs)
+        self._values: list[Any] = [None] * (len(inputs) + op.signature.outputs)
         self._replayed = False
 
     def save_inputs(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
@@ -343,17 +343,17 @@ class EagerEntry(tape.Entry):
             self._replayed = self._replayed or "float" in str(values[slot].dtype)
         self._replayed = self._replayed and not program.refuses
         if self._replayed:
-            names = self.op.names()
+            names = self.op.signature.inputs
             for slot, item in enumerate(inputs):
                 if type(item) is NDArray and slot not in program.inputs_read:
-                    aux = names[slot] in self.op.aux_names
+                    aux = names[slot] in self.op.signature.aux
                     values[slot] = self._copied(item) if aux else self._saved(inputs, slot)
 
     def _copied(self, array: NDArray) -> Any:
         return array._data.copy()
 
     def _saved(self, inputs: Sequence[Any], slot: int) -> tape.Saved:
-        names = self.op.names()
+        names = self.op.signature.inputs
         return tape.Saved(inputs[slot], f"its input {names[slot] if slot < len(names) else slot}", self.name)
 
     def note(self, inputs: Sequence[Any], results: Sequence[NDArray], links: tuple[Any, ...]) -> None:
@@ -406,7 +406,7 @@ class EagerEntry(tape.Entry):
                 lambda op, inputs: invoke(op, inputs, rng=self._rng if op.random else None, cast=False)
             )
             made = op.lower(numbered, *starts)
-            return (made if isinstance(made, (tuple, list)) else (made,))[: op.num_visible]
+            return (made if isinstance(made, (tuple, list)) else (made,))[: op.signature.visible]
 
         return replay(lowered, inputs, douts, needed)
 

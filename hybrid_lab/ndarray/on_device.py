@@ -49,7 +49,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
     outs = None
     if out is not None:
         given = out if isinstance(out, (list, tuple)) else (out,)
-        outs = calls._destinations(op, given, op.num_visible, inferred, True)
+        outs = calls._destinations(op, given, op.signature.visible, inferred, True)
     links: tuple[Any, ...] = ()
     entry = None
     recorded = tape.state.recording and any(getattr(item, "tape_link", None) is not None for item in inputs)
@@ -58,7 +58,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
         if op.differentiable:
             entry = DeviceEntry(op, inputs, links, rng)
             entry.device = device
-    update_aux = bool(op.aux_names) and (tape.state.training or op.aux_always)
+    update_aux = bool(op.signature.aux) and (tape.state.training or op.signature.aux_always)
     need = _need(op, entry, len(inputs))
     raw = [
         item if type(item) is not NDArray
@@ -69,7 +69,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
     executable, places = _executable(op, raw, need, update_aux)
     tensors = [item for item in raw if is_tensor(item)]
     found = executable.run.on_tensors(tensors, rng or (0, 0))
-    outputs: list[Any] = [None] * op.num_outputs
+    outputs: list[Any] = [None] * op.signature.outputs
     for index, value in zip([index for index, wanted in enumerate(need) if wanted], found, strict=False):
         outputs[index] = value
     if entry is not None:
@@ -77,7 +77,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
     for place, value in zip(places, found[sum(need) :], strict=True):
         inputs[place]._take(value)
     if outs is None:
-        results: Sequence[NDArray] = [NDArray.wrap_device(value, context) for value in outputs[: op.num_visible]]
+        results: Sequence[NDArray] = [NDArray.wrap_device(value, context) for value in outputs[: op.signature.visible]]
     else:
         results = outs
         for target, value in zip(outs, outputs, strict=False):
@@ -89,7 +89,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
             tape.note(calls.ZeroEntry(op), inputs, results, links)
     if out is not None:
         return out
-    return results[0] if op.num_visible == 1 else results
+    return results[0] if op.signature.visible == 1 else results
 
 
 def _context(op: Operator, inputs: Sequence[Any]) -> Context:
@@ -121,7 +121,7 @@ def _infer(op: Operator, operands: Sequence[Any]) -> Any:
 def _need(op: Operator, entry: Any, first: int) -> tuple[bool, ...]:
     """Which outputs are wanted: the visible ones, and hidden ones that the gradient reads."""
     reads = entry.program.reads if entry is not None else ()
-    return tuple([index < op.num_visible or first + index in reads for index in range(op.num_outputs)])
+    return tuple([index < op.signature.visible or first + index in reads for index in range(op.signature.outputs)])
 
 
 def _executable(op: Operator, raw: Sequence[Any], need: tuple[bool, ...], update_aux: bool = False) -> Any:
@@ -168,10 +168,8 @@ def apply_on_device(device: Any) -> Any:
     """Apply, for gradient programs, on tensors of this device."""
 
     def apply(op: Operator, inputs: list[Any]) -> Sequence[Any]:
-        raw = [
-            to_device(item, device) if _is_large(item, op, index) else item for index, item in enumerate(inputs)
-        ]
-        executable, _ = _executable(op, raw, (True,) * op.num_outputs)
+        raw = [to_device(item, device) if _is_large(item, op, index) else item for index, item in enumerate(inputs)]
+        executable, _ = _executable(op, raw, (True,) * op.signature.outputs)
         return executable.run.on_tensors([item for item in raw if is_tensor(item)], (0, 0))
 
     return apply

@@ -20,6 +20,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.attributes import Axis, DType, Shape
 from hybrid_lab.ops.operator import Operator, records
 from hybrid_lab.ops.pointwise import Binary
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.surface import make_function, signature, type_name
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -147,12 +148,10 @@ def _result(record: type[Operator], array: str) -> str:
     """The array where there is always one visible output, else a list (or what the attributes decide)."""
     if "num_outputs" in record.fields:
         return array if array == "Symbol" else f"list[{array}]"
-    visible = inspect.getattr_static(record, "num_visible")
-    if visible is inspect.getattr_static(Operator, "num_visible"):
-        visible = inspect.getattr_static(record, "num_outputs")
-    if visible == 1 or array == "Symbol":
+    visible = {record.bind(**sample.attributes).signature.visible for sample in record.samples}
+    if visible <= {1} or array == "Symbol":
         return array
-    return f"list[{array}]" if isinstance(visible, int) else "Any"
+    return f"list[{array}]" if isinstance(inspect.getattr_static(record, "signature"), Signature) else "Any"
 
 
 _DUNDERS = {

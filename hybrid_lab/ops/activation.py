@@ -17,6 +17,7 @@ from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import MAXIMUM, Pointwise, unary
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.special import error_function
 from hybrid_lab.ops.types import (
     Array,
@@ -238,21 +239,17 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         """Whether a draw is used up."""
         return self.act_type == "rrelu"
 
-    @property
-    def num_outputs(self) -> int:
+    @cached_property
+    def signature(self) -> Signature:
         """rrelu also has the factor of every element, hidden."""
-        return 2 if self.act_type == "rrelu" else 1
-
-    num_visible = 1
+        names = ("data", "gamma") if self.act_type == "prelu" else ("data",)
+        return Signature(names, 2 if self.act_type == "rrelu" else 1, visible=1)
 
     def check(self) -> None:
         if self.act_type == "rrelu" and not 0 <= self.lower_bound <= self.upper_bound:
             raise AttributeSpecError(
                 f"LeakyReLU: lower_bound={self.lower_bound} and upper_bound={self.upper_bound} must be at least 0"
             )
-
-    def names(self) -> tuple[str, ...]:
-        return ("data", "gamma") if self.act_type == "prelu" else ("data",)
 
     def bind_mode(self, train: bool) -> Operator:
         if train or self.act_type != "rrelu":

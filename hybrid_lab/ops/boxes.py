@@ -15,6 +15,7 @@ from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Shape, Tensor
 
 Format = Literal["corner", "center"]
@@ -157,8 +158,7 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
     force_suppress: bool = False
     in_format: Format = "corner"
     out_format: Format = "corner"
-    num_outputs = 2
-    num_visible = 1
+    signature = Signature(outputs=2, visible=1)
     samples = [
         sample(_BOXES, overlap_thresh=0.5, id_index=0, smooth=False),
         sample(_BOXES, overlap_thresh=0.5, id_index=0, force_suppress=True, valid_thresh=0.1, smooth=False),
@@ -296,7 +296,7 @@ class BipartiteMatching(Operator, name="_contrib_bipartite_matching"):
     is_ascend: bool = False
     threshold: float
     topk: int = -1
-    num_outputs = 2
+    signature = Signature(outputs=2)
     samples = [
         sample((3, 2), threshold=0.0, gradient=False),
         sample((2, 3, 4), threshold=-2.0, gradient=False),
@@ -346,7 +346,7 @@ class BoxEncode(Operator, name="_contrib_box_encode"):
     """
 
     kinds = "f"
-    num_outputs = 2
+    signature = Signature(outputs=2)
     samples = [
         sample(
             ints((2, 5), -1, 2), ints((2, 5), 0, 3), _BOXES[:, :, 2:], _BOXES[::-1, 1:4, 2:].copy(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
@@ -11,6 +13,7 @@ from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Shape, Shapes, Tensor
 
 
@@ -130,6 +133,10 @@ class AMPMulticast(Operator, name="amp_multicast"):
         sample((3, 4), ints((2,), 0, 5, "float16"), gradient=False, num_outputs=2, cast_narrow=True),
         sample((3, 4), (2,), num_outputs=2),
     ]
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, self.num_outputs)
 
     def infer_shape(self, *data: Shape) -> Shapes:
         if len(data) != self.num_outputs:

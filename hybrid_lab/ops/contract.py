@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import RecordError
 from hybrid_lab.ops.sample import Sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.sizes import SymbolicSize
 
 if TYPE_CHECKING:
@@ -34,15 +35,15 @@ def check_record(record: type[Operator], base: type[Operator]) -> None:
     for member in ("infer_shape", "numpy"):
         if getattr(record, member) is getattr(base, member):
             raise RecordError(record.name, member, "is missing; every record has one")
-    fixed = record.names is base.names and not record.variadic
-    if fixed:
+    signature = inspect.getattr_static(record, "signature")
+    signature = signature if isinstance(signature, Signature) else None  # else the attributes decide
+    fixed = signature is not None and not record.variadic
+    if signature is not None and fixed:
         _check_numpy(record)
-        visible = record.num_outputs if record.num_visible is base.num_visible else record.num_visible
-        if record.grad is not base.grad and isinstance(record.num_outputs, int) and isinstance(visible, int):
-            _check_grad(record, visible)
-    for member in ("aux_names", "shape_only"):
-        stated = getattr(record, member)
-        for name in () if isinstance(stated, property) else stated:
+        if record.grad is not base.grad:
+            _check_grad(record, signature)
+    for member, stated in (("signature", signature.aux if signature else ()), ("shape_only", record.shape_only)):
+        for name in stated:
             if name not in record.input_names and not (name == "args" and record.variadic):
                 raise RecordError(record.name, member, f"names {name!r}; the inputs are {_listed(record.input_names)}")
     if record.scalars and tuple(record.scalars) != record.input_names[-len(record.scalars) :]:
@@ -66,10 +67,10 @@ def _check_numpy(record: type[Operator]) -> None:
         )
 
 
-def _check_grad(record: type[Operator], visible: int) -> None:
+def _check_grad(record: type[Operator], signature: Signature) -> None:
     names, more = named_parameters(record.grad)
     taken = len(names) - 1 - ("wanted" in names)  # without F
-    inputs, outputs = len(record.input_names), record.num_outputs
+    inputs, outputs, visible = len(signature.inputs), signature.outputs, signature.visible
     if not more and taken != inputs + outputs + visible:
         raise RecordError(
             record.name,
@@ -114,17 +115,18 @@ def read_shapes(op: Operator, answer: Any) -> tuple[tuple[int, ...], ...]:
                 "infer_shape",
                 f"returned {answer!r}; a shape is a tuple of ints, several shapes are a list of tuples",
             )
-    if len(made) != op.num_outputs:
-        raise RecordError(op.name, "infer_shape", f"returned {len(made)} shapes; num_outputs is {op.num_outputs}")
+    count = op.signature.outputs
+    if len(made) != count:
+        raise RecordError(op.name, "infer_shape", f"returned {len(made)} shapes; signature.outputs is {count}")
     return made
 
 
 def read_dtypes(op: Operator, answer: Any) -> tuple[np.dtype, ...]:
     """What infer_type returned, as one dtype per output; a single dtype is that of all."""
-    count = op.num_outputs
+    count = op.signature.outputs
     made = tuple(answer) if isinstance(answer, (list, tuple)) else (answer,) * count
     if len(made) != count or any(dtype is None for dtype in made):
-        raise RecordError(op.name, "infer_type", f"returned {answer!r}; num_outputs is {count}")
+        raise RecordError(op.name, "infer_type", f"returned {answer!r}; signature.outputs is {count}")
     return tuple(np.dtype(dtype) for dtype in made)
 
 
@@ -137,9 +139,9 @@ def read_outputs(op: Operator, answer: Any) -> tuple[Any, ...]:
         # Of arrays without dimensions NumPy makes scalars, and np.float64 is a float: it would pass for an immediate.
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         made = tuple([np.asarray(item) if isinstance(item, np.generic) else item for item in answers])
-    if len(made) != op.num_outputs:
-        raise RecordError(op.name, "numpy", f"returned {len(made)} arrays; num_outputs is {op.num_outputs}")
-    if made[0] is None and op.num_visible and "need" not in op.run_keywords:
+    if len(made) != op.signature.outputs:
+        raise RecordError(op.name, "numpy", f"returned {len(made)} arrays; signature.outputs is {op.signature.outputs}")
+    if made[0] is None and op.signature.visible and "need" not in op.run_keywords:
         raise RecordError(op.name, "numpy", "returned None; a kernel returns its output even if `out` is given")
     return made
 
@@ -175,5 +177,5 @@ def check_gradient_type(op: Operator, index: int, gradient: Any, value: Any) -> 
 
 
 def _input_name(op: Operator, index: int) -> str:
-    names = op.names()
+    names = op.signature.inputs
     return names[index] if index < len(names) else f"input {index}"

@@ -17,6 +17,7 @@ from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Gradients, PartialShape, PartialShapes, Tensor, Wanted
 
 #: Kernels of at most so many places have their patches gathered by a Slice for each place in ONNX Runtime.
@@ -189,8 +190,9 @@ class Convolution(_Convolving, name="Convolution"):
         sample((1, 2, 4, 5, 4), (3, 2, 2, 2, 2), (3,), kernel=(2, 2, 2), num_filter=3),
     ]
 
-    def names(self) -> tuple[str, ...]:
-        return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "weight") if self.no_bias else ("data", "weight", "bias"))
 
     def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
         return self.complete_inputs(data, weight, bias)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Gradients, Outs, Shape, Tensor
 
 _NOTHING = -np.inf
@@ -29,8 +31,6 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
     use_data_lengths: bool = False
     use_label_lengths: bool = False
     blank_label: Literal["first", "last"] = "first"
-    num_outputs = 2
-    num_visible = 1
     samples = [
         sample((6, 2, 4), np.array([[1, 2, 0], [3, 3, 2]], "float32"), smooth=False),
         sample((6, 2, 4), np.array([[0, 1, -1], [2, 2, 0]], "float32"), smooth=False, blank_label="last"),
@@ -45,9 +45,10 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
         sample((4, 3, 5), ints((3, 2), 1, 5)),
     ]
 
-    def names(self) -> tuple[str, ...]:
+    @cached_property
+    def signature(self) -> Signature:
         lengths = (("data_lengths", self.use_data_lengths), ("label_lengths", self.use_label_lengths))
-        return ("data", "label", *(name for name, used in lengths if used))
+        return Signature(("data", "label", *(name for name, used in lengths if used)), outputs=2, visible=1)
 
     def infer_shape(
         self,
@@ -70,7 +71,7 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
 
     def _lengths(self, data: Array, label: Array, rest: tuple[Array, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Steps and labels of each sequence. Raises HybridLabError."""
-        given = dict(zip(self.names()[2:], rest, strict=True))
+        given = dict(zip(self.signature.inputs[2:], rest, strict=True))
         steps = np.full(data.shape[1], len(data))
         if self.use_data_lengths:
             steps = given["data_lengths"].astype(np.int64)

@@ -15,6 +15,7 @@ from hybrid_lab.ops.conv_kernels import Geometry
 from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Gradients, PartialShape, PartialShapes, Tensor, Wanted
 
 
@@ -104,8 +105,9 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
         sample((1, 2, 2, 3, 2), (2, 3, 2, 3, 2), kernel=(2, 3, 2), stride=(2, 1, 2), pad=(0, 1, 0), num_filter=3),
     ]
 
-    def names(self) -> tuple[str, ...]:
-        return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "weight") if self.no_bias else ("data", "weight", "bias"))
 
     def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
         return self.complete_inputs(data, weight, bias)

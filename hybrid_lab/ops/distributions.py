@@ -10,6 +10,7 @@ _random_X_like an array of the shape of another one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ from hybrid_lab.ops.pointwise import printed
 from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.random import refuse_attributes
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.special import log_gamma
 from hybrid_lab.ops.types import Array, Arrays, Gradient, PartialShape, PartialShapes, Shapes, Tensor
 
@@ -442,9 +444,9 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
         sample(np.array([[0.1, 0.9], [0.4, 0.6]], "float32"), get_prob=True),
     ]
 
-    @property
-    def num_outputs(self) -> int:
-        return 1 + self.get_prob
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, 1 + self.get_prob)
 
     def infer_shape(self, data: Shape) -> Shapes:
         if not data or not data[-1]:

@@ -15,6 +15,7 @@ from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import kept_shape
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.special import error_function
 from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Shape, Tensor
 
@@ -27,7 +28,7 @@ class _Gradient(Operator):
 
     def grad(self, F: Functions, *values: Tensor) -> Gradients:
         count = len(self.input_names)
-        return gradient_of_lowering(self, F, values[:count], values[count + self.num_outputs :])
+        return gradient_of_lowering(self, F, values[:count], values[count + self.signature.outputs :])
 
 
 class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
@@ -39,7 +40,7 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
 
     fix_gamma: bool = True
     axis: int = 1
-    num_outputs = 3
+    signature = Signature(outputs=3)
     samples = [
         sample((4, 3), (4, 3), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32")),
         sample((2, 3, 5), (2, 3, 5), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False),
@@ -118,7 +119,7 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
     """
 
     axis: int = -1
-    num_outputs = 3
+    signature = Signature(outputs=3)
     samples = [
         sample((4, 5), (4, 5), (5,), (4, 1), np.array([[0.7], [1.3], [0.9], [1.1]], "float32")),
         sample((2, 3, 2), (2, 3, 2), (3,), (2, 1, 2), np.array([[[0.7, 1.3]], [[0.9, 1.1]]], "float32"), axis=1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -15,6 +16,7 @@ from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scra
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import filled, kept_shape, reduced_axes
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Gradient, Gradients, Outs, PartialShape, PartialShapes, Shape, Tensor
 
 
@@ -23,7 +25,7 @@ class _Grouped(Operator):
 
     kinds = "f"
     eps: float = 1e-5
-    num_outputs = 3
+    signature = Signature(outputs=3)
 
     def groups(self, data: tuple[int, ...]) -> int:
         """How many groups the channels form. Raises ShapeError."""
@@ -130,9 +132,9 @@ class GroupNorm(_Grouped, name="GroupNorm"):
         sample((2, 4, 3), (2,), (2,), num_groups=2, output_mean_var=True, gradient=False),
     ]
 
-    @property
-    def num_visible(self) -> int:
-        return 3 if self.output_mean_var else 1
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, 3, 3 if self.output_mean_var else 1)
 
     def check(self) -> None:
         if self.num_groups < 1:
@@ -157,7 +159,7 @@ class InstanceNorm(_Grouped, name="InstanceNorm"):
     """
 
     eps: float = 1e-3
-    num_visible = 1
+    signature = Signature(outputs=3, visible=1)
     samples = [
         sample((2, 3, 4), (3,), (3,)),
         sample((2, 3, 4, 5), (3,), (3,), eps=1e-5),
@@ -188,8 +190,7 @@ class LRN(Operator, name="LRN"):
     beta: float = 0.75
     knorm: float = 2.0
     nsize: int
-    num_outputs = 2
-    num_visible = 1
+    signature = Signature(outputs=2, visible=1)
     samples = [
         sample((2, 5, 3, 3), nsize=3, alpha=0.5),
         sample((2, 5, 2, 2), nsize=5, alpha=1.0, beta=0.5, knorm=1.0),
@@ -289,7 +290,7 @@ class Moments(Operator, name="moments"):
     kinds = "f"
     axes: Axis = None
     keepdims: bool = False
-    num_outputs = 2
+    signature = Signature(outputs=2)
     samples = [
         sample((2, 3, 4), axes=(1,)),
         sample((2, 3, 4), axes=(0, 2), keepdims=True),

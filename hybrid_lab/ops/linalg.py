@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -15,6 +16,7 @@ from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import filled, known_shape
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Gradients, PartialShape, PartialShapes, Shape, Tensor, Wanted
 
 
@@ -367,8 +369,9 @@ class FullyConnected(Operator, name="FullyConnected"):
         sample((2, 3), (2, 3), (2,), dtype="float16", num_hidden=2),
     ]
 
-    def names(self) -> tuple[str, ...]:
-        return ("data", "weight") if self.no_bias else ("data", "weight", "bias")
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "weight") if self.no_bias else ("data", "weight", "bias"))
 
     def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
         if data is not None:

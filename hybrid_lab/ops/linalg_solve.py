@@ -13,6 +13,7 @@ from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Gradient, Gradients, Outs, Shape, Shapes, Tensor
 
 _TRIANGULAR = np.array([[2.0, 0.3, -0.2], [0.5, 1.5, 0.1], [-0.4, 0.8, 1.2]], "float32")
@@ -177,7 +178,7 @@ class Det(_Solver, name="_linalg_det", aliases=("linalg_det",)):
 class SLogDet(_Solver, name="_linalg_slogdet", aliases=("linalg_slogdet",)):
     """Sign and logarithm of the absolute determinant. A : (..., n, n); returns : two of (...), or (1,)."""
 
-    num_outputs = 2
+    signature = Signature(outputs=2)
     samples = [sample(_TRIANGULAR), sample(-_BATCH)]
 
     def infer_shape(self, A: Shape) -> Shapes:
@@ -226,7 +227,7 @@ class Syevd(_Solver, name="_linalg_syevd", aliases=("linalg_syevd",)):
     the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric.
     """
 
-    num_outputs = 2
+    signature = Signature(outputs=2)
     samples = [sample(_POSITIVE), sample(_POSITIVES)]
 
     def infer_shape(self, A: Shape) -> list[Shape]:
@@ -260,7 +261,7 @@ class Gelqf(_Solver, name="_linalg_gelqf", aliases=("linalg_gelqf",)):
     (..., m, m)
     """
 
-    num_outputs = 2
+    signature = Signature(outputs=2)
     samples = [sample((2, 4)), sample(_BATCH), sample((2, 2, 3))]
 
     def infer_shape(self, A: Shape) -> list[Shape]:

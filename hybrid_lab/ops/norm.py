@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 from typing import Any, Literal, cast
 
@@ -14,6 +15,7 @@ from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of, filled
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, PartialShape, PartialShapes, Shape, Tensor, Wanted
 
 
@@ -44,9 +46,7 @@ class BatchNorm(Operator, name="BatchNorm"):
     axis: int = 1
     _training: bool = False
 
-    num_outputs = 3
     mode_dependent = True
-    aux_names = ("moving_mean", "moving_var")
     samples = [
         sample((4, 3), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32")),
         sample((4, 3, 5), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, eps=1e-5),
@@ -66,9 +66,10 @@ class BatchNorm(Operator, name="BatchNorm"):
         ),
     ]
 
-    @property
-    def num_visible(self) -> int:
-        return 3 if self.output_mean_var else 1
+    @cached_property
+    def signature(self) -> Signature:
+        visible = 3 if self.output_mean_var else 1
+        return Signature(self.input_names, 3, visible, aux=("moving_mean", "moving_var"))
 
     @property
     def from_batch(self) -> bool:
@@ -286,16 +287,15 @@ class LayerNorm(Operator, name="LayerNorm"):
     eps: float = 1e-5
     output_mean_var: bool = False
 
-    num_outputs = 3
     samples = [
         sample((4, 5), (5,), (5,)),
         sample((2, 3, 4), (3,), (3,), axis=1, eps=1e-3),
         sample((2, 5), (5,), (5,), output_mean_var=True, gradient=False),
     ]
 
-    @property
-    def num_visible(self) -> int:
-        return 3 if self.output_mean_var else 1
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, 3, 3 if self.output_mean_var else 1)
 
     def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
         size = None if data is None else data[axis_of("LayerNorm", self.axis, len(data))]

@@ -6,6 +6,7 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from hybrid_lab.ops.dtypes import BFLOAT16, bfloat16, is_floating
 from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.protocols import Elements, Functions, Place
 from hybrid_lab.ops.sample import Sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import PartialShape, PartialShapes, Shape, Tensor
 
 _REGISTRY: dict[str, type[Operator]] = {}
@@ -51,10 +53,6 @@ class Operator:
     random: ClassVar[bool] = False
     mode_dependent: ClassVar[bool] = False
     shape_only: ClassVar[tuple[str, ...]] = ()
-    aux_names: ClassVar[tuple[str, ...]] = ()
-    """Names of the inputs that are auxiliary states; a tuple, or a property where attributes decide."""
-    aux_always: ClassVar[bool] = False
-    """Whether the auxiliary states are updated outside of training too."""
     kinds: ClassVar[str] = "fiub"
     """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
     triton: ClassVar[str | None] = None
@@ -77,11 +75,11 @@ class Operator:
     own_bfloat16: ClassVar[bool] = False
     """Whether `numpy()` takes bfloat16 as it is. Others, but for views, get and give float32: see `run.InFloat32`."""
 
+    signature: Signature = Signature()
+    """The inputs and outputs; a cached property where attributes decide."""
+
     subgraphs: Any = ()
     """Pairs (label, graph): what an operator of control flow runs inside."""
-
-    num_outputs: Any = 1
-    """How many outputs, hidden ones included; an int, or a property where attributes decide."""
 
     # Filled in per class.
     input_names: ClassVar[tuple[str, ...]] = ()
@@ -105,6 +103,8 @@ class Operator:
         cls.scalars = {key: field for key, field in declared.items() if field.annotation is Scalar}
         cls.fields = {key: field for key, field in declared.items() if key not in cls.scalars}
         cls.input_names, cls.variadic = named_parameters(cls.infer_shape)
+        if isinstance(inspect.getattr_static(cls, "signature"), Signature):
+            cls.signature = replace(cls.signature, inputs=cls.input_names)
         if "mxnet" not in cls.__dict__:
             # None is inherited from a family's abstract base, a name is not.
             families = [base for base in cls.__mro__ if base not in (cls, Operator) and not getattr(base, "name", "")]
@@ -239,21 +239,12 @@ class Operator:
     def check(self) -> None:
         """Raise AttributeSpecError where attributes contradict one another. Runs once per instance."""
 
-    def names(self) -> tuple[str, ...]:
-        """Names of the inputs, aux states included."""
-        return self.input_names
-
-    @property
-    def num_visible(self) -> int:
-        """How many outputs the user sees; hidden ones come after them."""
-        return self.num_outputs
-
     def reads_values(self, index: int) -> bool:
         """Whether input number `index` is read for more than its shape and dtype.
 
         "args" in shape_only means all variadic inputs.
         """
-        names = self.names()
+        names = self.signature.inputs
         return (names[index] if index < len(names) else "args") not in self.shape_only
 
     def complete(self, *shapes: PartialShape) -> PartialShapes:

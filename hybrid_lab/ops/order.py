@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Gradient, Gradients, Outs, Shape, Shapes, Tensor
 
 _TIED = np.array([[1.0, 3.0, 3.0, 2.0], [2.0, 2.0, 0.0, 2.0]], "float32")
@@ -69,8 +71,7 @@ class Sort(_Ordering, name="sort"):
 
     axis: int | None = -1
     is_ascend: bool = True
-    num_outputs = 2
-    num_visible = 1
+    signature = Signature(outputs=2, visible=1)
     samples = [
         sample((3, 5), axis=-1),
         sample((3, 5), axis=0, is_ascend=False),
@@ -164,14 +165,11 @@ class TopK(_Ordering, name="topk"):
         sample((2, 7), gradient=False, dtype="int32", low=-90, high=90, k=2, ret_typ="both", axis=0),
     ]
 
-    @property
-    def num_visible(self) -> int:
-        return 2 if self.ret_typ == "both" else 1
-
-    @property
-    def num_outputs(self) -> int:
+    @cached_property
+    def signature(self) -> Signature:
         """Values carry their positions along, for the gradient."""
-        return self.num_visible + (self.ret_typ in ("value", "both"))
+        visible = 2 if self.ret_typ == "both" else 1
+        return Signature(self.input_names, visible + (self.ret_typ in ("value", "both")), visible)
 
     def count(self, size: int) -> int:
         """How many are chosen of `size`. Raises ShapeError."""
@@ -182,8 +180,8 @@ class TopK(_Ordering, name="topk"):
     def infer_shape(self, data: Shape) -> Shapes:
         line, axis = self.line(data)
         chosen = (*line[:axis], self.count(line[axis]), *line[axis + 1 :])
-        if self.num_outputs > 1:
-            return [chosen] * self.num_outputs
+        if self.signature.outputs > 1:
+            return [chosen] * self.signature.outputs
         return data if self.ret_typ == "mask" else chosen
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype | list[np.dtype]:
@@ -216,7 +214,7 @@ class TopK(_Ordering, name="topk"):
     def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient:
         if self.ret_typ not in ("value", "both"):
             return None
-        places, dy = rest[self.num_outputs - 1], rest[self.num_outputs]
+        places, dy = rest[self.signature.outputs - 1], rest[self.signature.outputs]
         return None if dy is None else self.spread(F, dy, places, data)
 
     def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:

@@ -133,7 +133,7 @@ class Precision:
             return None
         if op.name in OWN_GRADIENT:
             self._warn_of(op.name)
-        names, aux = op.names(), op.aux_names
+        names, aux = op.signature.inputs, op.signature.aux
         wanted = tuple(
             # A state that is computed on the way could not be updated.
             dtype if item in floating and item != dtype and not (index < len(names) and names[index] in aux) else None

@@ -17,6 +17,7 @@ from hybrid_lab.ops.pointwise import Pointwise, printed
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import axis_of, kept_shape
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Tensor
 
 
@@ -179,8 +180,7 @@ class Dropout(Operator, name="Dropout"):
     axes: Shape = ()
     random = True
     mode_dependent = True
-    num_outputs = 2
-    num_visible = 1
+    signature = Signature(outputs=2, visible=1)
     samples = [sample((4, 5)), sample((4, 5), p=0.3), sample((2, 3, 4), p=0.5, axes=(1,)), sample((2, 3), p=0.0)]
 
     def check(self) -> None:

@@ -7,6 +7,7 @@ that make the gradients of weights, are operators of their own. Steps behind the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from hybrid_lab.ops.namespace import F as raw
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.rnn_kernels import GATES, KEPT
 from hybrid_lab.ops.sample import sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Outs, Shape, Shapes
 
 Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
@@ -40,7 +42,7 @@ class _Steps(Operator):
 
     def named(self, inputs: Iterable[Any]) -> dict[str, Any]:
         """The inputs by name."""
-        return dict(zip(self.names(), inputs, strict=True))
+        return dict(zip(self.signature.inputs, inputs, strict=True))
 
     def order(self, steps: int) -> range:
         """The steps as the forward goes through them."""
@@ -59,7 +61,7 @@ class _Steps(Operator):
                 raise ShapeError(f"{self.name}: {name} has shape {given[name]}, {shape} is needed")
 
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
-        return [dtypes[0]] * self.num_outputs
+        return [dtypes[0]] * self.signature.outputs
 
 
 def _wide(array: np.ndarray) -> np.ndarray:
@@ -90,15 +92,13 @@ class Recurrence(_Steps, name="_recurrence"):
         ),
     ]  # fmt: skip
 
-    def names(self) -> tuple[str, ...]:
+    @cached_property
+    def signature(self) -> Signature:
         middle: tuple[str, ...] = ("hidden_bias",) if self.mode == "gru" else ()
         last: tuple[str, ...] = ("cell",) if self.mode == "lstm" else ()
         lengths: tuple[str, ...] = ("sequence_length",) if self.use_sequence_length else ()
-        return ("projected", "weight", *middle, "state", *last, *lengths)
-
-    @property
-    def num_outputs(self) -> int:
-        return {"lstm": 3, "gru": 2}.get(self.mode, 1)
+        names = ("projected", "weight", *middle, "state", *last, *lengths)
+        return Signature(names, {"lstm": 3, "gru": 2}.get(self.mode, 1))
 
     def infer_shape(self, *args: Shape) -> Shapes:
         given = self.named(args)
@@ -189,14 +189,11 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
         ),
     ]  # fmt: skip
 
-    def names(self) -> tuple[str, ...]:
+    @cached_property
+    def signature(self) -> Signature:
         own = {"lstm": ("dcell", "gates", "cells", "cell"), "gru": ("gates", "before")}.get(self.mode, ("states",))
         lengths: tuple[str, ...] = ("sequence_length",) if self.use_sequence_length else ()
-        return ("dy", "weight", "dstate", *own, *lengths)
-
-    @property
-    def num_outputs(self) -> int:
-        return 3 if self.mode in ("lstm", "gru") else 2
+        return Signature(("dy", "weight", "dstate", *own, *lengths), 3 if self.mode in ("lstm", "gru") else 2)
 
     def infer_shape(self, *args: Shape) -> list[Shape]:
         given = self.named(args)

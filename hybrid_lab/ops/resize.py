@@ -5,6 +5,7 @@ Bilinear resizing and adaptive pooling are linear along each axis: one small mat
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import accumulate
 from math import prod
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.protocols import Elements, Functions, Index, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.separable import Separable, image_shape
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Gradient, Gradients, PartialShape, PartialShapes, Tensor, Wanted
 
 
@@ -98,8 +100,9 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
         sample((2, 1, 3, 4), height=3, width=4),
     ]
 
-    def names(self) -> tuple[str, ...]:
-        return ("data", "like") if self.mode == "like" else ("data",)
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "like") if self.mode == "like" else ("data",))
 
     def infer_shape(self, data: Shape, like: tuple[int, ...] | None = None) -> Shape:
         return (*image_shape("BilinearResize2D", data)[:2], *self.target(data, *([like] if like is not None else [])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from hybrid_lab.ops.rnn_kernels import KEPT, Kept, Lengths, Sizes, forward, read
 from hybrid_lab.ops.rnn_onnx import emit_layers
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import filled
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.slicing import Concat
 from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, PartialShape, PartialShapes, Shapes, Tensor, Wanted
 
@@ -227,18 +229,10 @@ class RNN(_Recurrent, name="RNN"):
     def random(self) -> bool:
         return self.p > 0 and self.num_layers > 1 and not self._predict
 
-    @property
-    def num_visible(self) -> int:
-        if not self.state_outputs:
-            return 1
-        return 3 if self.mode == "lstm" else 2
-
-    @property
-    def num_outputs(self) -> int:
-        return self.num_visible + (0 if self._predict else len(self.saved))
-
-    def names(self) -> tuple[str, ...]:
-        return self.roles
+    @cached_property
+    def signature(self) -> Signature:
+        visible = 1 if not self.state_outputs else 3 if self.mode == "lstm" else 2
+        return Signature(self.roles, visible + (0 if self._predict else len(self.saved)), visible)
 
     def bind_mode(self, train: bool) -> Operator:
         """In prediction there is no dropout, and nothing is kept: a backward computes the forward again."""
@@ -287,7 +281,7 @@ class RNN(_Recurrent, name="RNN"):
         for name in self.roles[1:]:
             if given[name] != wanted[name]:
                 raise ShapeError(f"RNN: {name} has shape {given[name]}; data {data} needs {wanted[name]}")
-        states = [wanted["state"]] * (self.num_visible - 1)
+        states = [wanted["state"]] * (self.signature.visible - 1)
         kept = [] if self._predict else [self.saved_shape(name, steps, batch) for name in self.saved]
         return [(steps, batch, self.sizes.directions * hidden), *states, *kept]
 
@@ -298,7 +292,7 @@ class RNN(_Recurrent, name="RNN"):
             if name != "sequence_length" and given[name] != kind:
                 raise DTypeError(f"RNN: data is {kind}, {name} is {given[name]}; convert one with F.cast(x, dtype=...)")
         kept = () if self._predict else self.saved
-        return [kind] * self.num_visible + [np.dtype("bool") if name == "mask" else kind for name in kept]
+        return [kind] * self.signature.visible + [np.dtype("bool") if name == "mask" else kind for name in kept]
 
     def numpy(
         self,
@@ -311,11 +305,11 @@ class RNN(_Recurrent, name="RNN"):
         given = self.read(inputs)
         data = given["data"]
         shapes = self.infer_shape(*(item.shape for item in inputs))
-        outs: list[Any] = [None] * self.num_outputs if out is None else list(out) if self.num_outputs > 1 else [out]
+        count, visible = self.signature.outputs, self.signature.visible
+        outs: list[Any] = [None] * count if out is None else list(out) if count > 1 else [out]
         kind = _working(data.dtype)
         x, vector, state, cell, lengths = _operands(given, kind, scratch)
-        visible = self.num_visible
-        need = (True,) * self.num_outputs if need is None else need
+        need = (True,) * count if need is None else need
         made = [_writable(target, shape, kind) for target, shape in zip(outs[:visible], shapes, strict=False)]
         kept = self.memory(data.shape[0], data.shape[1], kind, scratch)
         names = () if self._predict else self.saved
@@ -348,22 +342,23 @@ class RNN(_Recurrent, name="RNN"):
         return results if len(results) > 1 else results[0]
 
     def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
-        count, outputs = len(self.roles), self.num_outputs
+        count, outputs = len(self.roles), self.signature.outputs
         inputs, kept, douts = values[:count], values[count : count + outputs], values[count + outputs :]
         attributes: dict[str, Any] = {**self.written, "heads": tuple(int(item is not None) for item in douts)}
         if self._predict:
             kept, attributes["p"] = (), 0.0
         else:
-            kept = (kept[0], *kept[self.num_visible :])
+            kept = (kept[0], *kept[self.signature.visible :])
         present = [item for item in douts if item is not None]
         found: Any = F._rnn_grad(*inputs, *kept, *present, kept=not self._predict, **attributes)
         return (*found, None) if self.use_sequence_length else tuple(found)
 
     def lower(self, F: Functions, *inputs: Tensor) -> tuple[Tensor, ...]:
         made = rnn_lower.forward(F, self, self.read(inputs), drops=bool(self.random))
-        ends = [rnn_lower.finals(F, self.sizes, made[name]) for name in ("states", "cells")[: self.num_visible - 1]]
+        ends = ("states", "cells")[: self.signature.visible - 1]
+        finals = [rnn_lower.finals(F, self.sizes, made[name]) for name in ends]
         names = () if self._predict else self.saved
-        return made["y"], *ends, *(made[name] if name == "mask" else rnn_lower.piled(F, made[name]) for name in names)
+        return made["y"], *finals, *(made[name] if name == "mask" else rnn_lower.piled(F, made[name]) for name in names)
 
     def onnx(self, g: OnnxGraph, data: str, parameters: str, state: str, *rest: str) -> str | tuple[str, ...]:
         if not self._predict:
@@ -398,15 +393,15 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
         ),
     ]  # fmt: skip
 
-    @property
-    def num_outputs(self) -> int:
-        return 4 if self.mode == "lstm" else 3
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, 4 if self.mode == "lstm" else 3)
 
     def infer_shape(self, *args: Shape) -> Shapes:
-        return list(args[: self.num_outputs])
+        return list(args[: self.signature.outputs])
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype | list[np.dtype]:
-        return [dtypes[0]] * self.num_outputs
+        return [dtypes[0]] * self.signature.outputs
 
     def numpy(
         self, *inputs: Array, out: Outs = None, need: Sequence[bool] | None = None, scratch: Scratch = np.empty
@@ -434,8 +429,8 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
             forward(sizes, x, weights, state, cell, lengths, kept, y, None, None, scratch)
         heads = iter(inputs[len(inputs) - sum(self.heads) :])
         dy, dstate, dcell = ([next(heads) if given else None for given in self.heads] + [None, None])[:3]
-        outs = [None] * self.num_outputs if out is None else list(out)
-        need = (True,) * self.num_outputs if need is None else need
+        outs = [None] * self.signature.outputs if out is None else list(out)
+        need = (True,) * self.signature.outputs if need is None else need
         made = [_writable(target, item.shape, kind) for target, item in zip(outs, inputs, strict=False)]
         for target, final in zip(made[2:], (dstate, dcell), strict=False):
             target[...] = 0 if final is None else final
@@ -473,7 +468,7 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
             kept = rnn_lower.forward(F, self, given, drops=False)
         present = iter(inputs[len(inputs) - sum(self.heads) :])
         heads = [next(present) if marked else None for marked in self.heads]
-        return rnn_lower.backward(F, self, given, kept, heads)[: self.num_outputs]
+        return rnn_lower.backward(F, self, given, kept, heads)[: self.signature.outputs]
 
 
 class ParameterConcat(Concat, name="_rnn_param_concat"):

@@ -14,6 +14,7 @@ from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
 from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import Derived, sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Tensor
 
 
@@ -64,8 +65,7 @@ class ROIPooling(_Pooled, name="ROIPooling"):
     returns : (regions, c, *pooled_size); 0 where a part lies outside. The regions have no gradient.
     """
 
-    num_outputs = 2
-    num_visible = 1
+    signature = Signature(outputs=2, visible=1)
     samples = [
         sample((2, 3, 8, 9), _ROIS, pooled_size=(2, 3), spatial_scale=1.0),
         sample((2, 2, 8, 9), _ROIS, pooled_size=(3, 2), spatial_scale=0.5),

@@ -40,11 +40,11 @@ def run_kernel(
     wanted = op.run_keywords
     if wanted:
         if out is not None and "out" in wanted:
-            keywords["out"] = out[0] if op.num_outputs == 1 else tuple(out)
+            keywords["out"] = out[0] if op.signature.outputs == 1 else tuple(out)
         if "rng" in wanted:
             keywords["rng"] = rng
         if "need" in wanted:
-            keywords["need"] = need if need is not None else (True,) * op.num_outputs
+            keywords["need"] = need if need is not None else (True,) * op.signature.outputs
         if "scratch" in wanted:
             if scratch is None:
                 mark = WORKSPACE.mark()
@@ -170,7 +170,7 @@ def infer(
 def apply_numpy(op: Operator, inputs: Sequence[Any], rng: tuple[int, int] | None = None) -> Any:
     """The visible outputs on raw arrays: one array, or a tuple of them."""
     outputs = run_kernel(op, inputs, rng=rng)
-    visible = op.num_visible
+    visible = op.signature.visible
     return outputs[0] if visible == 1 else outputs[:visible]
 
 

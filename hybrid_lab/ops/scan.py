@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -14,6 +15,7 @@ from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, Shape, Tensor
 
 
@@ -70,15 +72,15 @@ class Histogram(Operator, name="_histogram"):
     kinds = "fiu"
     bin_cnt: int | None = None
     range: tuple[float, ...] | None = None
-    num_outputs = 2
     samples = [
         sample((3, 4), gradient=False, low=-2.0, high=2.0, attrs={"bin_cnt": 5, "range": (-1.5, 1.5)}),
         sample((20,), np.array([-1.0, -0.25, 0.3, 1.0], "float32"), gradient=False),
         sample(np.array([0.0, 1.0, 2.0, 3.0, 3.0], "float32"), gradient=False, attrs={"bin_cnt": 3, "range": (0, 3)}),
     ]
 
-    def names(self) -> tuple[str, ...]:
-        return ("data", "bins") if self.bin_cnt is None else ("data",)
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "bins") if self.bin_cnt is None else ("data",), outputs=2)
 
     def check(self) -> None:
         if self.bin_cnt is not None and (self.bin_cnt < 1 or self.range is None or len(self.range) != 2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, Index, OnnxGraph, Place
 from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Gradient, Gradients, PartialShape, PartialShapes, Shape, Tensor
 
 
@@ -24,8 +26,9 @@ class _Sequence(Operator):
         if self.axis not in (0, 1):
             raise AttributeSpecError(f"{self.name}: axis={self.axis}; the steps are on axis 0 or 1")
 
-    def names(self) -> tuple[str, ...]:
-        return ("data", "sequence_length") if self.use_sequence_length else ("data",)
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "sequence_length") if self.use_sequence_length else ("data",))
 
     def complete(self, data: PartialShape, sequence_length: PartialShape = None) -> PartialShapes:
         if not self.use_sequence_length:
@@ -178,8 +181,9 @@ class SequenceLastGrad(SequenceLast, name="_sequence_last_grad"):
         sample((3,), (4, 3)),
     ]
 
-    def names(self) -> tuple[str, ...]:
-        return ("dy", "like", "sequence_length") if self.use_sequence_length else ("dy", "like")
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("dy", "like", "sequence_length") if self.use_sequence_length else ("dy", "like"))
 
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         return shapes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -15,6 +16,7 @@ from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Gradients, Outs, PartialShape, PartialShapes, Shapes, Tensor, Wanted
 
 _END = 2**31 - 1
@@ -435,6 +437,10 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
         sample((2, 3), num_outputs=1, axis=-1),
     ]
 
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, self.num_outputs)
+
     def check(self) -> None:
         if self.num_outputs < 1:
             raise AttributeSpecError(f"SliceChannel: num_outputs={self.num_outputs}; at least 1 is needed")
@@ -507,9 +513,9 @@ class SplitV2(Operator, name="_split_v2"):
         if not self.sections and (self.indices[:1] != (0,) or not rising):
             raise AttributeSpecError(f"split_v2: the indices {self.indices} must increase, starting with 0")
 
-    @property
-    def num_outputs(self) -> int:
-        return self.sections or len(self.indices)
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, self.sections or len(self.indices))
 
     def places(self, size: int) -> list[int]:
         """Where the parts start, and the end."""
@@ -541,7 +547,7 @@ class SplitV2(Operator, name="_split_v2"):
         return parts_of(F, data, self.axis, self.places(data.shape[self.axis]), self.squeeze_axis)
 
     def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Tensor:
-        outputs, douts = rest[: self.num_outputs], rest[self.num_outputs :]
+        outputs, douts = rest[: self.signature.outputs], rest[self.signature.outputs :]
         parts = [F.zeros_like(y) if dy is None else dy for y, dy in zip(outputs, douts, strict=True)]
         return F.stack(*parts, axis=self.axis) if self.squeeze_axis else F.Concat(*parts, dim=self.axis)
 

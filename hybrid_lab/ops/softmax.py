@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scra
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Gradient, Gradients, Shape, Tensor
 
 _SAMPLES = [
@@ -120,8 +122,9 @@ class Softmax(_SoftmaxLike, name="softmax"):
         sample((2, 3), dtype="float16", attrs={"dtype": "float32"}),
     ]
 
-    def names(self) -> tuple[str, ...]:
-        return ("data", "length") if self.use_length else ("data",)
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "length") if self.use_length else ("data",))
 
     def infer_shape(self, data: Shape, length: tuple[int, ...] | None = None) -> Shape:
         axis = axis_of(self.name, self.axis, len(data))
@@ -165,8 +168,9 @@ class Softmin(Softmax, name="softmin"):
     _sign = -1.0
     samples = _SAMPLES
 
-    def names(self) -> tuple[str, ...]:
-        return ("data",)
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data",))
 
     def infer_shape(self, data: Shape) -> Shape:
         return super().infer_shape(data)
@@ -234,8 +238,9 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         sample((2, 3), kind="log_softmax", temperature=0.5, attrs={"dtype": "float64"}),
     ]
 
-    def names(self) -> tuple[str, ...]:
-        return ("data", "length") if self.use_length else ("data",)
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "length") if self.use_length else ("data",))
 
     def plain(self) -> Any:
         """The operator without lengths and dtype."""

@@ -63,7 +63,7 @@ def split_arguments(
         filled, attributes = record.split_scalars(names, attributes)
         scalars = filled[len(names) :]
     op = record.bind(**_known(record, attributes))
-    wanted = op.names()
+    wanted = op.signature.inputs
     for key, value in given.items():
         if value is not None and key not in wanted:
             raise AttributeSpecError(f"{op!r} takes no input {key}")

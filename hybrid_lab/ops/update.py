@@ -34,6 +34,7 @@ from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import is_scalar
 from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import Sample, ints, sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Number, Outs, PartialShape, PartialShapes, Shape, Tensor
 
 _PIECE = 16384
@@ -65,21 +66,21 @@ def begun(F: Functions, beta: float, t: Number) -> Number:
     return 1.0 - beta**t if is_scalar(t) or beta <= 0 else -F.expm1(t * log(beta))
 
 
+def updating(*states: str) -> Signature:
+    """Outputs: the new weight, which users see, and the new states."""
+    return Signature(outputs=1 + len(states), visible=1, aux=states, aux_always=True)
+
+
 class Update(Operator):
     """Base of the update operators; a subclass names its arrays and scalars in infer_shape and writes `step`."""
 
     kinds = "f"
-    aux_always = True
     alias_safe = True
-    num_visible = 1
+    signature = updating()
     single: ClassVar[tuple[str, ...]] = ()
     """The arrays that are float32 whatever the weight is."""
     ones: ClassVar[tuple[str, ...]] = ()
     """The inputs with one element that are inputs in MXNet too; numbers will do."""
-
-    @property
-    def num_outputs(self) -> int:
-        return 1 + len(self.aux_names)
 
     def targets(self) -> tuple[int, ...]:
         """The input that each visible output replaces when the operator is called with `out=`."""
@@ -94,23 +95,23 @@ class Update(Operator):
         return name not in self.scalars and name not in self.ones
 
     def complete(self, *shapes: PartialShape) -> PartialShapes:
-        given = list(zip(self.names(), shapes, strict=True))
+        given = list(zip(self.signature.inputs, shapes, strict=True))
         known = next((item for name, item in given if self.is_array(name) and item and None not in item), None)
         return tuple(known if shape is None and self.is_array(name) else shape for name, shape in given)
 
     def same(self, *shapes: Shape) -> list[tuple[int, ...]] | tuple[int, ...]:
         """The shape rule: arrays of one shape, scalars of one element; every output has the weight's shape."""
-        for name, shape in zip(self.names(), shapes, strict=True):
+        for name, shape in zip(self.signature.inputs, shapes, strict=True):
             if self.is_array(name):
                 if shape != shapes[0]:
                     raise ShapeError(f"{self.name}: {name} has shape {shape}, the weight {shapes[0]}")
             elif prod(shape) != 1 or len(shape) > 1:
                 raise ShapeError(f"{self.name}: {name} has shape {shape}; a number or an array of shape (1,) is needed")
-        return [shapes[0]] * self.num_outputs if self.num_outputs > 1 else shapes[0]
+        return [shapes[0]] * self.signature.outputs if self.signature.outputs > 1 else shapes[0]
 
     def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype]:
         weight = dtypes[0]
-        for name, dtype in zip(self.names(), dtypes, strict=True):
+        for name, dtype in zip(self.signature.inputs, dtypes, strict=True):
             wanted = np.dtype("float32") if name in self.single else weight
             if dtype is None and self.is_array(name):
                 raise DTypeError(f"{self.name}: {name} must be an array")
@@ -118,16 +119,16 @@ class Update(Operator):
                 continue
             raise DTypeError(f"{self.name}: {name} is {dtype}, {wanted} is needed")
         assert weight is not None
-        return [weight, *(np.dtype("float32") if name in self.single else weight for name in self.aux_names)]
+        return [weight, *(np.dtype("float32") if name in self.single else weight for name in self.signature.aux)]
 
     def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
         values: list[Any] = [
             np.ascontiguousarray(item).reshape(-1)
             if self.is_array(name)
             else (item if is_scalar(item) else item.item())
-            for name, item in zip(self.names(), inputs, strict=True)
+            for name, item in zip(self.signature.inputs, inputs, strict=True)
         ]
-        given = out if isinstance(out, tuple) else (out,) * self.num_outputs
+        given = out if isinstance(out, tuple) else (out,) * self.signature.outputs
         kinds = self.infer_type(*(getattr(item, "dtype", None) for item in inputs))
         shape = inputs[0].shape
         made = [
@@ -148,10 +149,10 @@ class Update(Operator):
         return results if len(results) > 1 else results[0]
 
     def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        return dict(zip(self.aux_names, outputs[1:], strict=True))
+        return dict(zip(self.signature.aux, outputs[1:], strict=True))
 
     def lower(self, F: Functions, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-        names, given = self.names(), list(inputs)
+        names, given = self.signature.inputs, list(inputs)
         narrow = not self.single and is_narrow(inputs[0].dtype)
         if narrow:
             given = [F.Cast(item, dtype="float32") if self.is_array(name) else item for name, item in zip(names, given)]
@@ -183,10 +184,10 @@ class Descent(Update):
 class Mixed:
     """Mixin for the `mp_` forms: the step is made in float32 on `weight32`, the last array; the weight follows it."""
 
-    aux_names: ClassVar[tuple[str, ...]]
+    signature: Signature
 
     def step(self, F: Functions, weight: Tensor, grad: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-        count = len(self.aux_names) - 1
+        count = len(self.signature.aux) - 1
         states, weight32, numbers = rest[:count], rest[count], rest[count + 1 :]
         rule: Any = super()
         new, *changed = rule.step(F, weight32, F._cast_like(grad, weight32), *states, *numbers)

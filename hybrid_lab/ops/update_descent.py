@@ -9,7 +9,19 @@ from hybrid_lab.ops.pointwise import is_scalar
 from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.types import Number, Shape, Shapes, Tensor
-from hybrid_lab.ops.update import Descent, Mixed, Update, begun, changing, decayed, limited, mean_of, mixed, scaled
+from hybrid_lab.ops.update import (
+    Descent,
+    Mixed,
+    Update,
+    begun,
+    changing,
+    decayed,
+    limited,
+    mean_of,
+    mixed,
+    scaled,
+    updating,
+)
 
 
 class SGDUpdate(Descent, name="sgd_update"):
@@ -39,7 +51,7 @@ class SGDUpdate(Descent, name="sgd_update"):
 class SGDMomentumUpdate(Descent, name="sgd_mom_update"):
     """mom = momentum * mom - lr * (clip(rescale_grad * grad) + wd * weight); returns : weight + mom."""
 
-    aux_names = ("mom",)
+    signature = updating("mom")
     lr: Scalar
     momentum: float = 0.0
     wd: Scalar = Scalar(0.0)
@@ -62,7 +74,8 @@ class SGDMomentumUpdate(Descent, name="sgd_mom_update"):
 class MixedSGDUpdate(Mixed, SGDUpdate, name="mp_sgd_update"):
     """sgd_update of the float32 copy weight32; returns : it in the dtype of the weight. grad : as the weight."""
 
-    aux_names = single = ("weight32",)
+    single = ("weight32",)
+    signature = updating(*single)
     samples = [mixed(0), mixed(0, clip_gradient=0.2)]
 
     def infer_shape(
@@ -74,7 +87,8 @@ class MixedSGDUpdate(Mixed, SGDUpdate, name="mp_sgd_update"):
 class MixedSGDMomentumUpdate(Mixed, SGDMomentumUpdate, name="mp_sgd_mom_update"):
     """sgd_mom_update of the float32 copy weight32 with a float32 momentum; returns : it in the weight's dtype."""
 
-    aux_names = single = ("mom", "weight32")  # type: ignore[assignment]
+    single = ("mom", "weight32")
+    signature = updating(*single)
     samples = [mixed(1, momentum=0.9)]
 
     def infer_shape(
@@ -91,7 +105,7 @@ class NAGUpdate(Descent, name="nag_mom_update"):
     its optimizer calls it.
     """
 
-    aux_names = ("mom",)
+    signature = updating("mom")
     lr: Scalar
     momentum: float = 0.0
     wd: Scalar = Scalar(0.0)
@@ -114,7 +128,8 @@ class NAGUpdate(Descent, name="nag_mom_update"):
 class MixedNAGUpdate(Mixed, NAGUpdate, name="mp_nag_mom_update"):
     """nag_mom_update of the float32 copy weight32 with a float32 momentum; returns : it in the weight's dtype."""
 
-    aux_names = single = ("mom", "weight32")  # type: ignore[assignment]
+    single = ("mom", "weight32")
+    signature = updating(*single)
     samples = [mixed(1, momentum=0.9)]
 
     def infer_shape(
@@ -146,7 +161,7 @@ class SignumUpdate(Descent, name="signum_update"):
     returns : (1 - lr * wd_lh) * weight + lr * sign(mom)  (arXiv 1802.04434).
     """
 
-    aux_names = ("mom",)
+    signature = updating("mom")
     lr: Scalar
     momentum: float = 0.0
     wd: Scalar = Scalar(0.0)
@@ -176,7 +191,7 @@ class FTRLUpdate(Descent, name="ftrl_update"):
     returns : (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0.
     """
 
-    aux_names = ("z", "n")
+    signature = updating("z", "n")
     lr: Scalar
     lamda1: float = 0.01
     beta: float = 1.0
@@ -224,7 +239,7 @@ class FTMLUpdate(Update, name="ftml_update"):
     z = beta1 * z + (1 - beta1) * g - (d_t - beta1 * d) * weight; d = d_t; returns : -z / d.
     """
 
-    aux_names = ("d", "v", "z")
+    signature = updating("d", "v", "z")
     lr: Scalar
     beta1: float = 0.6
     beta2: float = 0.999

@@ -14,7 +14,7 @@ from hybrid_lab.ops.pointwise import is_scalar
 from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.types import Array, Arrays, Number, Outs, PartialShape, PartialShapes, Shape, Tensor
-from hybrid_lab.ops.update import Descent
+from hybrid_lab.ops.update import Descent, updating
 
 
 class GroupAdaGradUpdate(Descent, name="_contrib_group_adagrad_update", aliases=("contrib_group_adagrad_update",)):
@@ -22,7 +22,7 @@ class GroupAdaGradUpdate(Descent, name="_contrib_group_adagrad_update", aliases=
     returns : weight - lr * g / sqrt(history + epsilon). weight, grad : (n, m); history : (n, 1)
     """
 
-    aux_names = ("history",)
+    signature = updating("history")
     alias_safe = False
     lr: Scalar
     rescale_grad: Scalar = Scalar(1.0)

@@ -9,7 +9,7 @@ from hybrid_lab.ops.pointwise import is_scalar
 from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.types import Number, Shape, Shapes, Tensor
-from hybrid_lab.ops.update import Descent, Mixed, Update, begun, changing, decayed, limited, mean_of, scaled
+from hybrid_lab.ops.update import Descent, Mixed, Update, begun, changing, decayed, limited, mean_of, scaled, updating
 
 
 class AdamUpdate(Descent, name="adam_update"):
@@ -19,7 +19,7 @@ class AdamUpdate(Descent, name="adam_update"):
     The correction for the moments' start at zero is the caller's, in lr.
     """
 
-    aux_names = ("mean", "var")
+    signature = updating("mean", "var")
     lr: Scalar
     beta1: float = 0.9
     beta2: float = 0.999
@@ -63,7 +63,7 @@ class AdamWUpdate(Update, name="_adamw_update", aliases=("_contrib_adamw_update"
     nothing changes. lr and eta : the corrected rate, and the schedule's factor
     """
 
-    aux_names = ("mean", "var")
+    signature = updating("mean", "var")
     ones = ("rescale_grad",)
     lr: Scalar
     beta1: float = 0.9
@@ -109,7 +109,8 @@ class AdamWUpdate(Update, name="_adamw_update", aliases=("_contrib_adamw_update"
 class MixedAdamWUpdate(Mixed, AdamWUpdate, name="_mp_adamw_update", aliases=("_contrib_mp_adamw_update",)):
     """adamw_update of the float32 copy weight32 with float32 moments; returns : it in the dtype of the weight."""
 
-    aux_names = single = ("mean", "var", "weight32")  # type: ignore[assignment]
+    single = ("mean", "var", "weight32")
+    signature = updating(*single)
     samples = [
         sample(
             *[ints((3, 4), 1, 6, "float16")] * 2,
@@ -141,7 +142,7 @@ class RMSPropUpdate(Descent, name="rmsprop_update"):
     returns : weight - lr * g / sqrt(n + epsilon), limited to [-clip_weights, clip_weights]  (Hinton, 2012).
     """
 
-    aux_names = ("n",)
+    signature = updating("n")
     lr: Scalar
     gamma1: float = 0.95
     epsilon: float = 1e-8
@@ -173,7 +174,7 @@ class CenteredRMSPropUpdate(Descent, name="rmspropalex_update"):
     The input `g` is g_mean.
     """
 
-    aux_names = ("n", "g", "delta")
+    signature = updating("n", "g", "delta")
     lr: Scalar
     gamma1: float = 0.95
     gamma2: float = 0.9
@@ -224,7 +225,7 @@ class LAMBDirection(Update, name="lamb_update_phase1"):
     returns : the direction mean / (sqrt(var) + epsilon) + wd * weight.
     """
 
-    aux_names = ("mean", "var")
+    signature = updating("mean", "var")
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-6
@@ -348,7 +349,7 @@ class LAMBUpdate(Update, name="lamb_update_phase2"):
 class MixedLAMBUpdate(LAMBUpdate, name="mp_lamb_update_phase2"):
     """lamb_update_phase2 of the float32 copy weight32 with a float32 direction; returns : it in the weight's dtype."""
 
-    aux_names = ("weight32",)
+    signature = updating("weight32")
     single = ("g", "weight32")
     samples = [
         sample(

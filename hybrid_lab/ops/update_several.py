@@ -8,6 +8,7 @@ Where they change from step to step the `preloaded_` forms, or one `sgd_update` 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from hybrid_lab.ops.namespace import F as raw
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import Sample, ints, sample
+from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import Array, Arrays, Number, Outs, Shape, Shapes, Tensor
 
 Item = TypeVar("Item")
@@ -27,7 +29,6 @@ class _Several(Operator):
     """Base: `rule` names the update operator of one weight. data : interleaved arrays; lrs, wds if preloaded."""
 
     kinds = "f"
-    aux_always = True
     rule: ClassVar[str]
     preloaded: ClassVar[bool] = False
 
@@ -43,23 +44,15 @@ class _Several(Operator):
     @property
     def group(self) -> tuple[str, ...]:
         """Names of the arrays of one weight."""
-        return tuple(name for name in self.one().names() if name not in self.one().scalars)
+        return tuple(name for name in self.one().signature.inputs if name not in self.one().scalars)
 
-    def names(self) -> tuple[str, ...]:
-        each = [f"{name}_{index}" for index in range(self.num_weights) for name in self.group]
-        return (*each, "lrs", "wds") if self.preloaded else tuple(each)
-
-    @property
-    def aux_names(self) -> tuple[str, ...]:
-        return tuple(f"{name}_{index}" for index in range(self.num_weights) for name in self.one().aux_names)
-
-    @property
-    def num_outputs(self) -> int:
-        return self.num_weights * self.one().num_outputs
-
-    @property
-    def num_visible(self) -> int:
-        return self.num_weights
+    @cached_property
+    def signature(self) -> Signature:
+        numbers, one = range(self.num_weights), self.one().signature
+        names = [f"{name}_{index}" for index in numbers for name in self.group]
+        states = tuple(f"{name}_{index}" for index in numbers for name in one.aux)
+        names += ["lrs", "wds"] if self.preloaded else []
+        return Signature(tuple(names), len(numbers) * one.outputs, len(numbers), states, aux_always=True)
 
     def targets(self) -> tuple[int, ...]:
         """The input that each visible output replaces when the operator is called with `out=`."""
@@ -79,7 +72,8 @@ class _Several(Operator):
         count, size = self.num_weights, len(self.group)
         wanted = count * size + 2 * self.preloaded
         if len(data) != wanted:
-            raise ShapeError(f"{self.name}: {len(data)} inputs; num_weights={count} needs {wanted}: {self.names()}")
+            names = self.signature.inputs
+            raise ShapeError(f"{self.name}: {len(data)} inputs; num_weights={count} needs {wanted}: {names}")
         return [data[index * size : (index + 1) * size] for index in range(count)]
 
     def arranged(self, results: Sequence[Sequence[Item]]) -> tuple[Item, ...]:
@@ -91,7 +85,7 @@ class _Several(Operator):
             raise ShapeError(f"{self.name}: lrs {data[-2]} and wds {data[-1]}; ({self.num_weights},) is needed")
         for arrays in self.each(data):
             self.one().infer_shape(*arrays, (), (), ())
-        shapes = self.arranged([(arrays[0],) * self.one().num_outputs for arrays in self.each(data)])
+        shapes = self.arranged([(arrays[0],) * self.one().signature.outputs for arrays in self.each(data)])
         return list(shapes) if len(shapes) > 1 else shapes[0]
 
     def infer_type(self, *dtypes: np.dtype | None) -> np.dtype | list[np.dtype]:
@@ -111,7 +105,7 @@ class _Several(Operator):
         return lr, wd
 
     def numpy(self, *data: Array, out: Outs = None) -> Array | Arrays:
-        given = out if isinstance(out, tuple) else (out,) * self.num_outputs
+        given = out if isinstance(out, tuple) else (out,) * self.signature.outputs
         results = []
         for index, arrays in enumerate(self.each(data)):
             made = self.one().numpy(*arrays, *self.rates(raw, data, index), self.rescale_grad)
@@ -120,7 +114,7 @@ class _Several(Operator):
         return filled if len(filled) > 1 else filled[0]
 
     def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        return dict(zip(self.aux_names, outputs[self.num_weights :], strict=True))
+        return dict(zip(self.signature.aux, outputs[self.num_weights :], strict=True))
 
     def lower(self, F: Functions, *data: Tensor) -> Tensor | tuple[Tensor, ...]:
         results = []

@@ -62,7 +62,7 @@ def update_graph(
         return Expr(builder, input_node(name, "param", shape=(size,), dtype=dtype))
 
     weight, grad = array("weight" if half is None else "weight32"), array("grad", half or dtype)
-    states = [array(name) for name in op.aux_names]
+    states = [array(name) for name in op.signature.aux]
     given = {name: Expr(builder, input_node(name, "number", shape=(1,), dtype=wide)) for name in numbers}
     old = [weight, *states]
     if narrow:
@@ -192,10 +192,10 @@ class _Arrays:
     def misfit(self) -> str:
         """Why a blockwise program cannot take them, or ""."""
         for (weight, grad, *rest), half in zip(self.rows, self.halves, strict=True):
-            if len(rest) != len(self.op.aux_names) + (half is not None):
+            if len(rest) != len(self.op.signature.aux) + (half is not None):
                 return "the states were made for other settings"
             dtype = np.dtype(weight.dtype)
-            wanted = [half or dtype, *[dtype] * len(self.op.aux_names), half]
+            wanted = [half or dtype, *[dtype] * len(self.op.signature.aux), half]
             if not is_floating(weight.host_view.dtype) or any(
                 type(array) is not NDArray or array.shape != weight.shape or array.dtype != expected
                 for array, expected in zip((grad, *rest), wanted)

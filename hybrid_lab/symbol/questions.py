@@ -50,14 +50,14 @@ class GraphQuestions:
             if isinstance(value.node.op, Input):
                 result.append(value.node.name)
             else:
-                several = value.node.op.num_visible > 1
+                several = value.node.op.signature.visible > 1
                 result.append(f"{value.node.name}_output{value.index if several else ''}")
         return result
 
     def get_internals(self) -> Any:
         """All visible outputs of all nodes, each after what it reads, inputs in their order, as MXNet lists them."""
         nodes = _depth_first(self.outputs)
-        return type(self)([value for node in nodes for value in node.outputs[: max(node.op.num_visible, 1)]])
+        return type(self)([value for node in nodes for value in node.outputs[: max(node.op.signature.visible, 1)]])
 
     def get_children(self) -> Any:
         values = [item for value in self.outputs for item in value.node.values_in]
@@ -186,7 +186,7 @@ def _states(nodes: Sequence[Node]) -> list[Value]:
     """The variables that some operator uses as auxiliary state."""
     found: dict[Value, None] = {}
     for node in nodes:
-        for name, item in zip(node.op.names(), node.inputs, strict=False):
-            if name in node.op.aux_names and isinstance(item, Value):
+        for name, item in zip(node.op.signature.inputs, node.inputs, strict=False):
+            if name in node.op.signature.aux and isinstance(item, Value):
                 found[item] = None
     return list(found)

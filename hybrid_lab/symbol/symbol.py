@@ -337,7 +337,7 @@ def compose(op: Operator, inputs: Sequence[Any], name: str | None, hint: str | N
     trace = tracing.current()
     node_name = names.current().get(name, hint or op.name.lower())
     operands = []
-    wanted = op.names() if not op.variadic else tuple(f"arg{index}" for index in range(len(inputs)))
+    wanted = op.signature.inputs if not op.variadic else tuple(f"arg{index}" for index in range(len(inputs)))
     for input_name, item in zip(wanted, inputs, strict=True):
         operands.append(_operand(op, input_name, item, node_name))
     node = Node(
@@ -354,7 +354,7 @@ def compose(op: Operator, inputs: Sequence[Any], name: str | None, hint: str | N
 def make_symbol(node: Node) -> Symbol:
     """The visible outputs of a node; in 2.x-style code as arrays whose shapes are known."""
     trace = tracing.current()
-    values = node.outputs[: node.op.num_visible]
+    values = node.outputs[: node.op.signature.visible]
     if trace is None:
         return Symbol(values)
     note_types(trace, node)
@@ -388,7 +388,7 @@ def free_draw(count: int = 1) -> int:
 
 def _operand(op: Operator, input_name: str, item: Any, node_name: str) -> Any:
     if item is MISSING:
-        role = "aux" if input_name in op.aux_names else "param"
+        role = "aux" if input_name in op.signature.aux else "param"
         return input_node(f"{node_name}_{input_name}", role)
     if isinstance(item, Symbol):
         if len(item.outputs) != 1:

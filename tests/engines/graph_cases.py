@@ -67,13 +67,13 @@ def run_eagerly(case: Case, train: bool) -> tuple[list[np.ndarray], list[np.ndar
         results = run_kernel(op, operands, rng=rng)
         values.update(zip(node.outputs, map(np.asarray, results), strict=False))
         tape.append((op, node))
-        if op.aux_names:
+        if op.signature.aux:
             states = [
                 updated.get(item, operand) if isinstance(item, Value) else operand
                 for item, operand in zip(node.inputs, operands, strict=False)
             ]
             for name, new in op.aux(F, tuple(states), tuple(results)).items():
-                target = node.inputs[op.names().index(name)]
+                target = node.inputs[op.signature.inputs.index(name)]
                 if isinstance(target, Value) and target.is_input:
                     updated[target] = np.asarray(new)
     return [values[value] for value in case.graph.outputs], list(updated.values()), values, tape
@@ -81,7 +81,7 @@ def run_eagerly(case: Case, train: bool) -> tuple[list[np.ndarray], list[np.ndar
 
 def count_inputs(op: Any, node: Any) -> int:
     """How many inputs the operator takes that a node is bound to: in prediction some take fewer."""
-    return len(node.inputs) if op.variadic else len(op.names())
+    return len(node.inputs) if op.variadic else len(op.signature.inputs)
 
 
 def gradients_eagerly(
@@ -96,13 +96,13 @@ def gradients_eagerly(
     for output, head in zip(case.graph.outputs, heads, strict=True):
         add(output, head)
     for op, node in reversed(tape):
-        visible = node.outputs[: op.num_visible]
+        visible = node.outputs[: op.signature.visible]
         douts = [found.get(value) for value in visible]
         if not op.differentiable or not node.inputs or all(dout is None for dout in douts):
             continue
         operands = node.inputs[: count_inputs(op, node)]
         inputs = [values[item] if isinstance(item, Value) else item for item in operands]
-        outputs = [values[value] for value in node.outputs[: op.num_outputs]]
+        outputs = [values[value] for value in node.outputs[: op.signature.outputs]]
         for item, gradient in zip(node.inputs, run_gradient(op, F, inputs, outputs, douts)):
             if gradient is not None and isinstance(item, Value):
                 add(item, gradient)

@@ -91,7 +91,7 @@ class Generator:
         """As add, for a bound operator."""
         bound = op.bind_mode(True) if op.mode_dependent else op
         operands = [self.numbers[item] if isinstance(item, Value) else item for item in inputs]
-        operands = operands[: len(bound.names())] if not op.variadic else operands
+        operands = operands[: len(bound.signature.inputs)] if not op.variadic else operands
         computed = [isinstance(item, Value) and bool(item.node.inputs) for item in inputs]
         number = None
         if op.random:
@@ -101,7 +101,7 @@ class Generator:
         results = run_kernel(bound, operands, rng=rng)
         for value, result in zip(node.outputs, results, strict=False):
             self.numbers[value] = np.asarray(result)
-        visible = node.outputs[: op.num_visible]
+        visible = node.outputs[: op.signature.visible]
         if keep and is_steady(bound, operands, computed, results, rng):
             for value in visible:
                 self.offer(value)
@@ -286,14 +286,14 @@ class Generator:
         """A record on inputs like those of one of its samples: values of the pool made to fit, and new inputs."""
         sample: Sample = self.choice(member.samples)
         op = member.record.bind(**sample.attributes)
-        names, arrays = op.names(), sample.arrays(op.name)
+        names, arrays = op.signature.inputs, sample.arrays(op.name)
         derived = any(isinstance(item, Derived) for item in sample.inputs)
         inputs: list[Any] = []
         for index, (given, array) in enumerate(zip(sample.inputs, arrays, strict=True)):
             name = names[index] if index < len(names) else "args"
             if not isinstance(array, np.ndarray):
                 inputs.append(array)
-            elif name in op.aux_names:
+            elif name in op.signature.aux:
                 inputs.append(self.input_of(array, "aux"))
             elif isinstance(given, tuple) and not derived and array.ndim and self.random.rand() < 0.7:
                 inputs.append(self.fitted(array.shape, sample.low, sample.high))

@@ -69,7 +69,7 @@ def _refusal(record: type[Operator], key: _Key) -> str | None:
         return "float16 among its inputs"
     op = record.bind(**sample.attributes).bind_mode(True)
     results = run_kernel(op, arrays, rng=RNG)
-    visible = [np.asarray(item) for item in results[: op.num_visible]]
+    visible = [np.asarray(item) for item in results[: op.signature.visible]]
     if any(item.dtype == np.float16 for item in visible):
         return "its result is float16"
     if any(item.dtype.kind == "f" and not np.isfinite(item).all() for item in visible):
@@ -96,7 +96,7 @@ def is_steady(
 
     computed : which operands come from other operators, and so with rounding errors
     """
-    visible = [np.asarray(item) for item in results[: op.num_visible]]
+    visible = [np.asarray(item) for item in results[: op.signature.visible]]
     if any(item.dtype.kind == "f" and not np.isfinite(item).all() for item in visible):
         return False
     random = np.random.RandomState(1)

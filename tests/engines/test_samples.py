@@ -29,7 +29,7 @@ def graph_of(case: Case) -> tuple[Graph, list[np.ndarray]]:
     node = make_node(case.record.bind(**case.sample.attributes), inputs, draw=0 if case.op.random else None)
     values = [item for item in inputs if isinstance(item, Value)]
     draws = int(bool(case.op.random))
-    graph = Graph(values, node.outputs[: node.op.num_visible], draws=draws)
+    graph = Graph(values, node.outputs[: node.op.signature.visible], draws=draws)
     return graph, [item for item in given if isinstance(item, np.ndarray)]
 
 
@@ -61,7 +61,7 @@ def compare(case: Case, engine: str) -> list[Executable]:
     """
     graph, arrays = graph_of(case)
     outputs = run_kernel(case.op, case.inputs(), rng=RNG)
-    visible = outputs[: case.op.num_visible]
+    visible = outputs[: case.op.signature.visible]
     differentiable = case.record.differentiable and case.sample.gradient and any(is_floating(a.dtype) for a in arrays)
     wrt = [index for index, array in enumerate(arrays) if is_floating(array.dtype)] if differentiable else []
     parts = specialize(graph, [a.shape for a in arrays], [a.dtype for a in arrays], True, wrt)

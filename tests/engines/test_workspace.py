@@ -28,7 +28,7 @@ def lstm(dtype: str = "float32", outputs: int | None = None, **attributes) -> tu
     shapes = [(5, 3, 6), (op.sizes.parameters(6),), (places, 3, 4), (places, 3, 4)]
     inputs = [input_node(f"x{index}", shape=shape, dtype=dtype) for index, shape in enumerate(shapes[: len(op.roles)])]
     node = make_node(op, inputs, draw=0 if op.random else None)
-    return Graph(inputs, node.outputs[: outputs or op.num_visible], draws=int(op.random)), shapes[: len(op.roles)]
+    return Graph(inputs, node.outputs[: outputs or op.signature.visible], draws=int(op.random)), shapes[: len(op.roles)]
 
 
 def parts_of(graph: Graph, shapes: list[tuple[int, ...]], dtype: str = "float32") -> Specialized:

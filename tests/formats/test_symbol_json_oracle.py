@@ -33,7 +33,7 @@ ARRAYS_ONLY = ("_contrib_group_adagrad", "multi_sgd", "multi_mp_sgd", "preloaded
 
 def loaded(record, sample):
     """Whether a number that MXNet has as an attribute is an array here."""
-    given = zip(record.bind(**sample.attributes).names(), sample.inputs, strict=False)
+    given = zip(record.bind(**sample.attributes).signature.inputs, sample.inputs, strict=False)
     return any(name in record.scalars and isinstance(item, np.ndarray) for name, item in given)
 
 
@@ -62,7 +62,7 @@ def graph_of(record, sample):
         else:
             inputs.append(item)
     node = Node(op, inputs, name="node", draw=0 if op.random else None)
-    return Graph([item for item in inputs if hasattr(item, "node")], node.outputs[: op.num_visible], draws=1), fed
+    return Graph([item for item in inputs if hasattr(item, "node")], node.outputs[: op.signature.visible], draws=1), fed
 
 
 def stem(record, index):

@@ -113,7 +113,7 @@ def test_every_set_of_heads_beside_a_hostile_output(name: str, engine: str | Non
 
 
 def _several(case: Any) -> bool:
-    return case.record.differentiable and case.sample.gradient and case.op.num_visible > 1
+    return case.record.differentiable and case.sample.gradient and case.op.signature.visible > 1
 
 
 @each_sample(_several)
@@ -122,19 +122,19 @@ def test_every_set_of_heads_of_every_record_with_several_outputs(case, totals):
     wrt = [index for index, array in enumerate(arrays) if is_floating(array.dtype)]
     if not wrt:
         return
-    totals["sets of heads of records with several outputs"] += len(subsets(case.op.num_visible))
+    totals["sets of heads of records with several outputs"] += len(subsets(case.op.signature.visible))
     outputs = run_kernel(case.op, case.inputs(), rng=RNG)
-    for heads in subsets(case.op.num_visible):
+    for heads in subsets(case.op.signature.visible):
         dtypes = [a.dtype for a in arrays]
         parts = specialize(graph, [a.shape for a in arrays], dtypes, True, wrt, heads=heads)
         douts = [
             np.linspace(-1, 1, y.size).reshape(y.shape).astype(y.dtype) if index in heads else None
-            for index, y in enumerate(outputs[: case.op.num_visible])
+            for index, y in enumerate(outputs[: case.op.signature.visible])
         ]
         assert all(kind != "head" or index in heads for kind, index in parts.sources)
         runner = engine_named("numpy")
         kept = runner.compile(parts.forward)(arrays, RNG)
-        given = {"input": arrays, "output": kept, "saved": kept[case.op.num_visible :], "head": douts}
+        given = {"input": arrays, "output": kept, "saved": kept[case.op.signature.visible :], "head": douts}
         found = runner.compile(parts.backward)([given[kind][index] for kind, index in parts.sources], RNG)
         tensors = [i for i, item in enumerate(case.inputs()) if isinstance(item, np.ndarray)]
         wanted = run_gradient(case.op, RAW, case.inputs(), outputs, douts)

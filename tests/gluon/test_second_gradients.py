@@ -53,7 +53,7 @@ class Twice:
 
     def __init__(self, case: Case, dtype: str | None = None):
         given = case.inputs(dtype)
-        names = (*case.op.names(), *[""] * len(given))
+        names = (*case.op.signature.inputs, *[""] * len(given))
         self.arrays: Arrays = [item for item in given if isinstance(item, np.ndarray)]
         places = [place for place, item in enumerate(given) if isinstance(item, np.ndarray)]
         self.wrt = [
@@ -61,7 +61,7 @@ class Twice:
             for index, (array, place) in enumerate(zip(self.arrays, places, strict=True))
             if is_floating(array.dtype)
             and not isinstance(case.sample.inputs[place], Ints)
-            and names[place] not in case.op.aux_names
+            and names[place] not in case.op.signature.aux
         ]
         self.block = Call(case)
         generator = np.random.RandomState(case.number)

@@ -13,6 +13,7 @@ from hybrid_lab.graph.graph import extract
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.signature import Signature
 
 
 def graph_of(
@@ -50,7 +51,7 @@ class Group(Operator):
     def __init__(self, region: Region):
         object.__setattr__(self, "inside", extract(region.inputs, region.outputs))
         object.__setattr__(self, "attributes", {})
-        object.__setattr__(self, "num_outputs", len(region.outputs))
+        object.__setattr__(self, "signature", Signature(outputs=len(region.outputs)))
 
     def numpy(self, *inputs):
         return tuple(evaluate(self.inside, list(inputs)))

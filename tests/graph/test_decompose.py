@@ -84,7 +84,7 @@ def test_nothing_but_primitives_is_left_and_numbers_agree(record):
         node = make_node(op, inputs, draw=0 if op.random else None)
         values = [item for item in inputs if isinstance(item, Value)]
         arrays = [item for item in given if isinstance(item, np.ndarray)]
-        graph = Graph(values, node.outputs[: op.num_visible], draws=1)
+        graph = Graph(values, node.outputs[: op.signature.visible], draws=1)
         found = decompose(graph)
         for part in found.operators:
             USED.setdefault(part.op.name, set()).add(record.name)

@@ -20,6 +20,7 @@ from hybrid_lab.ops.pointwise import Pointwise
 from hybrid_lab.ops.run import infer, run_gradient, run_kernel
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of, filled
+from hybrid_lab.ops.signature import Signature
 from tests.graph.building import graph_of
 
 
@@ -47,7 +48,8 @@ def declare(**members):
 def test_the_record_in_the_documentation():
     """What docs/adding-an-operator.md shows is a record: it has the shapes it says and the gradient of its kernel."""
     text = (Path(__file__).parents[2] / "docs" / "adding-an-operator.md").read_text()
-    names = {"np": np, "Operator": Operator, "sample": sample, "into": into, "ShapeError": ShapeError}
+    names = {"np": np, "Operator": Operator, "Signature": Signature, "sample": sample}
+    names |= {"into": into, "ShapeError": ShapeError}
     exec(text.split("```python\n")[1].split("```")[0], names | {"axis_of": axis_of, "filled": filled}, names)
     op, (x, gain) = names["UnitScale"].bind(), names["UnitScale"].samples[0].arrays("unit_scale", "float64")
     outputs = run_kernel(op, [x, gain])
@@ -87,8 +89,8 @@ def test_a_right_record():
             {"grad": lambda self, F, x, dy: dy},
             r"grad takes F and 2 values; .* 1 inputs, 1 outputs .* 1 output gradients",
         ),
-        ({"num_outputs": 2}, "grad takes F and 3 values; .* 2 outputs"),
-        ({"aux_names": ("mean",)}, "aux_names names 'mean'; the inputs are data"),
+        ({"signature": Signature(outputs=2)}, "grad takes F and 3 values; .* 2 outputs"),
+        ({"signature": Signature(aux=("mean",))}, "signature names 'mean'; the inputs are data"),
         ({"shape_only": ("like",)}, "shape_only names 'like'; the inputs are data"),
         ({"samples": [(3, 4)]}, r"samples\[0\] is \(3, 4\); write sample"),
         ({"samples": [sample((3, 4)), sample((3,), (3,))]}, r"samples\[1\] has 2 inputs; the record takes data"),
@@ -115,19 +117,19 @@ def test_a_shape_that_is_none(answer):
 
 def test_more_shapes_than_outputs():
     op = declare(infer_shape=lambda self, data: [data, data])
-    with pytest.raises(RecordError, match="infer_shape returned 2 shapes; num_outputs is 1"):
+    with pytest.raises(RecordError, match="infer_shape returned 2 shapes; signature.outputs is 1"):
         infer(op, ((3, 4),), (np.dtype("float32"),))
 
 
 def test_more_dtypes_than_outputs():
     op = declare(infer_type=lambda self, *dtypes: [dtypes[0], dtypes[0]])
-    with pytest.raises(RecordError, match="infer_type returned .* num_outputs is 1"):
+    with pytest.raises(RecordError, match="infer_type returned .* signature.outputs is 1"):
         infer(op, ((3, 4),), (np.dtype("float32"),))
 
 
 def test_a_kernel_that_returns_too_much_or_nothing():
     x = np.ones(3, np.float32)
-    with pytest.raises(RecordError, match="numpy returned 2 arrays; num_outputs is 1"):
+    with pytest.raises(RecordError, match="numpy returned 2 arrays; signature.outputs is 1"):
         run_kernel(declare(numpy=lambda self, data, out=None: (data, data)), [x])
 
 

@@ -80,14 +80,14 @@ def test_agrees_with_mxnet(case: Case):
         return
     op, inputs = case.op, case.inputs()
     outputs = case.outputs(inputs)
-    visible = outputs[: op.num_visible]
+    visible = outputs[: op.signature.visible]
     for index, y in enumerate(visible):
         expected = answers[f"{case.id}/y{index}"]
         assert y.dtype == expected.dtype
         close(y, expected)
     aux = op.aux(F, tuple(inputs), outputs)
-    for index, name in enumerate(op.names()):
-        if f"{case.id}/aux{index}" in answers and (case.sample.gradient or case.record.aux_always):
+    for index, name in enumerate(op.signature.inputs):
+        if f"{case.id}/aux{index}" in answers and (case.sample.gradient or case.op.signature.aux_always):
             close(aux.get(name, inputs[index]), answers[f"{case.id}/aux{index}"])
     if not case.sample.gradient or not case.record.differentiable:
         return

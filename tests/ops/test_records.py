@@ -154,7 +154,7 @@ _NOT_THE_DERIVATIVE = {"BlockGrad", "make_loss", "_contrib_round_ste", "_contrib
 def test_gradient_is_the_numeric_derivative(case: Case):
     op, inputs = case.op, case.inputs("float64")
     outputs = run_kernel(op, inputs, rng=RNG)
-    visible = outputs[: op.num_visible]
+    visible = outputs[: op.signature.visible]
     if any(y.dtype != np.float64 for y in visible):
         pytest.skip("the output dtype is fixed")
     generator = np.random.RandomState(5)
@@ -163,7 +163,7 @@ def test_gradient_is_the_numeric_derivative(case: Case):
     assert len(gradients) == len(inputs)
 
     def loss(values: list) -> float:
-        given = run_kernel(op, values, rng=RNG)[: op.num_visible]
+        given = run_kernel(op, values, rng=RNG)[: op.signature.visible]
         return float(sum((y * head).sum() for y, head in zip(given, heads)))
 
     step = 1e-6
@@ -184,11 +184,11 @@ def test_gradient_is_the_numeric_derivative(case: Case):
         close(gradient.reshape(-1), numeric, 1e-6)
 
 
-@each_sample(lambda case: case.record.differentiable and case.sample.gradient and case.op.num_visible > 1)
+@each_sample(lambda case: case.record.differentiable and case.sample.gradient and case.op.signature.visible > 1)
 def test_an_output_gradient_that_is_missing_counts_as_zero(case: Case):
     op, inputs = case.op, case.inputs()
     outputs = run_kernel(op, inputs, rng=RNG)
-    heads = [np.ones(y.shape, y.dtype) for y in outputs[: op.num_visible]]
+    heads = [np.ones(y.shape, y.dtype) for y in outputs[: op.signature.visible]]
     for present in range(len(heads)):
         alone = [head if index == present else None for index, head in enumerate(heads)]
         filled = [head if index == present else np.zeros_like(head) for index, head in enumerate(heads)]
@@ -201,8 +201,10 @@ def test_an_output_gradient_that_is_missing_counts_as_zero(case: Case):
 
 def _parameters(op) -> list[int]:
     """Inputs without a gradient on purpose: auxiliary states, and operators that are gradients themselves."""
-    names = op.names()
-    return [i for i, name in enumerate(names) if name in op.aux_names] + (list(range(9)) if op.mxnet is None else [])
+    names = op.signature.inputs
+    return [i for i, name in enumerate(names) if name in op.signature.aux] + (
+        list(range(9)) if op.mxnet is None else []
+    )
 
 
 @each_sample(lambda case: case.record.lower is not ops.Operator.lower and not case.op.random)

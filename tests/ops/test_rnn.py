@@ -20,7 +20,7 @@ each = pytest.mark.parametrize("case", ALL, ids=[case.id for case in ALL])
 @each
 def test_prediction_keeps_nothing_and_drops_nothing(case: Case):
     op = case.op.bind_mode(False)
-    assert op.num_outputs == op.num_visible and not op.random
+    assert op.signature.outputs == op.signature.visible and not op.random
     without = case.record.bind(**{**case.sample.attributes, "p": 0.0}).bind_mode(True)
     for y, wanted in zip(run_kernel(op, case.inputs()), run_kernel(without, case.inputs())):
         close(y, wanted, 1e-6)
@@ -33,7 +33,7 @@ def test_a_backward_in_prediction_computes_the_forward_again(case: Case):
     gradients = []
     for each in (op, without):
         outputs = run_kernel(each, case.inputs())
-        heads = [np.linspace(-1, 1, y.size).reshape(y.shape).astype(y.dtype) for y in outputs[: op.num_visible]]
+        heads = [np.linspace(-1, 1, y.size).reshape(y.shape).astype(y.dtype) for y in outputs[: op.signature.visible]]
         gradients.append(run_gradient(each, F, case.inputs(), outputs, heads))
     for dx, wanted in zip(*gradients):
         assert (dx is None) == (wanted is None)
@@ -57,7 +57,7 @@ def lstm(**attributes):
 
 def arrays(op, steps=5, batch=3, width=6, seed=0):
     generator = np.random.RandomState(seed)
-    shapes = op.complete((steps, batch, width), *(None,) * (len(op.names()) - 1))
+    shapes = op.complete((steps, batch, width), *(None,) * (len(op.signature.inputs) - 1))
     return [generator.uniform(-0.5, 0.5, shape).astype(np.float32) for shape in shapes]
 
 

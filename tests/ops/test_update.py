@@ -93,7 +93,7 @@ def test_float16_weights_take_steps_of_gradients_whose_squares_it_has_not(name: 
     record, numbers = ops.get(name), {"lr": 0.01, "t": 1, "wd": 0.0, "rescale_grad": 1.0}
     op = record.bind()
     data = [np.full(4, 0.5, "float16"), np.array([1e-4, -1e-4, 6e-8, 0.0], "float16")]
-    given = [*data, *(np.zeros(4, "float16") for _ in op.aux_names), *(numbers[key] for key in record.scalars)]
+    given = [*data, *(np.zeros(4, "float16") for _ in op.signature.aux), *(numbers[key] for key in record.scalars)]
     found = op.numpy(*given)
     wide = op.numpy(*(item.astype("float32") if isinstance(item, np.ndarray) else item for item in given))
     for one, other in zip(found, wide, strict=True):

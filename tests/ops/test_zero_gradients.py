@@ -27,13 +27,15 @@ def test_no_gradient_rule_returns_zeros():
             input_node(f"x{i}", "data", shape=np.shape(a), dtype=a.dtype) if isinstance(a, np.ndarray) else a
             for i, a in enumerate(arrays)
         ]
-        items = items if op.variadic else items[: len(op.names())]
+        items = items if op.variadic else items[: len(op.signature.inputs)]
         node = make_node(op, items, draw=0 if op.random else None)
         builder = Builder()
         expressions = [builder.expr(item) if isinstance(item, Value) else item for item in items]
         outputs = [builder.expr(value) for value in node.outputs]
-        douts = [builder.expr(input_node(f"dy{i}", "head_grad")) for i in range(op.num_visible)]
-        for name, gradient in zip(op.names(), run_gradient(op, builder, expressions, outputs, douts), strict=False):
+        douts = [builder.expr(input_node(f"dy{i}", "head_grad")) for i in range(op.signature.visible)]
+        for name, gradient in zip(
+            op.signature.inputs, run_gradient(op, builder, expressions, outputs, douts), strict=False
+        ):
             if gradient is not None and gradient.value.node.op.name == "zeros_like":
                 found.append(f"{op.name}: {name}")
     assert len(RECORDS) > 900 and found == []

@@ -31,6 +31,7 @@ from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.log import logger
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.signature import Signature
 
 
 class SessionOperator(Operator):
@@ -46,7 +47,7 @@ class SessionOperator(Operator):
         for key, value in (
             ("region", region),
             ("session", session),
-            ("num_outputs", len(region.outputs)),
+            ("signature", Signature(outputs=len(region.outputs))),
             ("attributes", {}),
             ("inferred", {}),
             ("told", []),
@@ -263,9 +264,7 @@ def _signature(node: Node) -> Any:
 def _refuse(found: Partition, total: int) -> None:
     """Raise EngineError where an operator cannot run in a session; work that is merely too small may stay in NumPy."""
     refused = {
-        node: reason
-        for node, reason in found.refused.items()
-        if reason != cost.TOO_SMALL and not node.op.random
+        node: reason for node, reason in found.refused.items() if reason != cost.TOO_SMALL and not node.op.random
     }
     refuse(refused, f"{len(refused)} of {total} operators cannot run in ONNX Runtime")
 

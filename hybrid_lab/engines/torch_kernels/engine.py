@@ -26,6 +26,7 @@ from hybrid_lab.graph.partition import Region, contract, partition
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.signature import Signature
 
 
 def _refusal(node: Node) -> str | None:
@@ -47,7 +48,7 @@ class TorchOperator(Operator):
         for key, value in (
             ("region", region),
             ("program", program),
-            ("num_outputs", len(region.outputs)),
+            ("signature", Signature(outputs=len(region.outputs))),
             ("attributes", {}),
             ("inferred", {}),
         ):

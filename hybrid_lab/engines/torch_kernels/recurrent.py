@@ -69,7 +69,7 @@ def _lstm(torch: Any, node: RuleNode) -> Kernel:
         # The last layer's outputs in memory of their own, which the lower ones do not keep alive.
         y = layers[-1] if op.num_layers == 1 else layers[-1].clone()
         made = [y, *finals] if op.state_outputs else [y]
-        if node.op.num_outputs > node.op.num_visible:  # bound to training
+        if node.op.signature.outputs > node.op.signature.visible:  # bound to training
             made += [gates, cells, layers[:-1]][: len(op.saved)]
         return tuple(made) if len(made) > 1 else made[0]
 
@@ -133,9 +133,7 @@ def _shifted(torch: Any, values: Any, first: Any, direction: int) -> Any:
     return torch.cat(parts)
 
 
-def _back(
-    torch: Any, w: Any, gates: Any, cells: Any, c0: Any, dy: Any, dh: Any, dc: Any, order: range
-) -> Any:
+def _back(torch: Any, w: Any, gates: Any, cells: Any, c0: Any, dy: Any, dh: Any, dc: Any, order: range) -> Any:
     """Gradients before the activations, (T, N, 4 H). dh, dc : of the final states on entry, of the first on return."""
     steps, batch, hidden = cells.shape
     i, f, g, o = gates.split(hidden, 2)

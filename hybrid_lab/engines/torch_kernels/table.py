@@ -117,9 +117,7 @@ def _relu(torch: Any, node: RuleNode) -> Kernel:
 def _relu_grad(torch: Any, node: RuleNode) -> Kernel:
     # threshold_backward would let dy through where y is NaN.
     fresh, into = torch.ops.aten.leaky_relu_backward.default, torch.ops.aten.leaky_relu_backward.grad_input
-    return lambda dy, y, out=None: (
-        fresh(dy, y, 0.0, False) if out is None else into(dy, y, 0.0, False, grad_input=out)
-    )
+    return lambda dy, y, out=None: fresh(dy, y, 0.0, False) if out is None else into(dy, y, 0.0, False, grad_input=out)
 
 
 @rule("_softrelu")
@@ -262,8 +260,8 @@ def _stack(torch: Any, node: RuleNode) -> Kernel:
 @rule("SliceChannel", shared=True)
 def _split(torch: Any, node: RuleNode) -> Kernel:
     axis, shape = node.op.axis, node.outputs[0].shape
-    size = shape_of(node, 0)[axis] // node.op.num_outputs
-    if node.op.num_outputs == 1:
+    size = shape_of(node, 0)[axis] // node.op.signature.outputs
+    if node.op.signature.outputs == 1:
         return lambda x: x.reshape(shape)
     if node.op.squeeze_axis:
         return lambda x: tuple(part.reshape(shape) for part in x.split(size, axis))

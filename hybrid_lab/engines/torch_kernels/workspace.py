@@ -18,6 +18,7 @@ from hybrid_lab.engines.torch_kernels.recurrent import from_above, lstm_only, sp
 from hybrid_lab.engines.torch_kernels.rules import Kernel, OwnKernel, RuleNode, shape_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
+from hybrid_lab.ops.signature import Signature
 
 #: The number of LSTMs among the modes of torch's kernel.
 _LSTM = 2
@@ -34,7 +35,8 @@ class _Layers(OwnKernel):
     op: Any
 
     def __init__(self, op: Any, num_outputs: int):
-        for key, value in (("op", op), ("num_outputs", num_outputs), ("attributes", {}), ("inferred", {})):
+        signature = Signature(outputs=num_outputs)
+        for key, value in (("op", op), ("signature", signature), ("attributes", {}), ("inferred", {})):
             object.__setattr__(self, key, value)
 
     def __repr__(self) -> str:
@@ -177,7 +179,7 @@ class _Pair:
         spaces = [_workspace(steps, batch, each, hidden) for each in widths for _ in range(directions)]
         self.possible = all(spaces)
         assert layer.shapes is not None
-        visible, lower = layer.shapes[: op.num_visible], layer.shapes[op.num_visible + 2 :]
+        visible, lower = layer.shapes[: op.signature.visible], layer.shapes[op.signature.visible + 2 :]
         self.new = [(len(spaces), batch, hidden), *lower, *((size,) for size in spaces)]
         """The shapes of what is kept instead."""
         shapes = (*visible, *self.new)
@@ -211,7 +213,7 @@ def _pairs(forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], 
         read = node.inputs[_GIVEN : _GIVEN + len(op.saved)]
         kept = [saved.get(value) for value in read]
         layer = None if kept[0] is None else kept[0].node
-        if layer is None or layer.op.name != "RNN" or kept != list(layer.outputs[layer.op.num_visible :]):
+        if layer is None or layer.op.name != "RNN" or kept != list(layer.outputs[layer.op.signature.visible :]):
             continue
         values = [value for value in kept if value is not None]
         if all(value not in before and roots.count(value) == 1 for value in values) and all(
@@ -241,7 +243,8 @@ class Rewritten:
         def lay(node: Node, inputs: tuple[Any, ...]) -> Any:
             if node not in layers:
                 return None
-            new, visible = node.replace(inputs=inputs, **layers[node].layer_changes), layers[node].layer.op.num_visible
+            new = node.replace(inputs=inputs, **layers[node].layer_changes)
+            visible = layers[node].layer.op.signature.visible
             made.extend(new.outputs[visible:])
             # Nobody reads the values that are gone: any will do in their place.
             return (*new.outputs[:visible], *[new.outputs[0]] * (len(node.outputs) - visible))

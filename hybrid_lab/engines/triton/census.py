@@ -64,7 +64,7 @@ def examine(record: type[Operator]) -> Entry:
         ]
         node = make_node(op, inputs, draw=0 if op.random else None)
         values = [item for item in inputs if isinstance(item, Value)]
-        _, fusion, sources = kernels_of(Graph(values, node.outputs[: op.num_visible], draws=1))
+        _, fusion, sources = kernels_of(Graph(values, node.outputs[: op.signature.visible], draws=1))
         refused = {part: reason for part, reason in fusion.refused.items() if not part.op.view}
         for part, reason in refused.items():
             entry.refused[reason if part.op.name == record.name else f"{part.op.name}: {reason}"] += 1

@@ -51,7 +51,8 @@ def write(node: Node, portable: bool, document: Callable[[Graph], dict[str, Any]
         made = _write_while(node, op, parts[0], parts[1])
     else:
         made = _write_cond(op, parts[0], parts[1], document)
-    attributes = {"num_args": len(made.inputs) + len(made.subgraphs), "num_outputs": op.num_visible, **made.attributes}
+    count = len(made.inputs) + len(made.subgraphs)
+    attributes = {"num_args": count, "num_outputs": op.signature.visible, **made.attributes}
     if not portable:
         attributes[DRAWS] = json.dumps([graph.draws for _, graph in op.subgraphs])
     return made._replace(attributes=attributes)

@@ -195,9 +195,9 @@ class GraphReader:
         """Indices of the variables that some operator uses as auxiliary state."""
         states: set[int] = set()
         for op, _, _, inputs in read:
-            if op is not None and op.aux_names:
-                for name, entry in zip(op.names(), inputs, strict=False):
-                    if name in op.aux_names and isinstance(entry, list) and entry and type(entry[0]) is int:
+            if op is not None and op.signature.aux:
+                for name, entry in zip(op.signature.inputs, inputs, strict=False):
+                    if name in op.signature.aux and isinstance(entry, list) and entry and type(entry[0]) is int:
                         states.add(entry[0])
         return states
 
@@ -272,9 +272,9 @@ class GraphReader:
             if not inputs:
                 raise self.error(f"node {name!r} ({op.name}) has no inputs")
             return inputs, []
-        names = op.names()
+        names = op.signature.inputs
         missing: list[Value] = []
-        if len(inputs) < len(names) and set(names[len(inputs) :]) <= set(op.aux_names):
+        if len(inputs) < len(names) and set(names[len(inputs) :]) <= set(op.signature.aux):
             missing = [input_node(f"{name}_{state}", "aux") for state in names[len(inputs) :]]
             inputs = [*inputs, *missing]
         if len(inputs) != len(names):
@@ -292,7 +292,7 @@ class GraphReader:
             )
             raise self.error(f"{reader} reads node {index}, {kind}")
         node = values[index]
-        visible = node.op.num_visible
+        visible = node.op.signature.visible
         if not 0 <= output < visible:
             raise self.error(f"{reader} reads output {output} of {node.name!r}, which has {visible}")
         return node.outputs[output]
@@ -310,7 +310,7 @@ class GraphReader:
 
     def _scalars(self, name: str, op: Operator, inputs: list[Any], attributes: Mapping[str, str]) -> list[Any]:
         """The inputs with the numbers that the file has as attributes behind them."""
-        if len(inputs) + len(op.scalars) != len(op.names()):
+        if len(inputs) + len(op.scalars) != len(op.signature.inputs):
             return inputs
         given = {key: value for key, value in attributes.items() if key in op.scalars and len(value) <= 64}
         try:

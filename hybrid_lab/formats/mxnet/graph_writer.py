@@ -54,7 +54,7 @@ class GraphWriter:
             self._places[node] = len(self.nodes)
             written = self._variable(node) if isinstance(node.op, (Input, Constant)) else self._operator(node)
             self.nodes.append(written)
-            self.counts.append(OUTPUT_COUNTS.get(written["op"], node.op.num_visible))
+            self.counts.append(OUTPUT_COUNTS.get(written["op"], node.op.signature.visible))
         row_ptr = [0]
         for count in self.counts:
             row_ptr.append(row_ptr[-1] + count)
@@ -115,8 +115,8 @@ class GraphWriter:
             (position, number), *_ = scalars.items()
             name = SCALAR_FORMS[op.name][1 - position]
             attributes["scalar"] = repr(number) if isinstance(number, bool) else number
-        elif scalars and op.scalars and {op.names()[index] for index in scalars} == op.scalars.keys():
-            attributes |= {op.names()[index]: number for index, number in scalars.items()}
+        elif scalars and op.scalars and {op.signature.inputs[index] for index in scalars} == op.scalars.keys():
+            attributes |= {op.signature.inputs[index]: number for index, number in scalars.items()}
         elif scalars:
             if self.portable:
                 raise self._unmappable(node, "with a number in place of a tensor")
@@ -133,11 +133,11 @@ class GraphWriter:
         if op.variadic and not {"num_args", "num_weights", "num_arrays", "num_outputs"} & op.fields.keys():
             attributes["num_args"] = len(values)
         written = {key: format_value(value) for key, value in attributes.items()} | self._hidden(node) | hidden
-        names = op.names() if not op.variadic else ()
+        names = op.signature.inputs if not op.variadic else ()
         inputs = []
         for index, item in enumerate(node.inputs):
             if isinstance(item, Value):
-                aux = index < len(names) and names[index] in op.aux_names
+                aux = index < len(names) and names[index] in op.signature.aux
                 inputs.append(self._entry(item, int(aux)))
         return _node(name, node.name or self._fresh(op.name.strip("_").lower()), written, inputs)
 
@@ -146,8 +146,8 @@ class GraphWriter:
             return GraphWriter(graph, self.portable, self.constants).document()
 
         made = control_flow.write(node, self.portable, document)
-        names = node.op.names()
-        entries = [self._entry(node.inputs[index], int(names[index] in node.op.aux_names)) for index in made.inputs]
+        names = node.op.signature.inputs
+        entries = [self._entry(node.inputs[index], int(names[index] in node.op.signature.aux)) for index in made.inputs]
         written = {key: format_value(value) for key, value in made.attributes.items()} | self._hidden(node)
         name = node.name or self._fresh(node.op.name.strip("_"))
         return {**_node(made.name, name, written, entries), "subgraphs": made.subgraphs}

@@ -21,9 +21,9 @@ def state_inputs(graph: Graph) -> set[Value]:
     """The inputs that some operator uses as auxiliary state."""
     found: set[Value] = set()
     for node in graph.nodes:
-        if node.op.aux_names:
-            for name, item in zip(node.op.names(), node.inputs, strict=False):
-                if name in node.op.aux_names and isinstance(item, Value):
+        if node.op.signature.aux:
+            for name, item in zip(node.op.signature.inputs, node.inputs, strict=False):
+                if name in node.op.signature.aux and isinstance(item, Value):
                     found.add(item)
     return found
 

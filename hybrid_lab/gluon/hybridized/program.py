@@ -484,9 +484,9 @@ class Program:
             if node in seen:
                 continue
             seen.add(node)
-            names = node.op.names() if node.op.aux_names and not node.op.aux_always else ()
+            names = node.op.signature.inputs if node.op.signature.aux and not node.op.signature.aux_always else ()
             for index, item in enumerate(node.inputs):
-                updates = bool(names) and names[index] in node.op.aux_names
+                updates = bool(names) and names[index] in node.op.signature.aux
                 # A layer that is called twice updates in its second call what the first one left.
                 twice = item not in sources and getattr(node.op, "from_batch", False)
                 if not isinstance(item, Value) or updates and (item in states or twice):

@@ -29,7 +29,7 @@ def comparable(case: Case) -> bool:
     """Whether MXNet has the operator, takes such inputs, and gives the same numbers every time."""
     loaded = any(
         name in case.record.scalars and not isinstance(item, (int, float))
-        for name, item in zip(case.op.names(), case.sample.inputs, strict=False)
+        for name, item in zip(case.op.signature.inputs, case.sample.inputs, strict=False)
     )
     # The fused RNN runs with oneDNN only, and answers rubbish without; tests/golden/rnn has its answers.
     known = case.record.mxnet not in (None, "RNN") and case.id not in CRASHING
@@ -43,7 +43,7 @@ def mxnet_call(case: Case) -> tuple[str, dict[str, str], list[np.ndarray]]:
     for position, item in enumerate(inputs):
         if isinstance(item, np.ndarray):
             continue
-        given = case.op.names()[position]
+        given = case.op.signature.inputs[position]
         if given in case.record.scalars:
             attributes[given] = str(item)
         else:
@@ -65,7 +65,7 @@ def main() -> None:
                 "attributes": attributes,
                 "inputs": len(inputs),
                 "whole": [index for index, item in enumerate(case.sample.inputs) if isinstance(item, Ints)],
-                "aux": [i for i, given in enumerate(case.op.names()) if given in case.op.aux_names],
+                "aux": [i for i, given in enumerate(case.op.signature.inputs) if given in case.op.signature.aux],
                 "gradient": case.sample.gradient and case.record.differentiable,
                 "variadic": case.record.variadic,
                 "targets": case.op.targets() if hasattr(case.record, "targets") else (),

@@ -20,6 +20,7 @@ from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region, contract
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.signature import Signature
 
 
 class KernelOperator(Operator):
@@ -37,7 +38,7 @@ class KernelOperator(Operator):
     def __init__(self, group: Region, sources: tuple[KernelSource | VendorSource, ...]):
         parts = [value for source in sources for value in source.outputs if value not in group.outputs]
         for key, value in (
-            ("num_outputs", len(group.outputs) + len(parts)),
+            ("signature", Signature(outputs=len(group.outputs) + len(parts))),
             ("attributes", {}),
             ("inferred", {}),
             ("region", group),

@@ -39,7 +39,7 @@ def write_recurrence(group: Region, anchor: Node, precision: str) -> tuple[Kerne
         raise Refused("a recurrence has a kernel of its own")
     op: Any = anchor.op
     gradient = op.name == "_recurrence_grad"
-    given = dict(zip(op.names(), anchor.inputs, strict=True))
+    given = dict(zip(op.signature.inputs, anchor.inputs, strict=True))
     dtype = wide(anchor.outputs[0].dtype)
     batch, hidden = given["dstate" if gradient else "state"].shape
     rows = GATES[op.mode] * hidden
@@ -351,12 +351,16 @@ class _Gradient(_Steps):
             dc = self.say("dc", f"tl.where({inside}, {dc}, 0.0)")
         kept = f"tl.where({valid}, {dc} * {f}, {carried})" if valid else f"{dc} * {f}"
         self.store(self.now("carried_cell"), kept)
-        return [
-            self.say("di", f"{dc} * {g} * {i} * (1.0 - {i})"),
-            self.say("df", f"{dc} * {held} * {f} * (1.0 - {f})"),
-            self.say("dg", f"{dc} * {i} * (1.0 - {g} * {g})"),
-            self.say("do", f"{dh} * {tanh} * {o} * (1.0 - {o})"),
-        ], None, "0.0"
+        return (
+            [
+                self.say("di", f"{dc} * {g} * {i} * (1.0 - {i})"),
+                self.say("df", f"{dc} * {held} * {f} * (1.0 - {f})"),
+                self.say("dg", f"{dc} * {i} * (1.0 - {g} * {g})"),
+                self.say("do", f"{dh} * {tanh} * {o} * (1.0 - {o})"),
+            ],
+            None,
+            "0.0",
+        )
 
     def gru(self, dh: str, valid: str) -> Any:
         r, z, n, inner = (self.of("gates", gate) for gate in range(4))
