@@ -15,7 +15,9 @@ def reported(region: Region, runs_on: str, names: list[str] | None = None) -> Re
     """A region in a report. names : of those of its operators that count, all by default"""
     if names is None:
         names = [node.op.name for node in region.nodes]
-    return RegionReport(runs_on, names, len(region.inputs), len(region.outputs), region.bytes_in, region.bytes_out)
+    return RegionReport(
+        runs_on, names, len(region.inputs), len(region.outputs), region.bytes_in, region.bytes_out
+    )
 
 
 def refuse(refused: Mapping[Node, str], what: str) -> None:

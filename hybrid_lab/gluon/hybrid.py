@@ -431,7 +431,8 @@ class HybridBlock(Block):
             neutral = self._without_conversions(neutral)
         variables = neutral.graph.inputs[neutral.num_data :]
         values = {
-            value: parameter._reduce().asnumpy() for value, parameter in zip(variables, neutral.parameters, strict=True)
+            value: parameter._reduce().asnumpy()
+            for value, parameter in zip(variables, neutral.parameters, strict=True)
         }
         return save_model(path, epoch, neutral.graph, values)
 

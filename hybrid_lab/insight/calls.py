@@ -263,7 +263,9 @@ def _run(compiled: Compiled, heads: Sequence[np.ndarray] | None, call: Any) -> t
     return arrays, gradients(outputs, heads, [sources[index] for index in compiled.special.wrt])
 
 
-def gradients(outputs: Sequence[NDArray], heads: Sequence[np.ndarray], sources: Sequence[NDArray]) -> list[Any]:
+def gradients(
+    outputs: Sequence[NDArray], heads: Sequence[np.ndarray], sources: Sequence[NDArray]
+) -> list[Any]:
     """The gradient of each source as an array, None where no output depends on it."""
     pairs = [(output, head) for output, head in zip(outputs, heads, strict=True) if tape.link(output) is not None]
     if not pairs:

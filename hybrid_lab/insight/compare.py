@@ -232,7 +232,9 @@ def compare(net: Block, *inputs: Any, train: bool | None = None) -> Comparison:
 def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison:
     compiled = compile_call(call, training, recording)
     heads = compiled.heads() if recording else None
-    made = CallComparison(call.name, call.types, compiled.mode, compiled.program.engine, compiled.program.where)
+    made = CallComparison(
+        call.name, call.types, compiled.mode, compiled.program.engine, compiled.program.where
+    )
     (outputs, found), operations = listen(call.block, lambda: run_eager(compiled, heads))
     hybrid_outputs, hybrid_gradients = run_hybrid(compiled, heads)
     made.values = _value_rows(compiled, (hybrid_outputs, hybrid_gradients), (outputs, found))

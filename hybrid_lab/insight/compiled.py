@@ -180,7 +180,9 @@ def compile_for(net: HybridBlock, *targets: str, inputs: Any = None, train: bool
     return made
 
 
-def compile_graphs(name: str, graphs: dict[str, Graph], targets: Sequence[str], tf32: bool = False) -> CompiledModel:
+def compile_graphs(
+    name: str, graphs: dict[str, Graph], targets: Sequence[str], tf32: bool = False
+) -> CompiledModel:
     """The same for graphs by what they are: "forward", "backward" ... tf32 : as hybridize() takes it"""
     from hybrid_lab.engines.triton.kernels import compiled_for, kernels_of_graphs
     from hybrid_lab.engines.triton.write import tiles

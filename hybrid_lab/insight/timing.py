@@ -198,7 +198,9 @@ def measure_steps(
     return [row for row, _ in rows], counted, once, matched
 
 
-def _step_rows(part: str, node: Node, seconds: float, number: int) -> list[tuple[StepRow, list[Node]]]:
+def _step_rows(
+    part: str, node: Node, seconds: float, number: int
+) -> list[tuple[StepRow, list[Node]]]:
     """The row of a step with the nodes it runs, and one per operator inside where it is a region."""
     region = region_in(node)
     if region is None:

@@ -82,7 +82,9 @@ class Tuning:
         return frame(self._head(), *([self._table().html()] if self.kernels else []))
 
 
-def tune(net: Block, *inputs: Any, train: bool | None = None, again: bool = False) -> Tuning | EngineTuning:
+def tune(
+    net: Block, *inputs: Any, train: bool | None = None, again: bool = False
+) -> Tuning | EngineTuning:
     """Measure what runs calls on `inputs` fastest on this machine, and keep the result.
 
     Later compiles of such calls use the result, in other processes too; shapes of about the same size share it. Without

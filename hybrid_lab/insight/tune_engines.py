@@ -72,10 +72,8 @@ class EngineTuning:
     def _head(self) -> str:
         chosen = ", ".join(f"{call.engine} for {call.role}" for call in self.calls)
         left = sum(len(call.left_out) for call in self.calls)
-        return (
-            f"{self.name}: {chosen}"
-            + (f", {count(left, 'engine')} left out" if left else "")
-            + (f"; {self.seconds:.1f} s")
+        return f"{self.name}: {chosen}" + (f", {count(left, 'engine')} left out" if left else "") + (
+            f"; {self.seconds:.1f} s"
         )
 
     def _table(self) -> Table:

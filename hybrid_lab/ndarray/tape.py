@@ -74,6 +74,7 @@ class Leaf:
         buffer.written()
         self.fresh = True
 
+
     def _receive_on_device(self, gradient: Any) -> None:
         """`receive`, where the gradient or the place for it is on a device: it stays or goes there."""
         grad = self.grad

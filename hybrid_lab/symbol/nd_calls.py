@@ -30,7 +30,11 @@ def create_traced(name: str, arguments: dict[str, Any]) -> Symbol:
     """Hooked into ndarray.creation: nd.ones(...) and the like in 2.x-style code are part of the graph."""
     from hybrid_lab.symbol import surface
 
-    known = {key: value for key, value in arguments.items() if value is not None and key not in ("ctx", "stype", "out")}
+    known = {
+        key: value
+        for key, value in arguments.items()
+        if value is not None and key not in ("ctx", "stype", "out")
+    }
     return getattr(surface, name)(**known)
 
 

@@ -2,6 +2,7 @@
 clock.
 """
 
+
 import numpy as np
 import pytest
 

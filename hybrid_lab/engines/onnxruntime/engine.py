@@ -264,7 +264,9 @@ def _signature(node: Node) -> Any:
 def _refuse(found: Partition, total: int) -> None:
     """Raise EngineError where an operator cannot run in a session; work that is merely too small may stay in NumPy."""
     refused = {
-        node: reason for node, reason in found.refused.items() if reason != cost.TOO_SMALL and not node.op.random
+        node: reason
+        for node, reason in found.refused.items()
+        if reason != cost.TOO_SMALL and not node.op.random
     }
     refuse(refused, f"{len(refused)} of {total} operators cannot run in ONNX Runtime")
 

@@ -85,9 +85,7 @@ class TorchProgram:
             gone = [
                 self._names[value]
                 for value in dict.fromkeys((*node.values_in, *node.outputs))
-                if last_use.get(value, index) == index
-                and value in self._names
-                and value not in kept
+                if last_use.get(value, index) == index and value in self._names and value not in kept
                 and self._names[value][0] in "xt"
             ]
             if gone:

@@ -133,7 +133,9 @@ def _shifted(torch: Any, values: Any, first: Any, direction: int) -> Any:
     return torch.cat(parts)
 
 
-def _back(torch: Any, w: Any, gates: Any, cells: Any, c0: Any, dy: Any, dh: Any, dc: Any, order: range) -> Any:
+def _back(
+    torch: Any, w: Any, gates: Any, cells: Any, c0: Any, dy: Any, dh: Any, dc: Any, order: range
+) -> Any:
     """Gradients before the activations, (T, N, 4 H). dh, dc : of the final states on entry, of the first on return."""
     steps, batch, hidden = cells.shape
     i, f, g, o = gates.split(hidden, 2)

@@ -117,7 +117,9 @@ def _relu(torch: Any, node: RuleNode) -> Kernel:
 def _relu_grad(torch: Any, node: RuleNode) -> Kernel:
     # threshold_backward would let dy through where y is NaN.
     fresh, into = torch.ops.aten.leaky_relu_backward.default, torch.ops.aten.leaky_relu_backward.grad_input
-    return lambda dy, y, out=None: fresh(dy, y, 0.0, False) if out is None else into(dy, y, 0.0, False, grad_input=out)
+    return lambda dy, y, out=None: (
+        fresh(dy, y, 0.0, False) if out is None else into(dy, y, 0.0, False, grad_input=out)
+    )
 
 
 @rule("_softrelu")

@@ -212,7 +212,9 @@ def tune(
     return found
 
 
-def measure(group: Region, kernels: Sequence[KernelSource], bench: Bench, only: Sequence[str] | None = None) -> Choice:
+def measure(
+    group: Region, kernels: Sequence[KernelSource], bench: Bench, only: Sequence[str] | None = None
+) -> Choice:
     """Check and time the candidates of one group; the result is not kept and changes no later compile.
 
     only : candidates by their names in reports, "rule" among them; None for all
@@ -243,7 +245,9 @@ def _title(choice: Choice) -> str:
     return f"{' x '.join(map(str, choice.blocks.values()))}, {choice.warps} warps{stages}"
 
 
-def _prepared(candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench: Bench) -> dict[str, dict[str, str]]:
+def _prepared(
+    candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench: Bench
+) -> dict[str, dict[str, str]]:
     """Compile all candidates at once; key -> candidate -> why it is not to be tried."""
     places, sources = [], []
     for key, forms in candidates.items():

@@ -46,7 +46,9 @@ def write_binaries(writer: ContainerWriter, binaries: Iterable[Binary]) -> int:
         by_target.setdefault(binary.target, {})[binary.key] = binary
     for target in sorted(by_target):
         found = dict(sorted(by_target[target].items()))
-        kernels = {key: {"name": each.name, "log": each.log, "files": list(each.files)} for key, each in found.items()}
+        kernels = {
+            key: {"name": each.name, "log": each.log, "files": list(each.files)} for key, each in found.items()
+        }
         head = {"binaries": stored.FORMAT, "triton": internals.version(), "kernels": kernels}
         writer.add_json(f"{FOLDER}{target}/kernels.json", head)
         for key, each in found.items():

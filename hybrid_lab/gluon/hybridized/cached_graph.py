@@ -451,7 +451,9 @@ class GraphCache:
             block = self.block
             if self._shared is None:
                 self._shared = self._new_shared()
-            program = program_for(block.name, block._flags, neutral, leaves, key.training, key.recording, self._shared)
+            program = program_for(
+                block.name, block._flags, neutral, leaves, key.training, key.recording, self._shared
+            )
             seconds = time.perf_counter() - start
             self._keep(short, program, seconds, place)
             return program

@@ -170,7 +170,9 @@ class DeviceProgram(Program):
             values += [kept.saved[index] for index in self._kept_saved]
         return values, buffers
 
-    def run_again(self, leaves: Sequence[NDArray], rng: tuple[int, int]) -> tuple[list[Any], list[Buffer], Kept | None]:
+    def run_again(
+        self, leaves: Sequence[NDArray], rng: tuple[int, int]
+    ) -> tuple[list[Any], list[Buffer], Kept | None]:
         data = [leaf.raw(self.device) for leaf in leaves]
         parameters = [array.raw(self.device) for array in self._arrays]
         inputs = [*data, *parameters]

@@ -198,4 +198,6 @@ class History:
         if avoidable >= self._warn_at:
             self._warn_at *= 2
             kind = max(_REMEDIES, key=lambda kind: self.kinds[kind])
-            logger.warning(f"{name} was compiled again {avoidable} times, now because of {item}. {_REMEDIES[kind]}")
+            logger.warning(
+                f"{name} was compiled again {avoidable} times, now because of {item}. {_REMEDIES[kind]}"
+            )

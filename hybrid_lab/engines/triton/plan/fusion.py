@@ -158,7 +158,9 @@ class Host:
     homes: list[Group]
 
 
-def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write, last: Write | None = None) -> Fusion:
+def fuse(
+    graph: Graph, refusal: Callable[[Node], str | None], write: Write, last: Write | None = None
+) -> Fusion:
     """Groups of operators, each of which `write` can make kernels of.
 
     refusal : operator -> None, or why no kernel can hold it

@@ -128,7 +128,9 @@ class Groups:
             if node in nodes:
                 needed = stored if node is nodes[0] else not self.roots.isdisjoint(node.outputs)
                 outputs += node.outputs if needed else ()
-            elif self.of[node][0] in groups and (not self.roots.isdisjoint(node.outputs) or self.readers(node, groups)):
+            elif self.of[node][0] in groups and (
+                not self.roots.isdisjoint(node.outputs) or self.readers(node, groups)
+            ):
                 outputs += node.outputs
         read = [item for item in outputs if len(item.node.outputs) == 1 or item in self.roots or self.users.get(item)]
         return Region(tuple(inside), tuple(inputs), tuple(read))

@@ -108,7 +108,9 @@ class Steady:
 
     def take(self, inputs: Sequence[Any]) -> None:
         """Be made for these."""
-        self.inputs = [tensor if stays else tensor.clone() for tensor, stays in zip(inputs, self._stays, strict=True)]
+        self.inputs = [
+            tensor if stays else tensor.clone() for tensor, stays in zip(inputs, self._stays, strict=True)
+        ]
         self._copied = [tensor if hoisted else None for tensor, hoisted in zip(inputs, self._hoisted, strict=True)]
         self._addresses = self.addresses(inputs)
 

@@ -194,20 +194,11 @@ class DeviceUpdate:
                 lines += [head + what, *(f"    {line}" for line in rule.call(whole))]
         return "\n".join(
             [
-                "import triton",
-                "import triton.language as tl",
-                "",
-                *_POINTER.splitlines(),
-                "",
-                "",
-                *("\n\n".join(rule.text for rule in self.rules)).splitlines(),
-                "",
-                "",
-                "@triton.jit",
+                "import triton", "import triton.language as tl", "", *_POINTER.splitlines(), "", "",
+                *("\n\n".join(rule.text for rule in self.rules)).splitlines(), "", "", "@triton.jit",
                 f"def {self.name}(weights_ptr, blocks_ptr, numbers_ptr, BLOCK: tl.constexpr):",
                 '    """One step of all weights, a program for each block of one of them."""',
-                *(f"    {line}" for line in lines),
-                "",
+                *(f"    {line}" for line in lines), "",
             ]  # fmt: skip
         )
 

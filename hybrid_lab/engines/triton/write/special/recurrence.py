@@ -351,16 +351,12 @@ class _Gradient(_Steps):
             dc = self.say("dc", f"tl.where({inside}, {dc}, 0.0)")
         kept = f"tl.where({valid}, {dc} * {f}, {carried})" if valid else f"{dc} * {f}"
         self.store(self.now("carried_cell"), kept)
-        return (
-            [
-                self.say("di", f"{dc} * {g} * {i} * (1.0 - {i})"),
-                self.say("df", f"{dc} * {held} * {f} * (1.0 - {f})"),
-                self.say("dg", f"{dc} * {i} * (1.0 - {g} * {g})"),
-                self.say("do", f"{dh} * {tanh} * {o} * (1.0 - {o})"),
-            ],
-            None,
-            "0.0",
-        )
+        return [
+            self.say("di", f"{dc} * {g} * {i} * (1.0 - {i})"),
+            self.say("df", f"{dc} * {held} * {f} * (1.0 - {f})"),
+            self.say("dg", f"{dc} * {i} * (1.0 - {g} * {g})"),
+            self.say("do", f"{dh} * {tanh} * {o} * (1.0 - {o})"),
+        ], None, "0.0"
 
     def gru(self, dh: str, valid: str) -> Any:
         r, z, n, inner = (self.of("gates", gate) for gate in range(4))
