@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from os import PathLike, fspath
 
-import numpy as np
-
 from hybrid_lab.formats.kinds import file_is_safetensors, is_safetensors
 from hybrid_lab.formats.mxnet.params import Arrays, read_params
 from hybrid_lab.formats.safetensors import SafetensorsFile
 
 
 def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
-    """The arrays of a file (a path) or of its bytes, whatever its name ends with; writable copies in C order.
+    """The arrays of a file (a path) or of its bytes, whatever its name ends with; writable, in C order.
 
     Returns a dict of name -> array, or a list for a `.params` file without names. Raises ArchiveError.
     """
@@ -24,4 +22,4 @@ def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
         if not file_is_safetensors(fspath(source)):
             return read_params(source)
         found = SafetensorsFile.open(source)
-    return {name: np.array(found[name], found.infos[name].dtype.newbyteorder("="), order="C") for name in found}
+    return {name: found[name] for name in found}

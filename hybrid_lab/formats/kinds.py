@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from .source import Source
+
 _PARAMS = (0x112).to_bytes(8, "little")
 _LOOKED_AT = 1 << 16
 """Bytes from the start that are looked at."""
 
 
-def other_kind(data: bytes | memoryview, wanted: str) -> str | None:
+def other_kind(data: bytes | Source, wanted: str) -> str | None:
     """`"a .params file; net.load_parameters(file) reads it"`, or None where the bytes are of no known kind, or wanted.
 
     data : the file's bytes, or the first of them
     wanted : the kind that was expected, as it is named here: ".hlab", ".params", "states" or "JSON"
     """
-    found = _kind(bytes(data[:_LOOKED_AT]))
+    found = _kind(data[:_LOOKED_AT])
     return None if found is None or found == wanted else _READERS[found]
 
 

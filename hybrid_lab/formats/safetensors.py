@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from ..ops.dtypes import BFLOAT16, bfloat16
 from . import strict_json
 from .atomic import atomic_write
 from .background import Begin
+from .source import Source
 
 HEADER_LIMIT = 100_000_000
 """Largest header in bytes, the format's own cap."""
@@ -68,30 +68,32 @@ class TensorInfo:
 
 
 class SafetensorsFile:
-    """A read-only view of a safetensors file; tensors are read when asked for.
+    """A safetensors file whose header was read; tensors are read when asked for.
 
-    infos : dict of name -> TensorInfo, in the file's order. metadata : dict of str -> str.
+    infos : dict of name -> TensorInfo, in the file's order. metadata : dict of str -> str. header : the bytes before
+    the tensors.
     """
 
     def __init__(
         self,
-        data: bytes | memoryview | mmap.mmap,
+        data: bytes | Source,
         *,
         path: str | PathLike[str] | None = None,
         member: str | None = None,
     ) -> None:
         self.path = None if path is None else fspath(path)
         self.member = member
-        self._data = memoryview(data).cast("B")
-        self.infos, self.metadata, self._base = self._parse()
+        self._source = data if isinstance(data, Source) else Source(data)
+        self.header = self._read_header()
+        self.infos, self.metadata = self._parse()
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> SafetensorsFile:
-        """Map the file at `path` into memory. Raises ArchiveError for what is not a strict safetensors file."""
-        with open(path, "rb") as file:
-            if file.seek(0, 2) == 0:
-                raise ArchiveError("not a safetensors file: it is empty", path=path)
-            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path=path)
+        """Read the header of the file at `path`. Raises ArchiveError for what is not a strict safetensors file."""
+        source = Source.open(path)
+        if not len(source):
+            raise ArchiveError("not a safetensors file: it is empty", path=path)
+        return cls(source, path=path)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.infos)
@@ -103,46 +105,46 @@ class SafetensorsFile:
         return name in self.infos
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """The tensor as a read-only view of the file; KeyError if there is none of that name."""
+        """The tensor as an array of its own in native byte order; KeyError if there is none of that name."""
+        return self._checked(self._read(name), name)
+
+    def with_digest(self, name: str) -> tuple[np.ndarray, str]:
+        """The tensor, and the SHA-256 of its dtype, shape and bytes in hexadecimal."""
+        array = self._read(name)
+        digest = tensor_digest(array.dtype, array.shape, _bytes(array))
+        return self._checked(array, name), digest
+
+    def _read(self, name: str) -> np.ndarray:
+        """The tensor as it lies in the file: in little-endian order."""
         info = self.infos[name]
-        array = np.frombuffer(self.raw(name), dtype=info.dtype).reshape(info.shape)
-        if info.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+        return self._source.array(len(self.header) + info.start, info.shape, info.dtype)
+
+    def _checked(self, array: np.ndarray, name: str) -> np.ndarray:
+        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise self._error(f"tensor {name!r} has bool elements other than 0 and 1")
-        array.flags.writeable = False
-        return array
-
-    def raw(self, name: str) -> memoryview:
-        """The tensor's bytes."""
-        info = self.infos[name]
-        return self._data[self._base + info.start : self._base + info.stop]
-
-    @property
-    def header(self) -> memoryview:
-        """The bytes before the tensors."""
-        return self._data[: self._base]
-
-    def digest(self, name: str) -> str:
-        """SHA-256 of a tensor's dtype, shape and bytes, in hexadecimal."""
-        info = self.infos[name]
-        return tensor_digest(info.dtype, info.shape, self.raw(name))
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
 
     @property
     def size(self) -> int:
         """Bytes of the whole file."""
-        return len(self._data)
+        return len(self._source)
 
     def _error(self, message: str) -> ArchiveError:
         return ArchiveError(f"not a readable safetensors file: {message}", path=self.path, member=self.member)
 
-    def _parse(self) -> tuple[dict[str, TensorInfo], dict[str, str], int]:
-        if len(self._data) < 10:
-            raise self._error(f"{len(self._data)} bytes are too few")
-        length = int.from_bytes(self._data[:8], "little")
+    def _read_header(self) -> bytes:
+        size = len(self._source)
+        if size < 10:
+            raise self._error(f"{size} bytes are too few")
+        length = int.from_bytes(self._source[:8], "little")
         if length > HEADER_LIMIT:
             raise self._error(f"a header of {length} bytes, the limit is {HEADER_LIMIT}")
-        if length > len(self._data) - 8:
+        if length > size - 8:
             raise self._error(f"the header of {length} bytes ends after the file")
-        header = bytes(self._data[8 : 8 + length])
+        return self._source[: 8 + length]
+
+    def _parse(self) -> tuple[dict[str, TensorInfo], dict[str, str]]:
+        header = self.header[8:]
         if not header.startswith(b"{"):
             raise self._error("the header does not start with '{'")
         if header.count(b"{") > TENSOR_LIMIT + 2:
@@ -159,10 +161,10 @@ class SafetensorsFile:
                 kind = "overlaps the one before" if info.start < expected else "leaves a hole before it"
                 raise self._error(f"tensor {info.name!r} at {info.start} {kind} (which ends at {expected})")
             expected = info.stop
-        stored = len(self._data) - 8 - length
+        stored = self.size - len(self.header)
         if expected != stored:
             raise self._error(f"the tensors take {expected} bytes, the file holds {stored}")
-        return {info.name: info for info in infos}, metadata, 8 + length
+        return {info.name: info for info in infos}, metadata
 
     def _info(self, name: str, field: object) -> TensorInfo:
         if not isinstance(field, dict) or set(field) != {"dtype", "shape", "data_offsets"}:
@@ -210,6 +212,11 @@ def _little(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(array.shape)
 
 
+def little_bytes(array: np.ndarray) -> memoryview | bytes:
+    """The bytes of an array as a file has them; not copied where it is contiguous and little-endian."""
+    return _bytes(_little(array))
+
+
 def _bytes(array: np.ndarray) -> memoryview | bytes:
     return array.reshape(-1).view(np.uint8).data if array.size else b""
 
@@ -226,7 +233,7 @@ class Encoded:
         """The file's bytes; tensors are not copied where they are contiguous and little-endian."""
         yield self.header
         for _, array in self.tensors:
-            yield _bytes(_little(array))
+            yield little_bytes(array)
 
     def digests(self, begin: Begin) -> dict[str, Callable[[], str]]:
         """SHA-256 of every tensor (see `tensor_digest`), started by `begin` (see `background`)."""
@@ -234,7 +241,7 @@ class Encoded:
 
 
 def _digest(array: np.ndarray) -> str:
-    return tensor_digest(array.dtype, array.shape, _bytes(_little(array)))
+    return tensor_digest(array.dtype, array.shape, little_bytes(array))
 
 
 def encode(
@@ -275,7 +282,7 @@ def encode(
 def read_safetensors(path: str | PathLike[str], names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
     """Tensors of a safetensors file as writable arrays; all of them, or only `names`. Raises ArchiveError, KeyError."""
     file = SafetensorsFile.open(path)
-    return {name: file[name].copy() for name in (file if names is None else names)}
+    return {name: file[name] for name in (file if names is None else names)}
 
 
 def write_safetensors(

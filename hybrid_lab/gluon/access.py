@@ -91,8 +91,11 @@ def mean(parameter: Parameter) -> NDArray:
 
 
 def load_values(parameter: Parameter, values: NDArray, ctx: Context | Sequence[Context] | None = None) -> None:
-    """Take `values`, already of the right dtype, as the Parameter's values; initialize it if need be."""
-    parameter._load_init(values, ctx)
+    """Take `values`, already of the right dtype, as the Parameter's values; initialize it if need be.
+
+    The Parameter may keep `values` itself, so nobody else may use it afterwards.
+    """
+    parameter._load_init(values, ctx, True)
 
 
 def deferred_init(parameter: Parameter) -> DeferredInit | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
-from hybrid_lab.ndarray import array as nd_array
+from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
 from .parameter import Parameter, _contexts, merged_shape
@@ -95,7 +95,7 @@ def load_parameters(
                 parameter.cast(array.dtype)
             else:
                 array = array.astype(parameter.dtype)
-        parameter._load_init(nd_array(array, dtype=array.dtype), ctx)
+        parameter._load_init(NDArray.wrap(np.asarray(array, order="C")), ctx)
 
 
 def _mismatch(name: str, parameter: Parameter, array: np.ndarray, ctx: Any, cast_dtype: bool) -> str | None:

@@ -220,8 +220,9 @@ class Parameter:
         with initializer.drawing(*deferred.draw), random_state.preserved():
             deferred.default_init(desc, data)
 
-    def _init_impl(self, data: NDArray, ctx: Sequence[Context]) -> None:
-        self._set_arrays([nd_array(data, ctx=each, dtype=data.dtype) for each in ctx])
+    def _init_impl(self, data: NDArray, ctx: Sequence[Context], own: bool = False) -> None:
+        taken = own and list(ctx) == [data.ctx]
+        self._set_arrays([data] if taken else [nd_array(data, ctx=each, dtype=data.dtype) for each in ctx])
         self._init_grad()
 
     def _init_grad(self) -> None:
@@ -245,8 +246,11 @@ class Parameter:
         self._grad = None
         self._shape, self._deferred_init, self._var = shape, deferred, None
 
-    def _load_init(self, data: NDArray, ctx: Context | Sequence[Context] | None = None) -> None:
-        """Take `data` (already of the right dtype) as the values, initializing the parameter if need be."""
+    def _load_init(self, data: NDArray, ctx: Context | Sequence[Context] | None = None, own: bool = False) -> None:
+        """Take `data` (already of the right dtype) as the values, initializing the parameter if need be.
+
+        own : nobody else uses `data`: a parameter without values may keep it in place of a copy
+        """
         if self._data is not None:
             self.set_data(data)
         else:
@@ -256,7 +260,7 @@ class Parameter:
             else:
                 where = [cpu()] if ctx is None else _contexts(ctx)
             with tape.Mode(False, False):
-                self._init_impl(data, where)
+                self._init_impl(data, where, own)
         self._deferred_init = None
 
     def reset_ctx(self, ctx: Context | Sequence[Context] | None) -> None:

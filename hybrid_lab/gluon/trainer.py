@@ -352,17 +352,10 @@ class Trainer:
 
     def save_states(self, fname: str | PathLike[str]) -> None:
         """Write settings, counters and states: a safetensors file with the settings as JSON in its header."""
-        from safetensors.numpy import save
-
-        from hybrid_lab.formats.atomic import atomic_write
+        from hybrid_lab.formats.safetensors import write_safetensors
 
         data, arrays = self.get_states()
-        contents = save(
-            {name: np.ascontiguousarray(array) for name, array in arrays.items()},
-            metadata={_FORMAT: json.dumps(data, sort_keys=True)},
-        )
-        with atomic_write(fname) as file:
-            file.write(contents)
+        write_safetensors(fname, arrays, {_FORMAT: json.dumps(data, sort_keys=True)})
 
     def load_states(self, fname: str | PathLike[str]) -> None:
         """Continue from a file that `save_states` wrote.
@@ -370,27 +363,24 @@ class Trainer:
         Raises ArchiveError for a damaged file, LoadMismatchError for one of another model or optimizer; nothing
         changes then.
         """
-        from safetensors import SafetensorError, safe_open
-
         from hybrid_lab.formats.kinds import kind_of_file
+        from hybrid_lab.formats.safetensors import SafetensorsFile
 
         path = fspath(fname)
         try:
-            with safe_open(path, framework="numpy") as file:
-                text = (file.metadata() or {}).get(_FORMAT)
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        except FileNotFoundError:
-            raise
-        except SafetensorError as error:
+            file = SafetensorsFile.open(path)
+            arrays = {name: file[name] for name in file}
+        except ArchiveError as error:
             other = kind_of_file(path, "states")
             if other is not None:
                 raise ArchiveError(f"not a file of Trainer states but {other}", path=path) from None
-            raise ArchiveError(f"not a readable file of Trainer states: {error}", path=path) from None
+            raise ArchiveError(f"not a readable file of Trainer states: {error.reason}", path=path) from None
+        text = file.metadata.get(_FORMAT)
         if text is None:
             raise ArchiveError("a safetensors file that does not hold Trainer states", path=path)
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ArchiveError(f"the settings in the file are damaged: {error}", path=path) from None
         self.set_states(data, arrays, path)
 

@@ -12,6 +12,7 @@ import numpy as np
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.ops.dtypes import name_of
 
+from .. import strict_json
 from . import examples, graphs, layout, tree, values
 from .container import Container
 
@@ -22,25 +23,33 @@ if TYPE_CHECKING:
 class Archive:
     """An open archive whose every byte was checked.
 
-    tree : the Tree; weights : parameter id -> read-only view of the file; graphs : member -> SavedGraph
+    tree : the Tree; weights : parameter id -> array; graphs : member -> SavedGraph
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.container = Container.open(path)
-        self.container.verify()
-        self.path = self.container.path
+        self.container = container = Container.open(path)
+        self.path = container.path
+        # Each member is read once, so that what was checked is what is used even where the file changes meanwhile.
+        self._contents = {name: container.read(name) for name in container.names if not container.holds_tensors(name)}
+        self._arrays = {name: container.read_tensors(name) for name in container.names if container.holds_tensors(name)}
         self.tree = tree.from_json(self._json(layout.TREE), self.path)
-        self._tensors = self._arrays(layout.WEIGHTS)
+        self._tensors = self._tensors_of(layout.WEIGHTS)
         self.weights = {key: array for key, array in self._tensors.items() if key in self.tree.parameters}
         self._check_weights()
         self._check_members()
 
-    def _json(self, member: str) -> Any:
-        return self.container.read_json(member)
+    def _content(self, member: str) -> bytes:
+        if member not in self._contents:
+            raise self.container.error("damaged archive: it has no such member", member)
+        return self._contents[member]
 
-    def _arrays(self, member: str) -> dict[str, np.ndarray]:
-        file = self.container.tensors(member)
-        return {name: file[name] for name in file}
+    def _json(self, member: str) -> Any:
+        return strict_json.parse(self._content(member), path=self.path, member=member)
+
+    def _tensors_of(self, member: str) -> dict[str, np.ndarray]:
+        if member not in self._arrays:
+            raise self.container.error("damaged archive: it has no such tensors", member)
+        return self._arrays[member]
 
     def _check_weights(self) -> None:
         for key, record in self.tree.parameters.items():
@@ -67,10 +76,13 @@ class Archive:
         constants: dict[str, dict[str, np.ndarray]] = {}
         for key, array in self._tensors.items():
             member, colon, name = key.partition(":")  # no member's name has a colon
-            if colon:
+            if colon and key not in self.weights:
+                array.flags.writeable = False
                 constants.setdefault(member, {})[name] = array
         return {
-            member: graphs.read(self.container, member, constants.get(member, {}), self.tree.parameters)
+            member: graphs.parse(
+                self._content(member), member, constants.get(member, {}), self.tree.parameters, self.path
+            )
             for block in self.tree.blocks
             for member in block.graphs
         }
@@ -78,7 +90,7 @@ class Archive:
     @cached_property
     def examples(self) -> dict[str, np.ndarray]:
         """Tensors `<member>:in0`, `<member>:out0`."""
-        return self._arrays(layout.EXAMPLE_ARRAYS) if layout.EXAMPLE_ARRAYS in self.container else {}
+        return self._arrays.get(layout.EXAMPLE_ARRAYS, {})
 
     def example_differences(self, members: Iterable[str] | None = None) -> list[str]:
         """What the stored examples say against the graphs and weights of this file."""
@@ -94,7 +106,7 @@ class Archive:
         """The user's own values; empty where none were saved."""
         if layout.AUX not in self.container:
             return {}
-        arrays = self._arrays(layout.AUX_ARRAYS) if layout.AUX_ARRAYS in self.container else {}
+        arrays = self._arrays.get(layout.AUX_ARRAYS, {})
         found = values.Decoder(arrays, self.path, layout.AUX).decode(self._json(layout.AUX))
         if not isinstance(found, dict):
             raise ArchiveError("damaged archive: the user's values are not a dict", path=self.path, member=layout.AUX)
@@ -110,7 +122,7 @@ class Archive:
             raise ArchiveError(
                 "damaged archive: the trainer's settings are not an object", path=self.path, member=layout.TRAINER
             )
-        return data, self._arrays(layout.TRAINER_ARRAYS)
+        return data, self._tensors_of(layout.TRAINER_ARRAYS)
 
     @cached_property
     def random(self) -> dict[str, Any] | None:

@@ -63,16 +63,14 @@ def add_binaries(path: str | PathLike[str], binaries: Sequence[Binary]) -> int:
     Returns how many there are. Raises ArchiveError for a damaged archive, which stays as it was, and OSError.
     """
     archive = Container.open(path)
-    archive.verify()
     fields = {name: value for name, value in archive.manifest.items() if name not in _OWN}
     with atomic_write(path) as file:
         writer = ContainerWriter(file)
         for name in archive.names:
             if name.startswith(FOLDER):
                 continue
-            if "tensors" in archive.manifest["members"][name]:
-                tensors = archive.tensors(name)
-                writer.add_tensors(name, {key: tensors[key] for key in tensors}, tensors.metadata)
+            if archive.holds_tensors(name):
+                writer.add_tensors(name, archive.read_tensors(name), archive.tensors(name).metadata)
             else:
                 writer.add(name, archive.read(name))
         made = write_binaries(writer, binaries)

@@ -8,11 +8,11 @@ layout no byte of the file is free: changing any one of them is noticed.
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike, fspath
 from typing import Any, BinaryIO
 
@@ -22,7 +22,8 @@ from ...diagnostics import ArchiveError
 from .. import strict_json
 from ..background import background, forcing
 from ..kinds import other_kind
-from ..safetensors import SafetensorsFile, encode
+from ..safetensors import SafetensorsFile, encode, little_bytes
+from ..source import Source
 from .zip_layout import Entry, LayoutError, check_name, layout, local_header, read_layout
 
 MANIFEST = "manifest.json"
@@ -132,35 +133,33 @@ def _record(content: bytes) -> dict[str, Any]:
 
 
 class Container:
-    """An archive's members, read from a memory map.
+    """An archive's members, read when asked for.
 
-    Opening checks every zip header and the manifest; a member's contents are checked when read, and all of them by
-    `verify`. manifest : the parsed manifest, with fields unknown to this version left as they are.
+    Opening checks every zip header and the manifest; a member's contents are checked while they are read, and all of
+    them by `verify`. manifest : the parsed manifest, with fields unknown to this version left as they are.
     """
 
-    def __init__(self, data: bytes | mmap.mmap, path: str | PathLike[str] | None = None) -> None:
+    def __init__(self, data: bytes | Source, path: str | PathLike[str] | None = None) -> None:
         self.path = None if path is None else fspath(path)
-        self._data = memoryview(data)
+        self._source = data if isinstance(data, Source) else Source(data)
         try:
-            entries, comment = read_layout(self._data, _COMMENT_SIZE)
+            entries, comment = read_layout(self._source, _COMMENT_SIZE)
         except LayoutError as error:
-            other = other_kind(self._data, ".hlab")
+            other = other_kind(self._source, ".hlab")
             if other is not None:
                 raise self.error(f"not a .hlab archive but {other}") from None
             raise self.error(f"damaged archive: {error}", error.member) from None
         self._entries = {entry.name: entry for entry in entries}
         self.manifest = self._read_manifest(comment)
         self._records: dict[str, dict[str, Any]] = self.manifest["members"]
-        self._intact: set[str] = set()
-        self._files: dict[str, SafetensorsFile] = {}
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Container:
-        """Map the archive at `path`. Raises ArchiveError for what is not an intact .hlab file, and OSError."""
-        with open(path, "rb") as file:
-            if file.seek(0, 2) == 0:
-                raise ArchiveError("damaged archive: the file is empty", path=path)
-            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path)
+        """Open the archive at `path`. Raises ArchiveError for what is not an intact .hlab file, and OSError."""
+        source = Source.open(path)
+        if not len(source):
+            raise ArchiveError("damaged archive: the file is empty", path=path)
+        return cls(source, path)
 
     @property
     def names(self) -> list[str]:
@@ -174,50 +173,80 @@ class Container:
         """An ArchiveError that names this file."""
         return ArchiveError(message, path=self.path, member=member)
 
+    def holds_tensors(self, name: str) -> bool:
+        """Whether the manifest lists a member's tensors: it is a safetensors member then."""
+        return "tensors" in self._records[name]
+
     def read(self, name: str) -> bytes:
-        """A member's contents, checked against its digest. Raises ArchiveError if it is missing or damaged."""
-        self._check(name)
-        return bytes(self._view(name))
+        """A member's contents, checked against its digest and CRC. Raises ArchiveError if it is missing or damaged."""
+        content = self._part(name)[:]
+        if self.holds_tensors(name):
+            file = self._safetensors(name, Source(content))
+            self.check_tensors(file, file)
+        elif hashlib.sha256(content).hexdigest() != self._records[name]["sha256"]:
+            raise self.error("damaged archive: the contents do not match their digest", name)
+        self._check_crc(name, zlib.crc32(content))
+        return content
 
     def read_json(self, name: str) -> Any:
         """A member's JSON value, checked against its digest."""
         return strict_json.parse(self.read(name), path=self.path, member=name)
 
     def tensors(self, name: str) -> SafetensorsFile:
-        """A lazy view of a safetensors member; its header is checked, `check_tensors` checks the tensors."""
-        if name in self._files:
-            return self._files[name]
+        """A safetensors member, of which the header was read and checked."""
+        return self._safetensors(name, self._part(name))
+
+    def _safetensors(self, name: str, content: Source) -> SafetensorsFile:
         digests = self._digests(name)
-        file = SafetensorsFile(self._view(name), path=self.path, member=name)
+        file = SafetensorsFile(content, path=self.path, member=name)
         if hashlib.sha256(file.header).hexdigest() != self._records[name].get("header"):
             raise self.error("damaged archive: the tensors' header does not match its digest", name)
         if file.infos.keys() != digests.keys():
             raise self.error("damaged archive: the manifest lists other tensors", name)
-        self._files[name] = file
         return file
 
-    def check_tensors(self, file: SafetensorsFile, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """Tensors of `tensors(...)` as read-only views, after comparing their digests with the manifest's."""
-        with background(file.size) as begin:
-            self._compare(file, {name: begin(file.digest, name) for name in names})
-        return {name: file[name] for name in names}
+    def check_tensors(self, file: SafetensorsFile, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Some tensors of `tensors(...)` as arrays of their own, checked against their digests."""
+        return dict(self._checked(file, names))
 
-    def _compare(self, file: SafetensorsFile, digests: Mapping[str, Callable[[], str]]) -> None:
-        wanted = self._digests(file.member or "")
-        for name, digest in digests.items():
-            if digest() != wanted.get(name):
-                raise self.error(f"damaged archive: tensor {name!r} does not match its digest", file.member)
+    def read_tensors(self, name: str) -> dict[str, np.ndarray]:
+        """All tensors of a member as arrays of their own, checked against their digests and the member's CRC."""
+        return dict(self._all_tensors(name))
 
     def verify(self) -> None:
         """Check every member's CRC, SHA-256 and tensors' digests. Raises ArchiveError naming the first damage."""
         for name in self._records:
-            self._check(name)
+            if self.holds_tensors(name):
+                deque(self._all_tensors(name), maxlen=0)
+            else:
+                self.read(name)
 
-    def _view(self, name: str) -> memoryview:
+    def _all_tensors(self, name: str) -> Iterator[tuple[str, np.ndarray]]:
+        file = self.tensors(name)
+        crc = zlib.crc32(file.header)
+        for tensor, array in self._checked(file, file):
+            crc = zlib.crc32(little_bytes(array), crc)
+            yield tensor, array
+        self._check_crc(name, crc)
+
+    def _checked(self, file: SafetensorsFile, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Tensors in the given order, read and compared with their digests in threads where that is worth it."""
+        digests = self._digests(file.member or "")
+        with background(file.size) as begin:
+            reading = deque((name, begin(file.with_digest, name)) for name in names)
+            while reading:
+                name, result = reading.popleft()
+                array, digest = result()
+                if digest != digests.get(name):
+                    raise self.error(f"damaged archive: tensor {name!r} does not match its digest", file.member)
+                del result
+                yield name, array
+
+    def _part(self, name: str) -> Source:
         if name not in self._records:
             raise self.error("the archive has no such member", name)
         entry = self._entries[name]
-        return self._data[entry.start : entry.stop]
+        return self._source.part(entry.start, entry.stop)
 
     def _digests(self, name: str) -> dict[str, str]:
         digests = self._records[name].get("tensors") if name in self._records else None
@@ -225,24 +254,9 @@ class Container:
             raise self.error("damaged archive: the manifest lists no tensors for it", name)
         return digests
 
-    def _check(self, name: str) -> None:
-        """Compare a member with its digests and its CRC, once."""
-        if name in self._intact:
-            return
-        content, entry = self._view(name), self._entries[name]
-        if "tensors" in self._records[name]:
-            file = self.tensors(name)
-            with background(file.size) as begin:
-                whole = begin(zlib.crc32, content)
-                self._compare(file, {tensor: begin(file.digest, tensor) for tensor in file})
-                crc = whole()
-        else:
-            crc = zlib.crc32(content)
-            if hashlib.sha256(content).hexdigest() != self._records[name]["sha256"]:
-                raise self.error("damaged archive: the contents do not match their digest", name)
-        if crc != entry.crc:
+    def _check_crc(self, name: str, crc: int) -> None:
+        if crc != self._entries[name].crc:
             raise self.error("damaged archive: the contents do not match their CRC", name)
-        self._intact.add(name)
 
     def _read_manifest(self, comment: bytes) -> dict[str, Any]:
         entry = self._entries.get(MANIFEST)
@@ -250,11 +264,10 @@ class Container:
             raise self.error("not a .hlab archive: its last member must be the manifest", MANIFEST)
         if entry.size > MANIFEST_LIMIT:
             raise self.error(f"damaged archive: a manifest of {entry.size} bytes", MANIFEST)
-        content = bytes(self._data[entry.start : entry.stop])
+        content = self._source[entry.start : entry.stop]
         if comment != _COMMENT + hashlib.sha256(content).hexdigest().encode():
             raise self.error("damaged archive: the manifest does not match the root digest", MANIFEST)
-        if zlib.crc32(content) != entry.crc:
-            raise self.error("damaged archive: the contents do not match their CRC", MANIFEST)
+        self._check_crc(MANIFEST, zlib.crc32(content))
         manifest = strict_json.parse(content, path=self.path, member=MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise self.error("not a .hlab archive: the manifest does not say so", MANIFEST)

@@ -56,7 +56,7 @@ def _members(first: Container, second: Container) -> Iterator[Difference]:
         shown = name.removeprefix("graphs/").removesuffix(".json") if kind == "graph" else name
         if name not in first or name not in second:
             yield Difference(kind, shown, _only(name in first))
-        elif name.endswith(".safetensors"):
+        elif first.holds_tensors(name):
             yield from _tensors(first, second, name)
         elif name != layout.TREE and first.read(name) != second.read(name):
             yield Difference(kind, shown, "/".join(_changes(first.read_json(name), second.read_json(name))))

@@ -27,8 +27,6 @@ from ..mxnet.operator_names import EQUIVALENTS, REWRITTEN, SCALAR_FORMS
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Parameter
 
-    from .container import Container
-
 STRUCTURE = "hybrid_lab"
 """Key of the structure among the graph's attributes, where MXNet's reader takes any text."""
 
@@ -110,20 +108,13 @@ def write(
     return text.encode("utf-8")
 
 
-def read(
-    container: Container, member: str, constants: Mapping[str, np.ndarray], known: Mapping[str, Any]
-) -> SavedGraph:
-    """The graph of a member. Raises ArchiveError.
-
-    constants : the arrays inside the graph, by name; known : the parameters of the tree, by id
-    """
-    return parse(container.read(member), member, constants, known, container.path)
-
-
 def parse(
     data: bytes, member: str, constants: Mapping[str, np.ndarray], known: Mapping[str, Any], path: str | None = None
 ) -> SavedGraph:
-    """As `read`, from the member's bytes."""
+    """The graph in the bytes of a member. Raises ArchiveError.
+
+    constants : the arrays inside the graph, by name; known : the parameters of the tree, by id
+    """
 
     def error(message: str) -> ArchiveError:
         return ArchiveError(f"damaged archive: {message}", path=path, member=member)

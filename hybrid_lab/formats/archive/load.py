@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
@@ -133,7 +131,7 @@ class _Loading:
         return self._report(aux, states, restored, len(fitting), graphs)
 
     def _parameters(self) -> dict[str, NDArray]:
-        """The file's values as views of the file: a parameter copies what it takes over."""
+        """The file's values: a parameter that has values copies them, another one takes them over."""
         return {key: NDArray.wrap(self.archive.weights[key]) for key in self.match.loadable}
 
     def _apply(self, fitting: dict[str, NDArray]) -> KeyboardInterrupt | None:
@@ -151,8 +149,7 @@ class _Loading:
         if self.archive.trainer is None:
             return None
         settings, arrays = self.archive.trainer
-        copies = {key: np.array(value) for key, value in arrays.items()}
-        return TrainerStates(settings, copies, self.archive.random, self.match.parameters, self.archive.path)
+        return TrainerStates(settings, arrays, self.archive.random, self.match.parameters, self.archive.path)
 
     def _check_trainer(self, states: TrainerStates | None, trainer: Trainer) -> bool:
         """Whether the file's states fit this Trainer; what does not is among the differences."""

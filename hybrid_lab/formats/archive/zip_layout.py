@@ -14,6 +14,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..source import Source
+
 MEMBER_LIMIT = 65_534
 NAME_LIMIT = 2_048
 ZIP64 = 0xFFFFFFFF
@@ -178,7 +180,7 @@ def _differing(fields: tuple[str, ...], form: struct.Struct, found: bytes, expec
     return "its name or extra field differs"
 
 
-def _central_entry(directory: memoryview, position: int) -> tuple[str, int, int, int, int]:
+def _central_entry(directory: bytes, position: int) -> tuple[str, int, int, int, int]:
     """name, crc, size, header offset and the position after one central header, as they stand."""
     if position + _CENTRAL.size > len(directory):
         raise LayoutError("the central directory is cut off")
@@ -187,7 +189,7 @@ def _central_entry(directory: memoryview, position: int) -> tuple[str, int, int,
         raise LayoutError("the central directory is damaged")
     begin = position + _CENTRAL.size
     stop = begin + fields["name length"] + fields["extra length"] + fields["comment length"]
-    raw = bytes(directory[begin : begin + fields["name length"]])
+    raw = directory[begin : begin + fields["name length"]]
     if stop > len(directory) or len(raw) != fields["name length"]:
         raise LayoutError("the central directory is cut off")
     try:
@@ -195,7 +197,7 @@ def _central_entry(directory: memoryview, position: int) -> tuple[str, int, int,
     except UnicodeDecodeError:
         raise LayoutError(f"the member name {raw[:200]!r} is not UTF-8") from None
     size, offset = fields["size"], fields["header offset"]
-    extra = bytes(directory[begin + len(raw) : begin + len(raw) + fields["extra length"]])
+    extra = directory[begin + len(raw) : begin + len(raw) + fields["extra length"]]
     wanted = 16 * (size == ZIP64) + 8 * (offset == ZIP64)
     if len(extra) == wanted + 4 and wanted:
         values = list(struct.unpack(f"<{wanted // 8}Q", extra[4:]))
@@ -204,25 +206,25 @@ def _central_entry(directory: memoryview, position: int) -> tuple[str, int, int,
     return name, fields["CRC"], size, offset, stop
 
 
-def _find_end(data: memoryview, comment_size: int) -> tuple[int, int, int, bytes]:
+def _find_end(data: bytes | Source, comment_size: int) -> tuple[int, int, int, bytes]:
     """count, central directory's offset and size, and the comment, from the end record."""
     at = len(data) - _END.size - comment_size
     if at < 0 or data[at : at + 4] != b"PK\5\6":
         raise LayoutError(
             "its end record is missing: the file is truncated, or bytes were appended, or it is not an archive"
         )
-    _, _, _, count, _, size, offset, length = _END.unpack_from(data, at)
+    _, _, _, count, _, size, offset, length = _END.unpack(data[at : at + _END.size])
     if length != comment_size:
         raise LayoutError(f"the zip comment has {length} bytes instead of {comment_size}")
     if offset == ZIP64:
         locator = at - _LOCATOR.size
         if locator < _END64.size or data[locator : locator + 4] != b"PK\6\7":
             raise LayoutError("its zip64 end record is missing")
-        offset = _END64.unpack_from(data, locator - _END64.size)[-1]
-    return count, offset, size, bytes(data[at + _END.size :])
+        offset = _END64.unpack(data[locator - _END64.size : locator])[-1]
+    return count, offset, size, data[at + _END.size :]
 
 
-def read_layout(data: memoryview, comment_size: int) -> tuple[list[Entry], bytes]:
+def read_layout(data: bytes | Source, comment_size: int) -> tuple[list[Entry], bytes]:
     """The members and the comment of an archive's bytes. Raises LayoutError unless every header is canonical."""
     count, directory_at, directory_size, comment = _find_end(data, comment_size)
     if count > MEMBER_LIMIT:
@@ -239,7 +241,7 @@ def read_layout(data: memoryview, comment_size: int) -> tuple[list[Entry], bytes
             raise LayoutError("the member appears twice", name)
         seen.add(name)
         entry = Entry(name, crc, size, offset)
-        found, expected = bytes(directory[position:stop]), central_header(entry)
+        found, expected = directory[position:stop], central_header(entry)
         if stated != offset and found[:42] == expected[:42]:
             kind = "overlaps the one before" if stated < offset else "does not follow the one before"
             raise LayoutError(f"the member {kind} (at {stated}, must be at {offset})", name)
@@ -256,9 +258,9 @@ def read_layout(data: memoryview, comment_size: int) -> tuple[list[Entry], bytes
     return entries, comment
 
 
-def _check_local(data: memoryview, entry: Entry, limit: int) -> None:
+def _check_local(data: bytes | Source, entry: Entry, limit: int) -> None:
     expected = local_header(entry)
-    found = bytes(data[entry.offset : entry.offset + len(expected)])
+    found = data[entry.offset : entry.offset + len(expected)]
     if found != expected:
         raise LayoutError(f"local header: {_differing(_LOCAL_FIELDS, _LOCAL, found, expected)}", entry.name)
     if entry.stop > limit:

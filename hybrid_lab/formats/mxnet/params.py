@@ -6,7 +6,6 @@ bytes. An array starts with a u32: a magic (V1, V2 or V3), or in the oldest form
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
@@ -18,6 +17,7 @@ from ...diagnostics import ArchiveError, DTypeError
 from ...ops.dtypes import BFLOAT16, bfloat16
 from ..atomic import atomic_write
 from ..kinds import other_kind
+from ..source import Source
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -39,9 +39,9 @@ Arrays = dict[str, np.ndarray | None] | list[np.ndarray | None]
 
 
 class _Cursor:
-    """A position in the bytes; every read is checked against what is left."""
+    """A position in the file; every read is checked against what is left."""
 
-    def __init__(self, data: memoryview, path: str | None) -> None:
+    def __init__(self, data: Source, path: str | None) -> None:
         self.data = data
         self.path = path
         self.offset = 0
@@ -55,12 +55,16 @@ class _Cursor:
     def left(self) -> int:
         return len(self.data) - self.offset
 
-    def take(self, count: int, what: str) -> memoryview:
+    def pass_over(self, count: int, what: str) -> int:
+        """The offset of the next `count` bytes; the position is after them then."""
         if count < 0 or count > self.left:
             raise self.error(f"{what} needs {count} bytes, {self.left} are left")
-        view = self.data[self.offset : self.offset + count]
         self.offset += count
-        return view
+        return self.offset - count
+
+    def take(self, count: int, what: str) -> bytes:
+        start = self.pass_over(count, what)
+        return self.data[start : self.offset]
 
     def u32(self, what: str) -> int:
         return int.from_bytes(self.take(4, what), "little")
@@ -96,13 +100,12 @@ class _Cursor:
         return TYPE_FLAGS[flag]
 
     def elements(self, shape: tuple[int, ...], dtype: np.dtype, what: str) -> np.ndarray:
-        """A read-only view of the elements in the file."""
-        start = self.offset
-        raw = self.take(_size(shape) * dtype.itemsize, f"{what} {shape} {dtype}")
-        array = np.frombuffer(raw, dtype=dtype).reshape(shape)
+        """The elements as an array of their own in native byte order."""
+        start = self.pass_over(_size(shape) * dtype.itemsize, f"{what} {shape} {dtype}")
+        array = self.data.array(start, shape, dtype)
         if dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise self.error(f"{what} has bool elements other than 0 and 1", start)
-        return array
+        return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def _flag_of(dtype: np.dtype) -> int | None:
@@ -115,11 +118,6 @@ def _size(shape: tuple[int, ...]) -> int:
     for dim in shape:
         size *= dim
     return size
-
-
-def _native(array: np.ndarray) -> np.ndarray:
-    """A writable copy in the machine's byte order."""
-    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
 def _read_array(cursor: _Cursor, dense_limit: int) -> np.ndarray | None:
@@ -142,9 +140,9 @@ def _read_array(cursor: _Cursor, dense_limit: int) -> np.ndarray | None:
         raise cursor.error(f"unknown array magic 0x{magic:08X}", start)
     if not shape and magic != V3:
         return None
-    cursor.take(8, "the device")  # the device it lived on says nothing about where it is loaded
+    cursor.pass_over(8, "the device")  # the device it lived on says nothing about where it is loaded
     dtype = cursor.dtype("the element type")
-    return _native(cursor.elements(shape, dtype, "array"))
+    return cursor.elements(shape, dtype, "array")
 
 
 def _read_sparse(cursor: _Cursor, storage: int, dense_limit: int) -> np.ndarray | None:
@@ -155,7 +153,7 @@ def _read_sparse(cursor: _Cursor, storage: int, dense_limit: int) -> np.ndarray 
     shape = cursor.shape("the shape")
     if not shape:
         return None
-    cursor.take(8, "the device")
+    cursor.pass_over(8, "the device")
     dtype = cursor.dtype("the element type")
     aux = [(cursor.dtype("an index type"), cursor.shape("an index shape")) for _ in range(storage)]
     values = cursor.elements(stored, dtype, f"{kind} values")
@@ -212,7 +210,7 @@ def _csr_problem(shape: tuple[int, ...], values: np.ndarray, pointers: np.ndarra
     return None
 
 
-def _parse(data: memoryview, path: str | None, dense_limit: int | None) -> Arrays:
+def _parse(data: Source, path: str | None, dense_limit: int | None) -> Arrays:
     cursor = _Cursor(data, path)
     other = other_kind(data, ".params")
     if other is not None:
@@ -249,7 +247,7 @@ def _read_names(cursor: _Cursor, count: int) -> list[str] | None:
     for index in range(named):
         cursor.item = f"name {index}"
         start = cursor.offset
-        raw = bytes(cursor.take(cursor.u64("the name's length"), "the name"))
+        raw = cursor.take(cursor.u64("the name's length"), "the name")
         try:
             name = raw.decode("utf-8")
         except UnicodeDecodeError:
@@ -267,19 +265,16 @@ def read_params(
     """The arrays of a `.params` file (a path) or of its bytes.
 
     Returns a dict of name -> array for named saves (names as written: `arg:...`, `aux:...`, or attribute paths), a list
-    for unnamed ones; an entry is None where MXNet saved an empty array. Arrays are writable copies in C order;
+    for unnamed ones; an entry is None where MXNet saved an empty array. Arrays are writable and in C order;
     row_sparse and csr become dense, as long as all arrays together stay under `dense_limit` bytes (default: twice the
     file). Raises ArchiveError naming the file, the array and the offset.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _parse(memoryview(source).cast("B"), None, dense_limit)
-    path = fspath(source)
-    with open(path, "rb") as file:
-        if file.seek(0, 2) == 0:
-            raise ArchiveError("not a readable .params file: it is empty", path=path)
-        # Never closed by hand: the mapping goes with its last view, and a traceback may hold one for a while.
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return _parse(memoryview(mapped), path, dense_limit)
+        return _parse(Source(source), None, dense_limit)
+    path, data = fspath(source), Source.open(source)
+    if not len(data):
+        raise ArchiveError("not a readable .params file: it is empty", path=path)
+    return _parse(data, path, dense_limit)
 
 
 def _chunks(arrays: Sequence[tuple[str | None, np.ndarray | None]], np_shape: bool) -> Iterator[bytes | memoryview]:

@@ -1,0 +1,92 @@
+"""The bytes of a file, read in parts into memory of the reader's own.
+
+Files are not mapped into memory: when another process shortens a mapped file, reading it ends this process (SIGBUS).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import weakref
+from os import PathLike, fspath
+from typing import BinaryIO
+
+import numpy as np
+
+from ..diagnostics import ArchiveError
+
+_WORTH_A_CALL = 1 << 16
+"""So many bytes go from the operating system straight to their array; fewer come through the file's buffer."""
+
+
+class _File:
+    """An open file or bytes in memory, of which several threads may read."""
+
+    def __init__(self, stream: BinaryIO, path: str | None) -> None:
+        self.path = path
+        self._stream = stream
+        self._lock = threading.Lock()
+        self.size = stream.seek(0, os.SEEK_END)
+        self._positioned = hasattr(os, "preadv") and not isinstance(stream, io.BytesIO)
+        weakref.finalize(self, stream.close)
+
+    def read_into(self, buffer: memoryview, position: int) -> None:
+        while buffer:
+            count = self._read(buffer, position)
+            if count == 0:
+                raise ArchiveError(
+                    f"the file became shorter while it was read: {len(buffer)} bytes at offset {position} are missing",
+                    path=self.path,
+                )
+            buffer, position = buffer[count:], position + count
+
+    def _read(self, buffer: memoryview, position: int) -> int:
+        if self._positioned and len(buffer) >= _WORTH_A_CALL:
+            return os.preadv(self._stream.fileno(), [buffer], position)
+        with self._lock:
+            self._stream.seek(position)
+            return self._stream.readinto(buffer)  # type: ignore[attr-defined]
+
+
+class Source:
+    """A file, bytes in memory, or a part of them: `len(source)` bytes, of which slices are read when asked for.
+
+    Reading raises ArchiveError where the file is shorter than it was when it was opened, and OSError.
+    """
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self._file, self._start = _File(io.BytesIO(data), None), 0
+        self._size = self._file.size
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> Source:
+        """The file at `path`, open for as long as a Source of it lives. Raises OSError."""
+        return cls._of(_File(open(path, "rb"), fspath(path)), 0, None)  # noqa: SIM115 - _File closes it
+
+    @classmethod
+    def _of(cls, file: _File, start: int, size: int | None) -> Source:
+        source = object.__new__(cls)
+        source._file, source._start = file, start
+        source._size = file.size if size is None else size
+        return source
+
+    def part(self, start: int, stop: int) -> Source:
+        """The bytes from `start` to `stop`."""
+        return Source._of(self._file, self._start + start, stop - start)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, place: slice) -> bytes:
+        start, stop, _ = place.indices(self._size)
+        content = bytearray(max(stop - start, 0))
+        self._file.read_into(memoryview(content), self._start + start)
+        return bytes(content)
+
+    def array(self, start: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """A writable array in C order of the elements that begin at `start`."""
+        array = np.empty(shape, dtype)
+        if array.size:
+            self._file.read_into(array.reshape(-1).view(np.uint8).data, self._start + start)
+        return array
