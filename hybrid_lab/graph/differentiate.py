@@ -207,6 +207,23 @@ def _no_second(node: Node) -> AutogradError:
     return no_second_gradient(node.op, f" (block {node.scope})" if node.scope else "")
 
 
+def gradients_add_up(graph: Graph, sources: Sequence[Value]) -> bool:
+    """Whether two backward passes with different head gradients give `sources`, together, what one pass with the sum of
+    the head gradients gives. The layers that are losses give their own gradient in each pass, and a gradient
+    that goes through whole numbers is cut to whole numbers in each.
+
+    The graph is inferred.
+    """
+    reached = led_to(graph, sources, differentiable=True)
+    for node in graph.nodes:
+        visible = [value for value in node.outputs[: node.op.signature.visible] if value in reached]
+        if any(value not in sources and (node.op.own_gradient or not is_floating(value.dtype)) for value in visible):
+            return False
+        if visible and not all(gradients_add_up(inner, inner.inputs) for _, inner in node.op.subgraphs):
+            return False
+    return True
+
+
 def depends_on(graph: Graph, sources: Sequence[Value]) -> set[Value]:
     """All Values that a change of `sources` can change."""
     found = set(sources)

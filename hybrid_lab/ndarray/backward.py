@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -15,7 +15,7 @@ from hybrid_lab.diagnostics.errors import AutogradError, ShapeError
 from hybrid_lab.engines.memory import empty, is_tensor, to_device, to_host
 from hybrid_lab.ndarray import calls
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ndarray.tape import Entry, Leaf, Link, Mode, Node, Output, link, note, state
+from hybrid_lab.ndarray.tape import Entry, Leaf, Link, Mode, Node, Output, note, state
 
 FEW = 4096
 """Elements of a head up to which the ones from which a backward starts are kept."""
@@ -223,6 +223,8 @@ def run_backward(
     links = _head_links(heads)
     gradients = _head_gradients(heads, head_grads, create_graph)
     nodes, leaves = _collect(links, stop)
+    if create_graph and [node for node in nodes if node.entry is not None and node.entry.unfold(node)]:
+        nodes, leaves = _collect(links, stop)
     found = _Gradients()
     for held, gradient in zip(links, gradients, strict=True):
         found.arrive(held, gradient)
@@ -452,55 +454,6 @@ def _recorded(gradient: NDArray, variables: Sequence[NDArray]) -> NDArray:
     result = type(gradient).view_of(gradient.buffer, gradient.host_view)
     note(_GradientOf(), (gradient, *variables), (result,))
     return result
-
-
-class _Pass(Entry):
-    """y = x: cuts what comes before x off from what is differentiated with respect to y."""
-
-    __slots__ = ()
-
-    name = "a pass"
-
-    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        return douts
-
-    backward_recorded = backward
-
-
-def replay(
-    compute: Callable[[list[Any]], Sequence[NDArray]],
-    inputs: Sequence[Any],
-    douts: Sequence[Any],
-    needed: Sequence[bool],
-) -> list[Any]:
-    """Gradients of a step by running it again, recorded, and differentiating that: for `Entry.backward_recorded`.
-
-    compute : inputs -> outputs, through recorded calls
-    inputs : NDArrays with their places on the tape; others are passed on
-    """
-    starts: list[Any] = list(inputs)
-    stop: list[Node] = []
-    for index, item in enumerate(inputs):
-        if isinstance(item, NDArray):
-            # Those that are not needed too: the gradients that come out depend on them.
-            starts[index] = NDArray.view_of(item.buffer, item.host_view)
-            node = note(_Pass(), (item,), (starts[index],))
-            if node is not None:
-                stop.append(node)
-    with Mode(True, None):
-        outputs = compute(starts)
-    pairs = [
-        (output, dout)
-        for output, dout in zip(outputs, douts, strict=False)
-        if dout is not None and link(output) is not None
-    ]
-    if not pairs:
-        return [None] * len(inputs)
-    targets = [start.tape_link if want else None for start, want in zip(starts, needed, strict=True)]
-    heads, head_grads = zip(*pairs, strict=True)
-    asked = [target for target in targets if target is not None]
-    found, _ = run_backward(heads, head_grads, asked, True, True, stop)
-    return [None if target is None else found.get(target) for target in targets]
 
 
 calls.backward = backward

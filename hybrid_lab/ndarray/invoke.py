@@ -10,11 +10,11 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ndarray import calls, tape
-from hybrid_lab.ndarray.backward import replay
 from hybrid_lab.ndarray.context import current_context
 from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_program, stand_in
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ndarray.replay import replay
 from hybrid_lab.ops.cast import Cast
 from hybrid_lab.ops.contract import read_outputs
 from hybrid_lab.ops.namespace import F, Namespace

@@ -153,6 +153,12 @@ class Entry:
             "A hybridized block has one before hybridize(), or after hybridize(active=False)"
         )
 
+    def unfold(self, node: Node) -> bool:
+        """Replace this step, which is `node`, by the single operators that it stands for, where a gradient of its
+        gradient needs them. Returns whether it did.
+        """
+        return False
+
     def check(self) -> None:
         """Raise AutogradError where a value that the gradient needs was written to since it was recorded."""
 
@@ -167,7 +173,8 @@ class Node:
 
     def __init__(self, entry: Entry, links: tuple[Link, ...], outputs: int):
         self.entry: Entry | None = entry
-        self.links, self.outputs, self.order = links, outputs, next(_order)
+        self.links, self.outputs = links, outputs
+        self.order: float = next(_order)
 
 
 def link(array: Any) -> Link:

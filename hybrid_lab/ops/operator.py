@@ -72,6 +72,8 @@ class Operator:
     """Whether an attribute of this instance is the dtype bfloat16."""
     refuses_gradient: ClassVar[bool] = False
     """Whether an operator without `grad` has a derivative other than zero: differentiating it is an AutogradError."""
+    own_gradient: bool = False
+    """Whether inputs get the gradient of a loss, whatever gradient arrives from above; may be a property."""
     own_bfloat16: ClassVar[bool] = False
     """Whether `numpy()` takes bfloat16 as it is. Others, but for views, get and give float32: see `run.InFloat32`."""
 

@@ -62,7 +62,6 @@ class _SoftmaxOutput(Operator):
             return (data[0], *data[2:])
         return data[:-1]
 
-
 class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
     """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot.
 
@@ -88,6 +87,10 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
         sample((4, 5), ints((4,), 0, 5), out_grad=True),
         sample((2, 3, 4), (2, 3, 4), low=0.0),
     ]
+
+    @property
+    def own_gradient(self) -> bool:
+        return not self.out_grad
 
     def complete(self, data: PartialShape, label: PartialShape) -> tuple[PartialShape, PartialShape]:
         shape = known_shape(data)
@@ -230,6 +233,7 @@ class _Regression(Operator):
     """Base: a function of data whose gradient is grad_scale * difference(y, label) per output of an instance."""
 
     kinds = "f"
+    own_gradient = True
     grad_scale: float = 1.0
     kind: ClassVar[str]
     samples = [sample((3, 4), (3, 4)), sample((3, 1), (3,), grad_scale=0.5), sample((2, 3, 2), (2, 3, 2))]
@@ -330,6 +334,7 @@ class SVMOutput(Operator, name="SVMOutput"):
     """
 
     kinds = "f"
+    own_gradient = True
     margin: float = 1.0
     regularization_coefficient: float = 1.0
     use_linear: bool = False
@@ -375,6 +380,7 @@ class MakeLoss(Operator, name="MakeLoss"):
     """
 
     kinds = "f"
+    own_gradient = True
     grad_scale: float = 1.0
     valid_thresh: float = 0.0
     normalization: Literal["null", "batch", "valid"] = "null"

@@ -11,9 +11,9 @@ import numpy as np
 
 from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.ndarray import tape
-from hybrid_lab.ndarray.backward import replay
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.replay import replay, unfold
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Kept
@@ -201,22 +201,29 @@ class CompiledEntry(tape.Entry):
             gradients[index] = gradient
         return gradients
 
+    def unfold(self, node: tape.Node) -> bool:
+        if self.program.one_step:
+            return False
+        inputs = [*self.leaves, *self.program._arrays]
+        self._check_inputs([index for index in range(len(inputs)) if index not in self.program._effects], inputs)
+        unfold(node, self._run_eagerly, inputs)
+        return True
+
     def _replayed(self, inputs: list[NDArray], douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Differentiate the eager run of the graph: it knows operators that have no compiled second gradient."""
+        return replay(self._run_eagerly, inputs, douts, needed)
+
+    def _run_eagerly(self, inputs: list[Any]) -> Sequence[NDArray]:
+        """The call once more, operator by operator, with the same random numbers; no states are updated."""
         from hybrid_lab.ndarray.interpret import interpret
 
         program = self.program
-
         graph, precision = program.neutral.graph, program.precision
         if precision is not None and not program.neutral.bound:
             dtypes = [value.dtype for value in program.special.inputs]
             graph = mixed_precision(graph, dict(zip(graph.inputs, dtypes, strict=True)), precision)
-
-        def run(inputs: list[Any]) -> Sequence[NDArray]:
-            with tape.Mode(True, program.training):
-                return interpret(graph, inputs, self.rng, update=False, cast=False)
-
-        return replay(run, inputs, douts, needed)
+        with tape.Mode(True, program.training):
+            return interpret(graph, inputs, self.rng, update=False, cast=False)
 
     def release(self) -> None:
         self.leaves, self.values, self.buffers, self.versions, self.before, self.kept = (), [], [], [], [], None

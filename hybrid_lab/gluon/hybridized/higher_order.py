@@ -10,11 +10,37 @@ from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.differentiate import differentiate_present, without_hidden_reads
+from hybrid_lab.graph.differentiate import differentiate_present, gradients_add_up, without_hidden_reads
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.ops.precision import Precision
+
+
+def _bound_graph(
+    neutral: NeutralGraph, shapes: Sequence[Any], dtypes: Sequence[Any], training: bool, precision: Precision | None
+) -> Graph:
+    """The graph of a call: inferred, in its mode, with the conversions of its mixed precision."""
+    graph = neutral.graph
+    if precision is not None and not neutral.bound:
+        graph = mixed_precision(graph, dict(zip(graph.inputs, dtypes, strict=True)), precision)
+    inferred = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
+    return inferred if neutral.bound else bind_mode(inferred, training)
+
+
+def one_step(
+    neutral: NeutralGraph,
+    shapes: Sequence[Any],
+    dtypes: Sequence[Any],
+    training: bool,
+    wrt: Sequence[int],
+    precision: Precision | None = None,
+) -> bool:
+    """Whether a call may stay one step of the history where its gradients are differentiated: these go backward through
+    the call in two steps, once from its outputs and once from its gradients.
+    """
+    bound = _bound_graph(neutral, shapes, dtypes, training, precision)
+    return gradients_add_up(bound, [bound.inputs[index] for index in wrt])
 
 
 def gradient_graph(
@@ -35,17 +61,13 @@ def gradient_graph(
     states, and draws the numbers of the forward where it is run with the forward's rng. Raises AutogradError where an
     operator has no gradient of its gradient.
     """
-    graph = neutral.graph
-    if precision is not None and not neutral.bound:
-        graph = mixed_precision(graph, dict(zip(graph.inputs, dtypes, strict=True)), precision)
-    inferred = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
-    bound = inferred if neutral.bound else bind_mode(inferred, training)
+    bound = _bound_graph(neutral, shapes, dtypes, training, precision)
     joint, present = differentiate_present(bound, [bound.inputs[index] for index in wrt], heads)
     count = len(bound.inputs)
     read = range(len(bound.outputs)) if heads is None else sorted(heads)
     inputs = [*joint.inputs[:count], *(joint.inputs[count + index] for index in read)]
     gradients = [value for value, here in zip(joint.outputs[len(bound.outputs) :], present, strict=True) if here]
-    made = Graph(inputs, gradients, (), joint.draws, f"{graph.name} gradient".strip())
+    made = Graph(inputs, gradients, (), joint.draws, f"{bound.name} gradient".strip())
     # So that it reads no more than the gradients depend on: what nothing depends on keeps the gradient it has.
     with suppress(AutogradError):  # an operator without a second gradient, which may not be asked for
         made = without_hidden_reads(made)

@@ -16,7 +16,7 @@ from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
 from hybrid_lab.gluon.hybridized.head_sets import Heads, HeadSets
-from hybrid_lab.gluon.hybridized.higher_order import gradient_graph
+from hybrid_lab.gluon.hybridized.higher_order import gradient_graph, one_step
 from hybrid_lab.gluon.hybridized.shared import Prologue, Shared
 from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.gluon.step import boundary
@@ -86,6 +86,7 @@ class Program:
         self._arrays = [parameter._on(parameter._data, self.context) for parameter in neutral.parameters]
         self.requests = self.requests_now()
         self._gradients: dict[Any, tuple[Program | None, tuple[int, ...]]] = {}
+        self._one_step: bool | None = None
         inputs: list[Any] = [*leaves, *self._arrays]
         wrt: list[int] = []
         if recording:
@@ -403,6 +404,15 @@ class Program:
             # The history of a result may be used up, of which `changes` does not tell.
             self._links = held = None if tape.Output in map(type, found) else now, found
         return held[1]
+
+    @property
+    def one_step(self) -> bool:
+        """Whether a call stays one step of the history where its gradients are differentiated."""
+        if self._one_step is None:
+            types = self.special.inputs
+            shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
+            self._one_step = one_step(self.neutral, shapes, dtypes, self.training, self.special.wrt, self.precision)
+        return self._one_step
 
     def gradient(
         self, inputs: Sequence[NDArray], heads: Heads, wrt: tuple[int, ...]

@@ -1,0 +1,101 @@
+"""Running a step of the tape again, operator by operator, to differentiate its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
+
+from hybrid_lab.ndarray.backward import run_backward
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.tape import Entry, Mode, Node, Output, link, note
+
+
+class _Pass(Entry):
+    """y = x: cuts what comes before x off from what is differentiated with respect to y."""
+
+    __slots__ = ()
+
+    name = "a pass"
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return douts
+
+    backward_recorded = backward
+
+
+class _Outputs(Entry):
+    """The outputs of a step that was unfolded: the numbers of each are those of one link."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return douts
+
+    backward_recorded = backward
+
+    def apart(self, given: tuple[bool, ...]) -> frozenset[int]:
+        return frozenset([index for index, here in enumerate(given) if not here])
+
+
+def unfold(node: Node, compute: Callable[[list[NDArray]], Sequence[NDArray]], inputs: Sequence[NDArray]) -> None:
+    """Replace a recorded step by recorded steps that compute the same, for `Entry.unfold`.
+
+    compute : inputs -> outputs, through recorded calls
+    """
+    pairs = zip(inputs, node.links, strict=True)
+    starts = [NDArray.view_of(array.buffer, array.host_view, held) for array, held in pairs]
+    with Mode(True, None):
+        outputs = compute(starts)
+    assert node.entry is not None
+    links = tuple([output.tape_link for output in outputs])
+    inner: set[Node] = set()
+    pending = [held.node for held in links if type(held) is Output]
+    while pending:
+        step = pending.pop()
+        if step.order > node.order and step not in inner:
+            inner.add(step)
+            pending += [held.node for held in step.links if type(held) is Output]
+    # They come before whatever was recorded after this step.
+    for number, step in enumerate(sorted(inner, key=attrgetter("order")), 1):
+        step.order = node.order - 1 + number / (len(inner) + 1)
+    node.entry, node.links = _Outputs(node.entry.name), links
+
+
+def replay(
+    compute: Callable[[list[Any]], Sequence[NDArray]],
+    inputs: Sequence[Any],
+    douts: Sequence[Any],
+    needed: Sequence[bool],
+) -> list[Any]:
+    """Gradients of a step by running it again, recorded, and differentiating that: for `Entry.backward_recorded`.
+
+    compute : inputs -> outputs, through recorded calls
+    inputs : NDArrays with their places on the tape; others are passed on
+    """
+    starts: list[Any] = list(inputs)
+    stop: list[Node] = []
+    for index, item in enumerate(inputs):
+        if isinstance(item, NDArray):
+            # Those that are not needed too: the gradients that come out depend on them.
+            starts[index] = NDArray.view_of(item.buffer, item.host_view)
+            node = note(_Pass(), (item,), (starts[index],))
+            if node is not None:
+                stop.append(node)
+    with Mode(True, None):
+        outputs = compute(starts)
+    pairs = [
+        (output, dout)
+        for output, dout in zip(outputs, douts, strict=False)
+        if dout is not None and link(output) is not None
+    ]
+    if not pairs:
+        return [None] * len(inputs)
+    targets = [start.tape_link if want else None for start, want in zip(starts, needed, strict=True)]
+    heads, head_grads = zip(*pairs, strict=True)
+    asked = [target for target in targets if target is not None]
+    found, _ = run_backward(heads, head_grads, asked, True, True, stop)
+    return [None if target is None else found.get(target) for target in targets]
