@@ -16,7 +16,6 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.words import count, first_line
 from hybrid_lab.engines import tuned
 from hybrid_lab.engines.engine import Engine
-from hybrid_lab.engines.triton.build.progress import Progress
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybridized.ahead import arguments
 from hybrid_lab.gluon.hybridized.structure import flatten
@@ -24,6 +23,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specialize import Specialized
 from hybrid_lab.insight.table import Column, Row, Table, frame
 from hybrid_lab.ndarray import tape
+from hybrid_lab.progress import Progress
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.hybrid import HybridBlock

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("triton")
 
 from hybrid_lab.diagnostics import EngineError, EngineUnavailable
-from hybrid_lab.engines.triton.build import binaries, compiling, internals, progress
+from hybrid_lab.engines.triton.build import binaries, compiling, internals
 from hybrid_lab.engines.triton.build.compiling import compile_all, divisible, request_of
 from hybrid_lab.engines.triton.build.resources import resources_of
 from hybrid_lab.engines.triton.build.targets import CHIPS, TARGETS, target_of
@@ -354,73 +354,6 @@ def test_a_binary_that_cannot_be_written_for_triton_to_read_is_an_error(tmp_path
     monkeypatch.setattr(internals.tempfile, "tempdir", str(tmp_path / "nothing here"))
     with pytest.raises(EngineError, match="the kernel scaled could not be loaded.*TMPDIR names another"):
         compiling._loaded(source(4.5), target)
-
-
-# -- progress ----------------------------------------------------------------------------------------------------------
-
-
-class Terminal:
-    def __init__(self):
-        self.text = ""
-
-    def isatty(self):
-        return True
-
-    def write(self, text):
-        self.text += text
-
-    def flush(self):
-        pass
-
-
-def drawn(bar):
-    """The bar after two seconds with two kernels done."""
-    bar.step(1, "scaled")
-    bar._started -= 2
-    bar._drawn -= 2
-    bar.step(2, "scaled")
-
-
-def test_progress_is_drawn_after_a_second_and_leaves_nothing(monkeypatch):
-    seen = Terminal()
-    monkeypatch.setattr(progress.sys, "stderr", seen)
-    bar = progress.Progress("compiling for gfx942", 4)
-    bar.step(1, "scaled")
-    assert seen.text == ""
-    drawn(bar)
-    assert seen.text.startswith("\rcompiling for gfx942") and "2 of 4 kernels, 2 s  scaled" in seen.text
-    bar.close()
-    assert seen.text.split("\r")[-2].strip() == "" == seen.text.split("\r")[-1]
-
-
-def test_a_file_gets_no_progress(tmp_path, monkeypatch):
-    with open(tmp_path / "log", "w") as file:
-        monkeypatch.setattr(progress.sys, "stderr", file)
-        bar = progress.Progress("compiling", 4)
-        drawn(bar)
-        bar.close()
-    assert (tmp_path / "log").read_text() == ""
-
-
-def test_a_notebook_gets_an_output_that_goes_again(monkeypatch):
-    shown = []
-
-    class Handle:
-        def update(self, data, raw):
-            shown.append(data)
-
-    def display(data, raw, display_id):
-        shown.append(data)
-        return Handle()
-
-    monkeypatch.setattr(progress, "_in_cell", lambda: True)
-    monkeypatch.setattr("IPython.display.display", display)
-    bar = progress.Progress("compiling for <gfx942>", 4)
-    drawn(bar)
-    bar.close()
-    assert len(shown) == 2
-    assert '<progress value="0.500"' in shown[0]["text/html"] and "&lt;gfx942&gt;" in shown[0]["text/html"]
-    assert shown[1] == {"text/plain": "", "text/html": ""}
 
 
 def test_the_environment_of_compile_processes_has_no_interpreter(monkeypatch):

@@ -22,7 +22,6 @@ from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.build import internals
-from hybrid_lab.engines.triton.build.progress import Progress
 from hybrid_lab.engines.triton.choices import RULE, TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.kernel import Kernel
@@ -32,6 +31,7 @@ from hybrid_lab.engines.triton.write.source import KernelSource, power_of_two
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Value
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.progress import Progress
 
 #: How far results may lie apart, relative to the largest: sums in another order, by dtype; what tf32 rounds to 10 bits.
 TOLERANCES = {"float64": 1e-12, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}

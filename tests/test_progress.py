@@ -1,0 +1,71 @@
+"""Progress bars: drawn for long work only, on terminals and in cells, and gone when the work is done."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from hybrid_lab import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def drawn(bar):
+    """The bar after two seconds with two kernels done."""
+    bar.step(1, "scaled")
+    bar._started -= 2
+    bar.step(2, "scaled")
+
+
+def test_a_bar_is_drawn_after_a_second_and_leaves_nothing(monkeypatch):
+    seen = Terminal()
+    monkeypatch.setattr(sys, "stderr", seen)
+    bar = progress.Progress("compiling for gfx942", 4)
+    bar.step(1, "scaled")
+    assert seen.getvalue() == ""
+    drawn(bar)
+    bar._bar.refresh()
+    assert "compiling for gfx942:  50%" in seen.getvalue() and "2/4" in seen.getvalue() and "scaled" in seen.getvalue()
+    bar.close()
+    assert seen.getvalue().split("\r")[-2].strip() == "" == seen.getvalue().split("\r")[-1]
+
+
+def test_a_file_and_a_missing_stream_get_no_bar(tmp_path, monkeypatch):
+    with open(tmp_path / "log", "w") as file:
+        for stream in (file, None):
+            monkeypatch.setattr(sys, "stderr", stream)
+            bar = progress.Progress("compiling", 4)
+            drawn(bar)
+            bar.close()
+    assert (tmp_path / "log").read_text() == ""
+
+
+CELL = """
+import hybrid_lab as mx
+from hybrid_lab.progress import Progress
+bar = Progress("compiling for <gfx942>", 4)
+bar._started -= 2
+bar.step(2, "scaled")
+drawn = [part.value for part in bar._bar.container.children]
+bar.close()
+print(*drawn)
+"""
+
+
+def test_a_cell_gets_a_widget_that_leaves_an_empty_output():
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
+    nbclient.NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
+    empty, result = notebook.cells[0].outputs
+    assert empty.data == {"text/plain": "", "text/html": ""}
+    assert "compiling for &lt;gfx942&gt;:" in result.text.replace("\u2007", " ") and "2.0" in result.text
+
+
+def test_importing_the_package_loads_no_tqdm():
+    code = "import sys, hybrid_lab; assert not any(name.startswith('tqdm') for name in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
