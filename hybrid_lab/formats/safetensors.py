@@ -2,7 +2,8 @@
 
 A file is u64 header length, a JSON header {name: {"dtype", "shape", "data_offsets"}, "__metadata__": {str: str}}, and
 the tensors' bytes without gaps. The reader refuses what the format forbids and also what other readers let pass (a name
-twice, holes, lone surrogates), because two readers must never see two different models in one file.
+twice, holes, lone surrogates), because two readers must never see two different models in one file. The package
+`safetensors` reads a name that occurs twice, and can neither write at an aligned position of a zip file nor digest.
 """
 
 from __future__ import annotations

@@ -30,12 +30,12 @@ def test_kernel_and_front_end_have_one_version():
 
 
 def test_base_installation_is_thin():
-    assert names(PROJECT["dependencies"]) == {"numpy", "safetensors", "graphviz", "platformdirs"}
+    assert names(PROJECT["dependencies"]) == {"numpy", "graphviz", "platformdirs", "tqdm"}
 
 
 def test_extras_are_the_documented_ones():
     assert set(EXTRAS) == {"lab", "cpu", "cuda", "rocm", "notebooks", "test"}
-    assert names(EXTRAS["lab"]) == {"jupyterlab", "ipywidgets", "anywidget"}
+    assert names(EXTRAS["lab"]) == {"jupyterlab", "ipywidgets", "anywidget", "nh3"}
     assert names(EXTRAS["cpu"]) == {"onnx", "onnxruntime", "ml_dtypes"}
     assert names(EXTRAS["notebooks"]) == {"scikit-learn", "matplotlib"}
 
