@@ -53,9 +53,9 @@ def measure(title: str, targets: list[str]) -> dict[str, Any]:
     """What one workload's kernels are, and what they are on each target."""
     from hybrid_lab.engines.triton.build import compiling
     from hybrid_lab.engines.triton.build.targets import CHIPS
-    from hybrid_lab.engines.triton.engine import kernels_of
     from hybrid_lab.engines.triton.kernels import kernels_in
     from hybrid_lab.engines.triton.plan import traffic
+    from hybrid_lab.engines.triton.plan.plans import kernels_of
 
     row: dict[str, Any] = {"title": title, "batch": WORKLOADS[title][1], "parts": [], "targets": [], "missing": []}
     kernels = []
@@ -170,7 +170,7 @@ def start(title: str, target: str, batch: int | None) -> dict[str, Any]:
     import hybrid_lab as mx
     from hybrid_lab.engines.triton.build import compiling, internals
     from hybrid_lab.engines.triton.build.targets import target_of
-    from hybrid_lab.engines.triton.engine import kernels_of
+    from hybrid_lab.engines.triton.plan.plans import kernels_of
     from hybrid_lab.gluon.hybridized import ahead
 
     internals.version()

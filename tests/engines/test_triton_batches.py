@@ -8,8 +8,8 @@ pytest.importorskip("torch")
 
 import hybrid_lab as mx
 from hybrid_lab.engines.triton.build.compiling import divisible
-from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.plan import plans
+from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run.steps import KernelOperator
 from hybrid_lab.gluon import nn
 from tests.graph.test_specializations import call_of

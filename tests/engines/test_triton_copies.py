@@ -7,9 +7,9 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 from hybrid_lab import engines
-from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.plan import fusion, traffic
 from hybrid_lab.engines.triton.plan.fusion import fuse
+from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core import reduction

@@ -14,9 +14,9 @@ from hybrid_lab import autograd, engines, gluon
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines.triton.build.compiling import request_of
 from hybrid_lab.engines.triton.build.targets import target_of
-from hybrid_lab.engines.triton.engine import kernels_of
 from hybrid_lab.engines.triton.kernels import launches_of
 from hybrid_lab.engines.triton.plan import plans
+from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.plan.training import training_pair
 from hybrid_lab.engines.triton.run.steps import KernelOperator
 from hybrid_lab.engines.triton.write import source as sources_room

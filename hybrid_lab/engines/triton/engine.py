@@ -15,17 +15,14 @@ from hybrid_lab.engines.planned.engine import PlannedEngine
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import tuning
-from hybrid_lab.engines.triton.plan.fusion import Fusion
-from hybrid_lab.engines.triton.plan.plans import fused
+from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.steps import Steps, on_torch
-from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.printer import format_origin
-from hybrid_lab.graph.symbolic import derived
 from hybrid_lab.log import logger
 
 if TYPE_CHECKING:
@@ -182,16 +179,6 @@ def _steps(graph: Graph, precision: str) -> Steps:
     """The steps of a graph's device program."""
     _, fusion, _ = kernels_of(graph, precision)
     return Steps.of(fusion, {group: tuning.chosen(group, fusion.kernels[group]) for group in fusion.groups})
-
-
-@without_collecting()
-def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, list[KernelSource]]:
-    """The lowered graph, its groups, and the sources of all kernels in the order in which they run.
-
-    precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
-    """
-    fusion = fused(dump("decompose", derived(graph, "triton", lowered)), precision)
-    return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]
 
 
 ENGINE = TritonEngine()

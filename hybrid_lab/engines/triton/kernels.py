@@ -20,6 +20,7 @@ from hybrid_lab.engines.triton.build.resources import Resources
 from hybrid_lab.engines.triton.build.targets import CHIPS, name_of, target_of
 from hybrid_lab.engines.triton.plan import traffic
 from hybrid_lab.engines.triton.plan.fusion import Fusion
+from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.write.kinds import product_of
 from hybrid_lab.engines.triton.write.source import KernelSource
@@ -208,10 +209,8 @@ def kernels_of_graphs(
 ) -> tuple[list[FusedKernel], list[tuple[str, Fusion]]]:
     """The kernels of graphs by what they are - "forward", "backward" ... - and how each was fused.
 
-    precision : as engine.kernels_of takes it; tuned : with the tiles that `mx.tune` has found for this machine's GPU
+    precision : as plans.kernels_of takes it; tuned : with the tiles that `mx.tune` has found for this machine's GPU
     """
-    from hybrid_lab.engines.triton.engine import kernels_of
-
     kernels, fused = [], []
     for part, graph in graphs.items():
         if graph is not None:
@@ -236,7 +235,7 @@ def _update(graph: Graph, part: str) -> FusedKernel | None:
 
 
 def kernels_in(graph: Graph, fusion: Fusion, part: str = "", tuned: bool = False) -> list[FusedKernel]:
-    """The kernels of a graph (see engine.kernels_of) in the order in which they run. tuned : as kernels_of_graphs"""
+    """The kernels of a graph (see plans.kernels_of) in the order in which they run. tuned : as kernels_of_graphs"""
     users = graph.users()
     here = target_here()
     found = []

@@ -23,6 +23,7 @@ from hybrid_lab.engines import memory
 from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.choices import RULE, TILES, VENDOR, Choice
+from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.run.vendor import VendorKernel, VendorSource, vendor_form
@@ -178,8 +179,6 @@ def tune(
     precisions : target -> how float32 is multiplied there; again : those too that were found at an earlier time
     Raises EngineUnavailable without a GPU. Interrupting it keeps what was found until then.
     """
-    from hybrid_lab.engines.triton.engine import kernels_of
-
     bench = GpuBench() if bench is None else bench
     groups: dict[str, tuple[Region, tuple[KernelSource, ...]]] = {}
     for graph in graphs:

@@ -25,7 +25,7 @@ from typing import Any
 from hybrid_lab.engines.triton.plan.chains import NEVER, ONE_FOR_ONE, Chains, is_cheap
 from hybrid_lab.engines.triton.plan.groups import Group, copied, views_for_each_reader
 from hybrid_lab.engines.triton.write.body import Refused
-from hybrid_lab.engines.triton.write.core.prologue import no_prologue
+from hybrid_lab.engines.triton.write.core.product import no_prologue
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split
 from hybrid_lab.engines.triton.write.kinds import is_product, is_recurrence
 from hybrid_lab.engines.triton.write.source import KernelSource

@@ -19,19 +19,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.engines.triton.plan.fusion import Fusion, Plan, fuse
 from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
 from hybrid_lab.engines.triton.run import availability
-from hybrid_lab.engines.triton.support import misfit_of_sizes, refusal
+from hybrid_lab.engines.triton.support import lowered, misfit_of_sizes, refusal
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.reuse import Outcomes, Writing, writing
-from hybrid_lab.engines.triton.write.source import KernelSource, Text
-from hybrid_lab.engines.triton.write.words import Remark, Said, label
+from hybrid_lab.engines.triton.write.source import Comments, KernelSource
+from hybrid_lab.engines.triton.write.words import Remark, label
 from hybrid_lab.engines.triton.write.write import write_kernels
+from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.graph.symbolic import SymbolicConstant, SymbolicGraph
+from hybrid_lab.graph.symbolic import SymbolicConstant, SymbolicGraph, derived
 from hybrid_lab.ops.sizes import Binding, shapes_key
 
 Kernels = tuple[KernelSource, ...]
@@ -45,6 +47,16 @@ LITERAL = 2
 SAME = ("code", "passed", "signature", "multiples", "fixed")
 #: The number of sets of tile choices, and of texts, that are kept for a group.
 MOST = 8
+
+
+@without_collecting()
+def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, list[KernelSource]]:
+    """The lowered graph, its groups, and the sources of all kernels in the order in which they run.
+
+    precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
+    """
+    fusion = fused(dump("decompose", derived(graph, "triton", lowered)), precision)
+    return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]
 
 
 def fused(graph: Graph, precision: str) -> Fusion:
@@ -267,8 +279,8 @@ def _moved(source: KernelSource, values: dict[Value, Value], nodes: dict[Node, N
         if value not in values:
             values[value] = input_node(value.node.name, shape=tuple(map(int, value.shape)), dtype=value.dtype)
     written = source.written
-    if isinstance(written, Text) and nodes is not None:
-        written = written.about(functools.partial(_said, written.said, nodes))
+    if nodes is not None:
+        written = written.about(functools.partial(_about, written.comments, nodes))
     moved = replace(
         source,
         written=written,
@@ -280,9 +292,10 @@ def _moved(source: KernelSource, values: dict[Value, Value], nodes: dict[Node, N
     return moved
 
 
-def _said(said: Callable[[], tuple[str, Sequence[Remark]]], nodes: dict[Node, Node]) -> tuple[str, list[Remark]]:
-    summary, remarks = said()
-    return summary, [Said(nodes[item.node]) if isinstance(item, Said) else item for item in remarks]
+def _about(comments: Comments, nodes: dict[Node, Node]) -> tuple[str, list[Remark]]:
+    """The comments of a kernel with other nodes in the place of its own. nodes : old -> new"""
+    summary, remarks = comments()
+    return summary, [nodes[item] if isinstance(item, Node) else item for item in remarks]
 
 
 # -- sizes as arguments ------------------------------------------------------------------------------------------------
@@ -319,7 +332,6 @@ def _with_arguments(source: KernelSource, run: Writing) -> KernelSource:
     arguments that `run` added.
     """
     text = source.written
-    assert isinstance(text, Text)
     varying = {name: item for name, item in run.arguments.items() if name in text.arguments}
     together = source.together
     if together is not None:
@@ -328,7 +340,7 @@ def _with_arguments(source: KernelSource, run: Writing) -> KernelSource:
     values = {name: int(size) for name, (size, _) in varying.items()}
     if values:
         here = ", ".join([f"{name} = {size:,}" for name, size in values.items()])
-        summary, remarks = text.said()
+        summary, remarks = text.comments()
         text = text.about(lambda: (f"{summary} Here {here}.", remarks))
     tiled = {name: int(size) for name, size in source.tiled.items()}
     return replace(source, written=text, sizes={**sizes, **values}, tiled=tiled, together=together)

@@ -15,6 +15,7 @@ Where something else reads weights, scores or their gradients - a user, a learne
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
-from hybrid_lab.engines.triton.plan.pair import Pair, Source
+from hybrid_lab.engines.triton.plan.saved import forward_value, with_saved
 from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.engines.triton.write.kinds import product_of
 from hybrid_lab.engines.triton.write.special.attention import LINEAR, MOST_WIDTH, Attention, attention_at
@@ -30,6 +31,7 @@ from hybrid_lab.engines.triton.write.special.attention_grad import MOST_EXACT, c
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.graph.split import Split
 from hybrid_lab.graph.symbolic import stand_in
 from hybrid_lab.ops.dtypes import NARROW
 from hybrid_lab.ops.operator import get
@@ -38,17 +40,17 @@ from hybrid_lab.ops.operator import get
 _PRODUCTS = ("dot", "matmul", "gemm")
 
 
-def without_weights(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Pair | None:
-    """The graphs of a recorded call in which no attention keeps its weights; None where that changes nothing."""
-    names = [node.op.name for node in forward.operators]
+def without_weights(split: Split, num_outputs: int) -> Split | None:
+    """The graphs of a recorded call without saved weights of attention; None if that changes nothing."""
+    names = [node.op.name for node in split.forward.operators]
     if "softmax" not in names or sum(part in name for name in names for part in _PRODUCTS) < 2:
         return None
-    first, second = lowered(forward), lowered(backward)
-    given = pair = Pair(first, second, tuple(sources))
-    for node in first.operators:
-        if (found := attention_at(node)) is not None:
-            pair = _Rewriting(pair, num_outputs, found).made() or pair
-    return None if pair is given else pair
+    before = split = Split(lowered(split.forward), lowered(split.backward), split.sources)
+    for node in split.forward.operators:
+        if (attention := attention_at(node)) is not None:
+            with suppress(_Impossible):
+                split = _Rewriting(split, num_outputs, attention).rewritten()
+    return None if split is before else split
 
 
 class _Impossible(Exception):
@@ -64,23 +66,19 @@ class _Rewriting:
     same : pairs of values, here and there, that are known to be one
     """
 
-    pair: Pair
+    split: Split
     num_outputs: int
     found: Attention
     inputs: dict[Value, Value] = field(default_factory=dict)
     new: dict[Value, Value] = field(default_factory=dict)
     same: set[tuple[Value, Value]] = field(default_factory=set)
 
-    def made(self) -> Pair | None:
-        try:
-            return self._made()
-        except _Impossible:
-            return None
-
-    def _made(self) -> Pair:
-        forward, backward, found = self.pair.forward, self.pair.backward, self.found
-        self.inputs = {self.value_of(source): value for value, source in
-                       zip(backward.inputs, self.pair.sources, strict=True) if source[0] != "head"}  # fmt: skip
+    def rewritten(self) -> Split:
+        """The split in which this attention's weights are computed again. Raises _Impossible."""
+        backward, found = self.split.backward, self.found
+        for value, source in zip(backward.inputs, self.split.sources, strict=True):
+            if (there := forward_value(self.split, source, self.num_outputs)) is not None:
+                self.inputs[there] = value
         self.check()
         inner = found.nodes - {found.mixed}
         kept = {value: new for value, new in self.inputs.items() if value.node in inner}
@@ -95,18 +93,11 @@ class _Rewriting:
         if sum(value.nbytes for value in self.new) >= sum(value.nbytes for value in kept):
             raise _Impossible
         made = _replaced(backward, {**again, **replaced}, [value for value in backward.inputs if value not in again])
-        return self.checked(self.put_together(forward, made, set(kept)))
-
-    def value_of(self, source: Source) -> Value:
-        kind, number = source
-        graph = self.pair.forward
-        if kind == "input":
-            return graph.inputs[number] if number < len(graph.inputs) else input_node("none")
-        return graph.outputs[number + (self.num_outputs if kind == "saved" else 0)]
+        return self.checked(with_saved(self.split, self.num_outputs, made, set(kept.values()), self.new))
 
     def check(self) -> None:
         """Whether nobody but the backward reads a part of the attention, and its kernels can hold it."""
-        found, forward = self.found, self.pair.forward
+        found, forward = self.found, self.split.forward
         users, first, second = forward.users(), product_of(found.scores), product_of(found.mixed)
         assert first is not None and second is not None
         outside = {*forward.outputs[: self.num_outputs], *(new for _, new in forward.effects)}
@@ -182,7 +173,7 @@ class _Rewriting:
     def sums(self, weights: Value, size: int) -> dict[Value, Value]:
         """Value of the backward -> what it is replaced by: the sums over keys of weights times their gradients."""
         made = {}
-        for node in self.pair.backward.operators:
+        for node in self.split.backward.operators:
             if node.op.combine is None or prod(node.values_in[0].shape) != size:
                 continue
             of = node.values_in[0].node
@@ -279,33 +270,9 @@ class _Rewriting:
 
     # -- the result ----------------------------------------------------------------------------------------------------
 
-    def put_together(self, forward: Graph, backward: Graph, gone: set[Value]) -> Pair:
-        """Both graphs with what is kept now."""
-        first = self.num_outputs
-        outputs = [*forward.outputs[:first], *(value for value in forward.outputs[first:] if value not in gone)]
-        places: dict[Value, Source] = {}
-        for value, source in zip(self.pair.backward.inputs, self.pair.sources, strict=True):
-            kind, number = source
-            if kind == "saved":
-                old = forward.outputs[first + number]
-                if old in gone:
-                    continue
-                number = outputs.index(old, first) - first
-            places[value] = (kind, number)
-        for value, new in self.new.items():
-            if value.is_input:
-                places[new] = ("input", forward.inputs.index(value))
-            elif value in forward.outputs[:first]:
-                places[new] = ("output", forward.outputs.index(value))
-            else:
-                places[new] = ("saved", len(outputs) - first)
-                outputs.append(value)
-        made = Graph(forward.inputs, outputs, forward.effects, forward.draws, forward.name)
-        return Pair.of(made, backward, places)
-
-    def checked(self, pair: Pair) -> Pair:
-        """The pair, if kernels can hold all that is computed again."""
-        seen = views_for_each_reader(pair.backward)
+    def checked(self, split: Split) -> Split:
+        """The split, if kernels can hold all that is computed again. Raises _Impossible."""
+        seen = views_for_each_reader(split.backward)
         found = chained_products(seen.operators, seen.users(), set(seen.roots))
         inside = {node for item in found for node in item.nodes}
         size = prod(self.found.scaled.shape)
@@ -313,7 +280,7 @@ class _Rewriting:
             exponential = node.op.name == "exp" and prod(node.outputs[0].shape) == size
             if exponential and node.composite == self.found.exponential.composite and node not in inside:
                 raise _Impossible
-        return pair
+        return split
 
 
 def _scales(nodes: Sequence[Node]) -> list[Node]:

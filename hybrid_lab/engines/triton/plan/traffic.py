@@ -30,10 +30,9 @@ from math import prod
 from hybrid_lab.engines.triton.plan.fusion import Fusion
 from hybrid_lab.engines.triton.plan.groups import origin
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split
-from hybrid_lab.engines.triton.write.index import strides_of
+from hybrid_lab.engines.triton.write.index import strides_in, strides_of
 from hybrid_lab.engines.triton.write.kinds import has_element, is_product, is_recurrence
 from hybrid_lab.engines.triton.write.source import KernelSource
-from hybrid_lab.engines.triton.write.views import strides_in
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 

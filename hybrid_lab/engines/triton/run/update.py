@@ -28,7 +28,7 @@ from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.core.pointwise import BLOCK
 from hybrid_lab.engines.triton.write.index import Variable
-from hybrid_lab.engines.triton.write.source import KernelSource, counted, function
+from hybrid_lab.engines.triton.write.source import KernelSource, Text, counted, function
 from hybrid_lab.engines.triton.write.words import TYPES
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.graph import Graph
@@ -120,7 +120,7 @@ class Rule:
                 places.append(place)
             body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
         summary = f"{counted(group.nodes)} on a block of one weight."
-        text = function(self.name, body, pointers, ["inside = offsets < n"], ["offsets", "n"], [], summary).told()
+        text = function(self.name, body, pointers, ["inside = offsets < n"], ["offsets", "n"], [], summary).printed()
         return text[text.index("@triton.jit") :], places
 
     def _place(self, graph: Graph, value: Value) -> int:
@@ -175,8 +175,8 @@ class DeviceUpdate:
         )  # fmt: skip
 
     @cached_property
-    def text(self) -> str:
-        """The module's text."""
+    def text(self) -> Text:
+        """The module's text: the rules as functions, and the kernel that calls them."""
         lines = [
             "block_ptr = blocks_ptr + tl.program_id(0) * 2",
             f"row_ptr = weights_ptr + tl.load(block_ptr) * {self.width}",
@@ -188,22 +188,21 @@ class DeviceUpdate:
         for number, rule in enumerate(self.rules):
             for whole in (True, False):
                 kind = 2 * number + (not whole)
-                head = f"elif kind == {kind}:" if kind else "if kind == 0:"
-                head = "else:" if kind == 2 * len(self.rules) - 1 else head
+                case = f"elif kind == {kind}:" if kind else "if kind == 0:"
+                case = "else:" if kind == 2 * len(self.rules) - 1 else case
                 what = "" if whole else "  # ragged"
-                lines += [head + what, *(f"    {line}" for line in rule.call(whole))]
-        return "\n".join(
-            [
-                "import triton", "import triton.language as tl", "", *_POINTER.splitlines(), "", "",
-                *("\n\n".join(rule.text for rule in self.rules)).splitlines(), "", "", "@triton.jit",
-                f"def {self.name}(weights_ptr, blocks_ptr, numbers_ptr, BLOCK: tl.constexpr):",
-                '    """One step of all weights, a program for each block of one of them."""',
-                *(f"    {line}" for line in lines), "",
-            ]  # fmt: skip
-        )
+                lines += [case + what, *(f"    {line}" for line in rule.call(whole))]
+        arguments = ["weights_ptr", "blocks_ptr", "numbers_ptr", "BLOCK"]
+        head = [
+            "import triton", "import triton.language as tl", "", *_POINTER.splitlines(), "", "",
+            *("\n\n".join(rule.text for rule in self.rules)).splitlines(), "", "", "@triton.jit",
+            f"def {self.name}({', '.join(arguments)}: tl.constexpr):",
+        ]  # fmt: skip
+        summary = "One step of all weights, a program for each block of one of them."
+        return Text(arguments, head, [f"    {line}" for line in lines], lambda: (summary, ()))
 
     def __repr__(self) -> str:
-        return self.text
+        return self.text.printed()
 
 
 class DeviceStep:

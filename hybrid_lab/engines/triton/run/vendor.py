@@ -17,7 +17,7 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.torch_kernels import rules
 from hybrid_lab.engines.triton.run.view_step import ViewStep
 from hybrid_lab.engines.triton.write.body import Refused
-from hybrid_lab.engines.triton.write.core.prologue import before
+from hybrid_lab.engines.triton.write.core.product import before
 from hybrid_lab.engines.triton.write.kinds import is_product
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.write import write_kernels

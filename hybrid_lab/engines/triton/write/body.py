@@ -21,15 +21,23 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.write.functions import FUNCTIONS
-from hybrid_lab.engines.triton.write.index import NEIGHBOURS, ZERO, Index, Variable, formula, linear, strided, unravel
+from hybrid_lab.engines.triton.write.index import (
+    NEIGHBOURS,
+    ZERO,
+    Index,
+    Variable,
+    formula,
+    linear,
+    strided,
+    strides_in,
+    unravel,
+)
 from hybrid_lab.engines.triton.write.kinds import collects, is_product
 from hybrid_lab.engines.triton.write.reuse import shown, varies
-from hybrid_lab.engines.triton.write.views import strides_in
 from hybrid_lab.engines.triton.write.words import (
     TYPES,
     Remark,
     closes_at_the_end,
-    comment,
     is_number,
     label,
     literal,
@@ -85,9 +93,13 @@ class Refused(Exception):
 
 
 class Scope:
-    """Lines of one depth. variables : names that are known from here on; memo : what has been written down"""
+    """Lines of one depth.
 
-    def __init__(self) -> None:
+    part : index in Body.loads; variables : names that are known from here on; memo : what has been written down
+    """
+
+    def __init__(self, part: int = 0) -> None:
+        self.part = part
         self.variables: set[str] = set()
         self.lines: list[tuple[str, Remark]] = []
         self.memo: dict[Any, str] = {}
@@ -101,6 +113,8 @@ class Body:
     counts : whole numbers, each with the argument that has it, "" until it is needed; a mean's count is no part of
         the text
     lengths : name of a variable -> the argument with its length, where the kernel has one
+    loads : how many values are loaded before the first loop, and from the start of each loop on; not those that a row
+        has one of
     """
 
     #: Whether casts look at numbers of half precision as they are in memory, and what is stored is gone on with.
@@ -110,7 +124,7 @@ class Body:
         self.nodes = set(nodes)
         self.inputs: dict[Value, str] = {}
         self.draws: list[int] = []
-        self.scopes = [Scope()]
+        self.loads, self.scopes = [0], [Scope()]
         self.masks: dict[str, str] = {}
         self.widens = True
         self.counts: list[tuple[int, str]] = []
@@ -138,11 +152,13 @@ class Body:
 
     def open(self) -> None:
         """Begin a loop."""
-        self.scopes.append(Scope())
+        self.scopes.append(Scope(len(self.loads)))
+        self.loads.append(0)
 
     def close(self, head: str) -> None:
         """End it: its lines, indented, under `head`."""
         inner = self.scopes.pop()
+        self.scopes[-1].part = inner.part
         self.line(head)
         self.scopes[-1].lines += [(f"    {text}", comment) for text, comment in inner.lines]
 
@@ -206,7 +222,7 @@ class Body:
                 self._heavy[value] = (place, guard)
             if plain(expression):
                 return expression
-            return self.write(expression, short(node.op.name), scope, comment(node))
+            return self.write(expression, short(node.op.name), scope, node)
         first = next((item.dtype for item in node.values_in), value.dtype)
         dtype = value.dtype if value.dtype.kind != "b" else first
         counted = -1
@@ -240,7 +256,7 @@ class Body:
             expression = expression[1:-1]
         if value in self._stored:  # another kernel will go on with the number that is stored, and so does this one
             expression = rounded(f"({expression})", value.dtype)
-        return self.write(expression, short(node.op.name), scope, comment(node))
+        return self.write(expression, short(node.op.name), scope, node)
 
     def _rounded(self, name: str, item: Any, scope: Scope) -> str:
         """An operand as eager calls have it: rounded, where it is of half precision and was computed here."""
@@ -304,6 +320,7 @@ class Body:
             address = f"{pointer} + {self._line_for(number, 'at', scope)}"
         if len(mask) > _LONG:
             mask = self._line_for(mask, "there", scope)
+        self.loads[scope.part] += mask != "row_inside"
         text = f"tl.load({address}, mask={mask}, other=0)" if mask else f"tl.load({address})"
         if value.dtype.name in NARROW and self.widens:
             text += ".to(tl.float32)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from hybrid_lab.engines.triton.write import reuse
 from hybrid_lab.engines.triton.write.body import Body
 from hybrid_lab.engines.triton.write.functions import FUNCTIONS, PHILOX
 from hybrid_lab.engines.triton.write.reuse import choice
-from hybrid_lab.engines.triton.write.words import ORIGIN, Remark, short
+from hybrid_lab.engines.triton.write.words import ORIGIN, Remark, said, short
 from hybrid_lab.graph.node import Node, Value
 
 #: Pointer types of Triton's signatures.
@@ -36,42 +36,42 @@ POINTERS = {
 COUNTED = ("parts", "planes")
 
 
-class Text(str):
-    """A module's source as it is compiled, without what it says of one model: comments and sizes. So kernels are equal
-    that do the same.
+#: Returns a kernel's docstring, and a remark for each of its last lines.
+Comments = Callable[[], tuple[str, Sequence[Remark]]]
 
-    arguments : of the function; head, lines : what stands before and after the place of the function's docstring
-    said : gives the docstring, and a comment for each of the last of the lines
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """The source text of a kernel. Comments and sizes in it describe one model and are not compiled, so that equal
+    kernels of other layers and models have equal code.
+
+    arguments : names of the function's arguments; head, lines : the text before and behind the function's docstring
     """
 
     arguments: Sequence[str]
     head: Sequence[str]
     lines: Sequence[str]
-    said: Callable[[], tuple[str, Sequence[Remark]]]
+    comments: Comments
 
-    @staticmethod
-    def of(
-        arguments: Sequence[str], head: Sequence[str], lines: Sequence[str],
-        said: Callable[[], tuple[str, Sequence[Remark]]], code: str = "",
-    ) -> Text:  # fmt: skip
-        """Put one together. code : if it is known already"""
-        if not code:
-            code = "\n".join([line for line in (*head, *lines) if not line.startswith('    """')]) + "\n"
-        made = Text(code)
-        made.arguments, made.head, made.lines, made.said = arguments, head, lines, said
-        return made
+    @cached_property
+    def code(self) -> str:
+        """The text as it is compiled, without comments and docstrings."""
+        lines = [line.split("  # ")[0] for line in (*self.head, *self.lines) if not line.startswith('    """')]
+        return "\n".join(lines) + "\n"
 
-    def about(self, said: Callable[[], tuple[str, Sequence[Remark]]]) -> Text:
+    def about(self, comments: Comments) -> Text:
         """The same text with other comments."""
-        return Text.of(self.arguments, self.head, self.lines, said, str(self))
+        text = replace(self, comments=comments)
+        text.__dict__["code"] = self.code
+        return text
 
-    def told(self) -> str:
-        """The source as people read it."""
-        summary, remarks = self.said()
+    def printed(self) -> str:
+        """The text as people read it."""
+        summary, remarks = self.comments()
         plain = list(self.lines[: len(self.lines) - len(remarks)])
-        written = _told_once([*zip(self.lines[len(plain) :], map(str, remarks), strict=True)])
-        width = min(max((len(text) for text, comment in written if comment), default=4), 76)
-        lines = [f"{text:<{width}}  # {comment}" if comment else text for text, comment in written]
+        commented = _origins_once([*zip(self.lines[len(plain) :], map(said, remarks), strict=True)])
+        width = min(max((len(text) for text, comment in commented if comment), default=4), 76)
+        lines = [f"{text:<{width}}  # {comment}" if comment else text for text, comment in commented]
         return "\n".join([*self.head, f'    """{summary}"""', *plain, *lines, ""])
 
 
@@ -79,7 +79,7 @@ class Text(str):
 class KernelSource:
     """A kernel's text and how to call it: inputs, outputs, seed and draws if it draws, sizes, and blocks as constants.
 
-    name : of the function; written : the module's source; kind : "pointwise", "rows", "rows in a loop" ...
+    name : of the function; written : its text; kind : "pointwise", "rows", "rows in a loop" ...
     inputs : Values in the order of the pointer arguments; outputs : likewise after them
     draws : draw numbers that the kernel takes, after seed, one argument each
     sizes : name -> whole number handed over at each launch
@@ -93,7 +93,7 @@ class KernelSource:
     """
 
     name: str
-    written: Text | str
+    written: Text
     kind: str
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
@@ -110,28 +110,17 @@ class KernelSource:
     @cached_property
     def text(self) -> str:
         """The source as people read it, with comments."""
-        return self.written.told() if isinstance(self.written, Text) else self.written
+        return self.written.printed()
 
-    @cached_property
+    @property
     def code(self) -> str:
-        """The source as it is compiled, without what it says of this model, and so equal for equal kernels."""
-        if isinstance(self.written, Text):
-            return str(self.written)
-        lines = [line.split("  # ")[0].rstrip() for line in self.written.splitlines()]
-        return "\n".join([line for line in lines if not line.startswith('    """')]) + "\n"
+        """The source as it is compiled, equal for equal kernels of other layers and models."""
+        return self.written.code
 
     @cached_property
     def passed(self) -> tuple[str, ...]:
-        """The names of the sizes that the kernel takes; others only say how many programs there are."""
-        return tuple(name for name in self.sizes if name in self._arguments)
-
-    @cached_property
-    def _arguments(self) -> Sequence[str]:
-        if isinstance(self.written, Text):
-            return self.written.arguments
-        found = re.search(rf"def {self.name}\((.*?)\):", self.written, re.DOTALL)
-        assert found is not None
-        return [item.split(":")[0].strip() for item in found[1].split(",") if item.strip()]
+        """The names of the sizes that the kernel takes; the other sizes only decide how many programs there are."""
+        return tuple(name for name in self.sizes if name in self.written.arguments)
 
     @cached_property
     def signature(self) -> dict[str, str]:
@@ -139,7 +128,7 @@ class KernelSource:
         types = [_pointer(value.dtype) for value in (*self.inputs, *self.outputs)]
         types += ["i64"] * bool(self.draws) + ["i64"] * len(self.draws)
         types += ["i32"] * len(self.passed) + ["constexpr"] * len(self.blocks)
-        return dict(zip(self._arguments, types, strict=True))
+        return dict(zip(self.written.arguments, types, strict=True))
 
     @cached_property
     def multiples(self) -> tuple[tuple[int, str, int], ...]:
@@ -211,17 +200,17 @@ def function(
         call = [f"def {name}(", *(f"    {line}" for line in wrapped), "):"]
     lines = [f"    {line}" for line in (*head, *(text for text, _ in written))]
     remarks = [remark for _, remark in written]
-    return Text.of([*arguments, *blocks], [*top, "@triton.jit", *call], lines, lambda: (summary, remarks))
+    return Text([*arguments, *blocks], [*top, "@triton.jit", *call], lines, lambda: (summary, remarks))
 
 
-def _told_once(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Lines of one place say where they come from once."""
-    told, found = "", []
+def _origins_once(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Lines with comments; neighbours with the same origin name it once."""
+    last, shortened = "", []
     for text, comment in lines:
-        what, _, origin = comment.partition(ORIGIN)
-        found.append((text, what if origin == told else comment))
-        told = origin or told
-    return found
+        operator, _, origin = comment.partition(ORIGIN)
+        shortened.append((text, operator if origin == last else comment))
+        last = origin or last
+    return shortened
 
 
 def _wrapped(words: Sequence[str], width: int) -> list[str]:

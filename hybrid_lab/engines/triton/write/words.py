@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,29 +42,21 @@ def literal(item: Any, dtype: Any) -> str:
     return printed(item, np.dtype(wide(dtype)))
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a comment says of an operator; in words when somebody reads it."""
-
-    node: Node
-
-    def __str__(self) -> str:
-        """The operator with its attributes, and where it comes from: Block, composite, file and line."""
-        node = self.node
-        line = f"{Path(node.location.file).name}:{node.location.line}" if node.location is not None else ""
-        part = f"part of {node.composite}" if node.composite else ""
-        origin = ", ".join(item for item in (node.scope, part, line) if item)
-        text = repr(node.op).removesuffix("()")
-        text = f"{text}{ORIGIN}{origin}" if origin else text
-        return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
+#: A comment behind a line: text, or the operator that the line computes (`said` prints it).
+Remark = str | Node
 
 
-#: A comment behind a line.
-Remark = str | Said
-
-
-def comment(node: Node) -> Said:
-    return Said(node)
+def said(remark: Remark) -> str:
+    """A comment as text: an operator with its attributes, and its Block, composite, file and line."""
+    if isinstance(remark, str):
+        return remark
+    node = remark
+    line = f"{Path(node.location.file).name}:{node.location.line}" if node.location is not None else ""
+    part = f"part of {node.composite}" if node.composite else ""
+    origin = ", ".join(item for item in (node.scope, part, line) if item)
+    text = repr(node.op).removesuffix("()")
+    text = f"{text}{ORIGIN}{origin}" if origin else text
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def typed(value: Value) -> str:

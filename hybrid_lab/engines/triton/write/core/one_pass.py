@@ -23,7 +23,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hybrid_lab.engines.triton.write.body import broadcast_place
-from hybrid_lab.engines.triton.write.words import TYPES, comment, short, wide
+from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.ops.dtypes import is_floating
 
@@ -175,7 +175,7 @@ def centre_of(body: RowBody, pair: Pair) -> str:
 def named_total(body: RowBody, pair: Pair, text: str) -> None:
     """The second reduction's result in a line of its own."""
     name = body.fresh(short(pair.second.op.name))
-    body.line(f"{name} = {text}", comment(pair.second))
+    body.line(f"{name} = {text}", pair.second)
     body.results[pair.second] = name
 
 

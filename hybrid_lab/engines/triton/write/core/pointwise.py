@@ -35,7 +35,7 @@ def write_pointwise(group: Region) -> KernelSource:
     name = kernel_name(group.nodes)
     sizes = {"n": elements} | {item: count for count, item in body.counts if item}
     text = function(name, body, pointers, head, list(sizes), ["BLOCK"], summary)
-    block = BLOCK if text.count("tl.load(") <= MANY else BLOCK // 4
+    block = BLOCK if max(body.loads) <= MANY else BLOCK // 4
     return KernelSource(
         name, text, "pointwise", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
         {"BLOCK": block}, {"BLOCK": elements}, (("n", "BLOCK"),), together=body.together({"offsets": "n"}),

@@ -9,17 +9,17 @@ the same order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from hybrid_lab.engines.triton.write import tiles
-from hybrid_lab.engines.triton.write.body import Body, Elements, Place, Refused
-from hybrid_lab.engines.triton.write.core.factors import Factors, multiplied
-from hybrid_lab.engines.triton.write.core.prologue import before
+from hybrid_lab.engines.triton.write.body import Body, Elements, Place, Refused, moved_place
 from hybrid_lab.engines.triton.write.index import ZERO, Variable, formula, linear, unravel
 from hybrid_lab.engines.triton.write.kinds import product_of
 from hybrid_lab.engines.triton.write.reuse import choice
-from hybrid_lab.engines.triton.write.sizes import Sizes
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,
     and_more,
@@ -27,9 +27,14 @@ from hybrid_lab.engines.triton.write.source import (
     kernel_name,
     output_pointers,
 )
-from hybrid_lab.engines.triton.write.words import TYPES, comment, short, wide
+from hybrid_lab.engines.triton.write.words import TYPES, short, tensor, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
+from hybrid_lab.ops.dtypes import NARROW
+from hybrid_lab.ops.product import Product
+
+#: Counts of a product's rows, columns, summed elements (inner) and matrices (batches).
+Sizes = Mapping[str, int]
 
 #: A launch has at most so many programs along its second and its third axis.
 MOST_PROGRAMS = 65535
@@ -41,6 +46,122 @@ FEW_TILES, SPLIT, BUSY, MOST_PARTS, PART = 128, 1024, 256, 64, 256
 NEAR = 8
 #: The tile of the kernel that adds parts up, for results of all sizes.
 TOTAL_ROWS, TOTAL_COLUMNS = 16, 64
+#: Operators that are worth computing again for each tile that reads them: a load from memory costs more.
+CHEAP = frozenset((
+    "broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_maximum", "broadcast_minimum", "negative", "abs",
+    "square", "relu", "clip", "where", "Cast", "_cast_like", "_masked_scale", "_relu_grad", "identity",
+    "broadcast_equal", "broadcast_not_equal", "broadcast_greater", "broadcast_greater_equal", "broadcast_lesser",
+    "broadcast_lesser_equal",
+))  # fmt: skip
+#: A prologue has at most so many of them.
+MOST_CHEAP = 6
+
+
+def sizes_of(product: Product) -> dict[str, int]:
+    axes = {"rows": product.rows, "columns": product.columns, "inner": product.inner, "batches": product.batch}
+    return {name: prod(sizes) for name, sizes in axes.items()}
+
+
+def described(sizes: Sizes) -> str:
+    """`A product of 64 x 800 and 800 x 500`."""
+    kind = f"{sizes['batches']:,} products" if sizes["batches"] > 1 else "A product"
+    return f"{kind} of {sizes['rows']:,} x {sizes['inner']:,} and {sizes['inner']:,} x {sizes['columns']:,}"
+
+
+# -- prologues: operators that are computed while a tile of a factor is loaded -----------------------------------------
+
+
+def no_prologue(node: Node, group: Sequence[Node], product: Node, stored: bool) -> str:
+    """Why a factor's operator stays outside of the product's kernel; "" where it may be computed tile by tile.
+
+    stored : whether somebody else reads it, so that it is in memory anyway
+    """
+    if stored:
+        return "somebody else reads this factor, so it is in memory"
+    if node.op.name not in CHEAP:
+        return f"{node.op.name} would be computed again for each tile that reads it"
+    if sum(other.op.name in CHEAP and not other.op.view for other in before(product, group)) >= MOST_CHEAP:
+        return f"{MOST_CHEAP} operators are computed for each tile already"
+    read, made = sum(value.nbytes for value in node.values_in), node.outputs[0].nbytes
+    if _times(product) * (read - made) > read + made:
+        return "what it is made of would be read again for each tile, and is more than itself"
+    return ""
+
+
+def before(product: Node, group: Sequence[Node]) -> set[Node]:
+    """The operators of the group that the product's factors are made of."""
+    inside, waiting = set(group), [product]
+    found: set[Node] = set()
+    while waiting:
+        for value in waiting.pop().values_in:
+            if value.node in inside and value.node not in found:
+                found.add(value.node)
+                waiting.append(value.node)
+    return found
+
+
+def _times(product: Node) -> int:
+    """How often a factor is read, at most: once for each tile along the other factor's axis."""
+    found = product_of(product)
+    assert found is not None
+    sizes = sizes_of(found)
+    blocks = tiles.for_product(**sizes, exact=True).blocks
+    return max(-(-sizes["rows"] // blocks["ROWS"]), -(-sizes["columns"] // blocks["COLUMNS"]))
+
+
+# -- factors: read where they lie, or computed while their tile is loaded ----------------------------------------------
+
+
+def multiplied(left: str, right: str, precision: str, dtype: np.dtype[Any], total: str = "") -> str:
+    """The product of two tiles, onto `total`, as an expression. dtype : of the factors"""
+    arguments = [left, right, *([total] if total else []), f'input_precision="{precision}"']
+    if dtype == np.float64:  # up to Triton 3.6 it is not what comes of float64 by itself
+        arguments.append("out_dtype=tl.float64")
+    return f"tl.dot({', '.join(arguments)})"
+
+
+class Factors(Elements):
+    """Elements for a record's `product`, in its loop.
+
+    outer, inner : the variables of the tile, inner the summed one; tile : its shape, as kernels print it
+    """
+
+    def __init__(self, body: Body, node: Node, outer: Variable, inner: Variable, tile: str):
+        super().__init__(body, node, "")
+        self._outer, self._inner, self._tile = outer, inner, tile
+
+    def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
+        """The tile of input `number`, in its own dtype, whole and with 0 where nothing is to be added."""
+        value, where = self._behind_views(self._node.inputs[number], tuple(place))
+        body, dtype = self._body, self.dtype(number)
+        if value.node in body.nodes:
+            name = tensor(body.value(value, where, guard), dtype)
+            # What is computed of the zeros beyond the borders need not be zero.
+            masks = (body.masks[self._outer.name], body.masks[self._inner.name], guard)
+            inside = body.named_if_long(" & ".join(item for item in masks if item), "there")
+            text = f"tl.where({inside}, {name}, 0.0)"
+            return self.named(f"{text}.to({TYPES[dtype.name]})" if dtype.name in NARROW else text, "factor")
+        body.widens = False
+        name = tensor(body.value(value, where, guard), dtype)
+        body.widens = True
+        moving = {variable.name for variable in linear(where, value.shape).variables}
+        if self._inner.name not in moving:  # the load does not know where the summed axis ends
+            name = f"tl.where({body.masks[self._inner.name]}, {name}, 0.0)"
+        if not {self._outer.name, self._inner.name} <= moving:
+            name = f"tl.broadcast_to({name}, {self._tile})"
+        return name
+
+    def _behind_views(self, value: Value, place: Place) -> tuple[Value, Place]:
+        """The value that lies in memory or is computed, and the place of the element there."""
+        while value.node in self._body.nodes:
+            moved = moved_place(value.node, value.index, place, self._body)
+            if moved is None:
+                break
+            value, place = value.node.values_in[0], moved
+        return value, place
+
+
+# -- the kernels -------------------------------------------------------------------------------------------------------
 
 
 class ProductBody(Body):
@@ -80,7 +201,7 @@ class ProductBody(Body):
         node, product = self.anchor, self.product
         total = self.fresh(short(node.op.name))
         batch, rows, columns = self.space
-        self.line(f"{total} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(node.outputs[0].dtype)]})", comment(node))
+        self.line(f"{total} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(node.outputs[0].dtype)]})", node)
         self.open()
         across = self.declare(Variable("across", prod(product.inner)), "across_inside")
         down = self.declare(Variable("down", prod(product.inner)), "down_inside")
@@ -99,7 +220,7 @@ class ProductBody(Body):
     def sum_parts(self, parts: Value) -> None:
         """The sum of what the programs of a tile have left."""
         self.total = self.fresh(short(self.anchor.op.name))
-        self.line(f"{self.total} = tl.zeros([ROWS, COLUMNS], {TYPES[parts.dtype.name]})", comment(self.anchor))
+        self.line(f"{self.total} = tl.zeros([ROWS, COLUMNS], {TYPES[parts.dtype.name]})", self.anchor)
         many = prod(self.product.batch) > 1
         plane = "(part * batches + batch)" if many else "part"
         self.line("for part in range(0, parts):")
@@ -132,14 +253,14 @@ def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple
     """The kernels of a product and of the pointwise operators around it: one, or two where programs share a tile."""
     product = product_of(anchor)
     assert product is not None
-    sizes = Sizes.of(product)
-    chosen = tiles.for_product(sizes.rows, sizes.columns, sizes.inner, sizes.batches, is_exact(anchor, precision))
+    sizes = sizes_of(product)
+    chosen = tiles.for_product(**sizes, exact=is_exact(anchor, precision))
     parts = count_parts(sizes, chosen)
-    if sizes.batches * parts > MOST_PROGRAMS:
+    if sizes["batches"] * parts > MOST_PROGRAMS:
         raise Refused(f"more than {MOST_PROGRAMS} products")
     if parts <= 1:
         return (_whole(group, anchor, sizes, chosen, precision),)
-    shape = (parts, sizes.batches, sizes.rows, sizes.columns)
+    shape = (parts, sizes["batches"], sizes["rows"], sizes["columns"])
     left = input_node(f"{short(anchor.op.name)}_parts", shape=shape, dtype=wide(anchor.outputs[0].dtype))
     return _parts(group, anchor, sizes, chosen, precision, left), _total(group, anchor, sizes, left)
 
@@ -152,21 +273,22 @@ def is_exact(node: Node, precision: str) -> bool:
 
 def count_parts(sizes: Sizes, chosen: tiles.Configuration) -> int:
     """How many programs share a tile."""
-    count = -(-sizes.rows // chosen.blocks["ROWS"]) * -(-sizes.columns // chosen.blocks["COLUMNS"]) * sizes.batches
-    return max(2, min(-(-BUSY // count), sizes.inner // PART, MOST_PARTS)) if _is_shared(sizes, count) else 1
+    count = prod(-(-sizes[name.lower()] // chosen.blocks[name]) for name in ("ROWS", "COLUMNS")) * sizes["batches"]
+    return max(2, min(-(-BUSY // count), sizes["inner"] // PART, MOST_PARTS)) if _is_shared(sizes, count) else 1
 
 
 @choice
 def _is_shared(sizes: Sizes, count: int) -> bool:
     """Whether there are so few tiles, and sums so long, that several programs share a tile. count : of the tiles"""
-    return sizes.inner >= SPLIT and count < FEW_TILES
+    return sizes["inner"] >= SPLIT and count < FEW_TILES
 
 
 def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuration, precision: str) -> KernelSource:
     body = ProductBody(group, anchor, precision)
     body.sum()
     body.finish()
-    return _source(body, group, kernel_name(group.nodes), f"{sizes}{and_more(group.nodes)}.", "product", sizes, chosen)
+    summary = f"{described(sizes)}{and_more(group.nodes)}."
+    return _source(body, group, kernel_name(group.nodes), summary, "product", sizes, chosen)
 
 
 def _parts(
@@ -178,17 +300,17 @@ def _parts(
     body.line("first = part * per_part")
     body.line("end = tl.minimum(first + per_part, inner)")
     body.sum("first", "end")
-    plane = "(part * batches + batch)" if sizes.batches > 1 else "part"
+    plane = "(part * batches + batch)" if sizes["batches"] > 1 else "part"
     where = f"{body.pointers[left]} + ({plane} * rows + row) * columns + column"
     body.runs_along(body.column.whole(), left.dtype)
     body.line(f"tl.store({where}, {body.total}, mask=row_inside & column_inside)")
     step = chosen.blocks["INNER"]
-    per_part = -(-sizes.inner // (parts * step)) * step
+    per_part = -(-sizes["inner"] // (parts * step)) * step
     first = before(anchor, group.nodes)
     made = [node for node in group.nodes if node in first or node is anchor]
     return _source(
         body, Region(group.nodes, group.inputs, (left,)), f"{kernel_name(made)}_parts",
-        f"{sizes}{and_more(made)}, in {parts:,} parts.", "parts of a product", sizes, chosen,
+        f"{described(sizes)}{and_more(made)}, in {parts:,} parts.", "parts of a product", sizes, chosen,
         {"parts": parts, "per_part": per_part},
     )  # fmt: skip
 
@@ -201,7 +323,7 @@ def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSour
     blocks = {"ROWS": TOTAL_ROWS, "COLUMNS": TOTAL_COLUMNS}
     first = before(anchor, group.nodes)
     made = [node for node in group.nodes if node not in first]
-    summary = f"The sum of {left.shape[0]:,} parts of {sizes.rows:,} x {sizes.columns:,}{and_more(made)}."
+    summary = f"The sum of {left.shape[0]:,} parts of {sizes['rows']:,} x {sizes['columns']:,}{and_more(made)}."
     return _source(
         body, group, kernel_name(made), summary, "product of parts", sizes, tiles.Configuration(blocks),
         {"parts": left.shape[0]},
@@ -215,9 +337,9 @@ def _source(
     """The text of a kernel over tiles of rows and columns, and how it is launched."""
     more = more or {}
     grid, head = _programs(sizes, chosen, "per_part" in more)
-    numbers = {"rows": sizes.rows, "columns": sizes.columns, "inner": sizes.inner, "batches": sizes.batches, **more}
+    numbers = {**sizes, **more}
     if "per_part" in more:
-        numbers["planes"] = sizes.batches * more["parts"]
+        numbers["planes"] = sizes["batches"] * more["parts"]
     pointers = list(body.pointers.values())
     text = function(name, body, pointers, head, list(numbers), list(chosen.blocks), summary)
     return KernelSource(
@@ -229,13 +351,13 @@ def _source(
 
 @choice
 def _is_swizzled(sizes: Sizes, chosen: tiles.Configuration, axes: Sequence[tuple[str, str]]) -> bool:
-    return all(getattr(sizes, size) > NEAR * chosen.blocks[block] for size, block in axes)
+    return all(sizes[size] > NEAR * chosen.blocks[block] for size, block in axes)
 
 
 def _programs(sizes: Sizes, chosen: tiles.Configuration, parts: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:
     """The launch's grid, and the lines that say which tile is a program's."""
     axes = (("rows", "ROWS"), ("columns", "COLUMNS"))
-    if sizes.columns > MOST_PROGRAMS * tiles.LEAST:  # only the first axis of a launch has room for them
+    if sizes["columns"] > MOST_PROGRAMS * tiles.LEAST:  # only the first axis of a launch has room for them
         axes = axes[::-1]
     number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(axes)}
     head = []
@@ -250,10 +372,10 @@ def _programs(sizes: Sizes, chosen: tiles.Configuration, parts: bool) -> tuple[t
         f"column = {number['columns']} * COLUMNS + tl.arange(0, COLUMNS)[None, :]",
         "column_inside = column < columns",
     ]
-    if parts and sizes.batches > 1:
+    if parts and sizes["batches"] > 1:
         head += ["batch = tl.program_id(2) % batches", "part = tl.program_id(2) // batches"]
     elif parts:
         head += ["part = tl.program_id(2)"]
-    elif sizes.batches > 1:
+    elif sizes["batches"] > 1:
         head += ["batch = tl.program_id(2)"]
     return (*axes, ("planes" if parts else "batches", "")), head

@@ -39,7 +39,7 @@ from hybrid_lab.engines.triton.write.source import (
     output_pointers,
     power_of_two,
 )
-from hybrid_lab.engines.triton.write.words import TYPES, comment, short, wide
+from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import is_floating
@@ -219,7 +219,7 @@ class RowBody(Body):
         if node.op.combine != "sum" and not only:
             element = self.named(element, "element")
         name = self.fresh(short(node.op.name))
-        self.line(f"{name} = {_combined(node, element, only)}", comment(node))
+        self.line(f"{name} = {_combined(node, element, only)}", node)
         return name
 
     def only_subtracted(self, node: Node) -> bool:
@@ -261,10 +261,11 @@ class RowBody(Body):
 def write_rows(group: Region) -> KernelSource:
     """The kernel of a group with reductions, or only with outputs of both sizes; its rows in one tile or in a loop."""
     space = rows_of(group)
-    source = _rows(group, _is_long(space))
-    if source.kind == "rows" and loads(source.code) > MANY and _is_long(space, TILE // 4):
+    looped = _is_long(space)
+    source, loads = _rows(group, looped)
+    if not looped and loads > MANY and _is_long(space, TILE // 4):
         with contextlib.suppress(Refused):
-            return _rows(group, True)
+            return _rows(group, True)[0]
     return source
 
 
@@ -274,20 +275,16 @@ def _is_long(space: Rows, most: int | None = None) -> bool:
     return space.counts[1] > (space.longest if most is None else most)
 
 
-def loads(text: str) -> int:
-    """How many values a kernel loads for a row and a column; of several loops the one that loads most."""
-    return max(part.count("tl.load(") - part.count("mask=row_inside,") for part in text.split(_LOOP))
-
-
-def fitted(space: Rows, blocks: Mapping[str, int], text: str) -> tuple[dict[str, int], int]:
-    """The blocks, with so few rows that what is loaded for a tile fits into registers, and the warps of a program."""
-    found, values = dict(blocks), max(loads(text), 1) * prod(blocks.values())
-    while values > MOST_VALUES and found["ROWS"] > (NEIGHBOURS if space.across else 1):
+def fitted(body: RowBody, blocks: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """The blocks, with so few rows that the values loaded for a tile fit into registers, and the warps of a program."""
+    found, values = dict(blocks), max(*body.loads, 1) * prod(blocks.values())
+    while values > MOST_VALUES and found["ROWS"] > (NEIGHBOURS if body.space.across else 1):
         found["ROWS"], values = found["ROWS"] // 2, values // 2
     return found, 8 if values > MOST_VALUES // 2 or prod(found.values()) > 4096 else 4
 
 
-def _rows(group: Region, looped: bool) -> KernelSource:
+def _rows(group: Region, looped: bool) -> tuple[KernelSource, int]:
+    """The kernel, and how many values it loads for a row and a column."""
     space = rows_of(group)
     body = RowBody(group, space)
     rows, columns = space.counts
@@ -304,12 +301,13 @@ def _rows(group: Region, looped: bool) -> KernelSource:
     summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
     outputs = list(body.pointers.values())
     text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
-    blocks, warps = fitted(space, space.tile(0 if looped else covering(columns, 2), loads(text) > MANY), text)
-    return KernelSource(
+    blocks, warps = fitted(body, space.tile(0 if looped else covering(columns, 2), max(body.loads) > MANY))
+    source = KernelSource(
         name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
         {"rows": rows, "columns": columns},
         blocks, {"ROWS": rows}, (("rows", "ROWS"),), warps, passes=body.passes, together=body.together(),
     )  # fmt: skip
+    return source, max(body.loads)
 
 
 _LOOP = "for start in range(0, columns, COLUMNS):"
@@ -361,7 +359,7 @@ def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", 
     body.close(loop)
     for node, total in {**totals, **largest}.items():
         name = body.fresh(short(node.op.name))
-        body.line(f"{name} = {_combined(node, total, body.only_subtracted(node))}", comment(node))
+        body.line(f"{name} = {_combined(node, total, body.only_subtracted(node))}", node)
         body.results[node] = name
     for pair, lines in pairs.items():
         first = body.results[pair.first]
@@ -484,7 +482,7 @@ def _parts(
     summary = f"{counted(made.nodes)} over parts of {rows:,} rows of {columns:,} elements."
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
-    tile, warps = fitted(space, tile, text)
+    tile, warps = fitted(body, tile)
     return KernelSource(
         name, text, "parts of rows", tuple(body.inputs), made.outputs, tuple(body.draws), sizes,
         tile, {"ROWS": rows}, (("rows", "ROWS"), ("parts", "")), warps,
@@ -512,14 +510,14 @@ def put_together(
         part = parts_of[node] = body.named(load, "part")
         pair = pair_of(node, body.nodes)
         if pair is not None and pair.first in parts_of:
-            text = part_of_pair(body, pair, parts_of[pair.first], part)
-            named_total(body, pair, f"tl.sum(tl.where(column_inside, {text}, 0.0), axis=1, keep_dims=True)")
+            addend = part_of_pair(body, pair, parts_of[pair.first], part)
+            named_total(body, pair, f"tl.sum(tl.where(column_inside, {addend}, 0.0), axis=1, keep_dims=True)")
             continue
         body.results[node] = body.fresh(short(node.op.name))
         element = part  # of a sum: 0 where there is none
         if node.op.combine != "sum":
             element = body.named(f"tl.where(column_inside, {part}, {neutral(node)})", "element")
-        body.line(f"{body.results[node]} = {_combined(node, element)}", comment(node))
+        body.line(f"{body.results[node]} = {_combined(node, element)}", node)
     for value in group.outputs:
         name = body.value(value, body.row.digits(value.shape))
         body.line(f"tl.store({body.pointers[value]} + row, {name}, mask=row_inside)")

@@ -17,12 +17,11 @@ from typing import Any
 
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Elements, Place, Refused, Scope
-from hybrid_lab.engines.triton.write.core.factors import Factors, multiplied
-from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, ProductBody, is_exact
+from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, ProductBody, is_exact, multiplied
 from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.write.kinds import has_element, is_product, product_of
 from hybrid_lab.engines.triton.write.source import KernelSource, function, kernel_name, power_of_two
-from hybrid_lab.engines.triton.write.words import TYPES, Remark, comment, plain, short, wide
+from hybrid_lab.engines.triton.write.words import TYPES, Remark, plain, short, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import NARROW
@@ -197,7 +196,7 @@ class AttentionBody(ProductBody):
         )
         self.score = self.fresh(short(scores.op.name))
         text = multiplied(query, keys, self.precision, scores.outputs[0].dtype)
-        self.line(f"{self.score} = {text}", comment(scores))
+        self.line(f"{self.score} = {text}", scores)
         if first.scale != 1:
             self.line(f"{self.score} *= {first.scale!r}")
         self.score_place = first.place(batches, self.row.digits(first.rows), indices)
@@ -225,9 +224,9 @@ class AttentionBody(ProductBody):
         self.open()
         weights, values = self.weights(self.keys(query, "start + ")), self.values()
         text = multiplied(weights, values, self.precision, found.mixed.outputs[0].dtype, self.mixed)
-        self.line(f"{self.mixed} = {text}", comment(found.mixed))
+        self.line(f"{self.mixed} = {text}", found.mixed)
         self.close("for start in range(0, keys, KEYS):")
-        self.total = self.named(f"{self.mixed} / {self.sum_so_far}", short(found.mixed.op.name), comment(found.weights))
+        self.total = self.named(f"{self.mixed} / {self.sum_so_far}", short(found.mixed.op.name), found.weights)
 
     def store_statistics(self) -> None:
         """Store what has one element for each query: the largest score, the sum of the weights."""
@@ -250,13 +249,13 @@ class AttentionBody(ProductBody):
         scaled = self.value(found.scaled, place)
         scaled = self.named(f'tl.where(key_inside, {scaled}, float("-inf"))', "scaled")
         largest = f"tl.maximum({most}, tl.max({scaled}, axis=1, keep_dims=True))"
-        higher = self.named(largest, "higher", comment(found.maximum))
+        higher = self.named(largest, "higher", found.maximum)
         # Where all scores so far are -inf, the next finite one still counts.
         against = self.named(f'tl.where({higher} == float("-inf"), 0.0, {higher})', "against")
-        weight = self.named(f"tl.exp({scaled} - {against})", "weight", comment(found.exponential))
+        weight = self.named(f"tl.exp({scaled} - {against})", "weight", found.exponential)
         rescale = self.named(f"tl.exp({most} - {against})", "rescale")
         summed = f"{total} = {total} * {rescale} + tl.sum({weight}, axis=1, keep_dims=True)"
-        self.line(summed, comment(found.total))
+        self.line(summed, found.total)
         self.line(f"{self.mixed} *= {rescale}")
         self.line(f"{most} = {higher}")
         return weight
@@ -283,7 +282,7 @@ class WholeBody(AttentionBody):
         element = self.value(of, (*place[: len(of.shape) - 1], self.key.whole()))
         name, neutral = str(value.node.op.combine), "0.0" if value.node is self.found.total else 'float("-inf")'
         text = f"tl.{name}(tl.where(key_inside, {element}, {neutral}), axis=1, keep_dims=True)"
-        return self.named(text, name, comment(value.node))
+        return self.named(text, name, value.node)
 
     def attend(self) -> None:
         weights = self.weights(self.keys(self.query(), ""))
@@ -291,7 +290,7 @@ class WholeBody(AttentionBody):
         values = self.values()
         mixed = self.found.mixed
         text = multiplied(weights, values, self.precision, mixed.outputs[0].dtype)
-        self.total = self.named(text, short(mixed.op.name), comment(mixed))
+        self.total = self.named(text, short(mixed.op.name), mixed)
 
     def store_parts(self) -> None:
         """Store what has an element for each query and key."""

@@ -15,13 +15,12 @@ from typing import Any
 
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Body, Place, Refused
-from hybrid_lab.engines.triton.write.core.factors import Factors
-from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, is_exact
+from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, is_exact
 from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear
 from hybrid_lab.engines.triton.write.kinds import has_element, is_product, product_of
 from hybrid_lab.engines.triton.write.source import KernelSource, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH
-from hybrid_lab.engines.triton.write.words import TYPES, comment, wide
+from hybrid_lab.engines.triton.write.words import TYPES, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.symbolic import with_hints
@@ -268,7 +267,7 @@ class ChainedBody(Body):
             column = self.width("column", prod(product.columns))
             total, dtype = self.fresh(self.gradient_name(node)), TYPES[wide(node.outputs[0].dtype)]
             block = "COLUMNS" + column.name.removeprefix("column")
-            self.line(f"{total} = tl.zeros([ROWS, {block}], {dtype})", comment(node))
+            self.line(f"{total} = tl.zeros([ROWS, {block}], {dtype})", node)
             totals.append((total, column, block))
         self.loop(fixed, totals)
         for (node, product), (total, column, _) in zip(self.ends, totals, strict=True):
@@ -338,7 +337,7 @@ class ChainedBody(Body):
             rows, columns = self.row.digits(product.rows), step.digits(product.columns)
             other = product.right(factors, batch, down.digits(product.inner), columns)
         name = self.fresh("scores" if node in self.scores() else "weight_grad")
-        self.line(f'{name} = tl.dot({factor}, {other}, input_precision="{self.precision}")', comment(node))
+        self.line(f'{name} = tl.dot({factor}, {other}, input_precision="{self.precision}")', node)
         if product.scale != 1:
             self.line(f"{name} *= {product.scale!r}")
         self.tiles[node] = name, product.place(batch, rows, columns)

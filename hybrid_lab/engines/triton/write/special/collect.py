@@ -20,7 +20,7 @@ from hybrid_lab.engines.triton.write.source import (
     kernel_name,
     output_pointers,
 )
-from hybrid_lab.engines.triton.write.words import TYPES, comment, short, wide
+from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.collect import Collect
@@ -65,7 +65,7 @@ class CollectBody(Body):
         spec, dtype = self.spec, TYPES[wide(self.anchor.outputs[0].dtype)]
         elements, total = Elements(self, self.anchor, ""), self.fresh(short(self.anchor.op.name))
         rows, columns = self.space
-        self.line(f"{total} = tl.zeros([ROWS, COLUMNS], {dtype})", comment(self.anchor))
+        self.line(f"{total} = tl.zeros([ROWS, COLUMNS], {dtype})", self.anchor)
         if spec.start is not None:
             self.line(f"{total} += {spec.start(elements, rows, columns)}")
         self.open()

@@ -22,8 +22,8 @@ from hybrid_lab.engines.triton.write.core.reduction import (
     step,
 )
 from hybrid_lab.engines.triton.write.index import linear
-from hybrid_lab.engines.triton.write.source import KernelSource, counted, covering, function, kernel_name
-from hybrid_lab.engines.triton.write.words import TYPES, comment, short, wide
+from hybrid_lab.engines.triton.write.source import KernelSource, Text, counted, covering, function, kernel_name
+from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 
@@ -95,7 +95,7 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     ]
     body = _Body(Region(group.nodes, group.inputs, (*first, *spaces)), space, down)
     text, name = _text(body, first, spaces, early, f"{rows:,} rows of {columns:,} elements")
-    blocks, warps = fitted(space, blocks, text)
+    blocks, warps = fitted(body, blocks)
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     rows_kernel = KernelSource(
         name, text, "rows and columns", tuple(body.inputs), (*first, *spaces), tuple(body.draws), sizes, blocks,
@@ -120,7 +120,7 @@ def _behind(down: list[Node], group: Region) -> set[Node]:
     return found
 
 
-def _text(body: _Body, first: list[Value], spaces: list[Value], nodes: list[Node], over: str) -> tuple[str, str]:
+def _text(body: _Body, first: list[Value], spaces: list[Value], nodes: list[Node], over: str) -> tuple[Text, str]:
     """The text of the first kernel, and its name."""
     totals = {node: body.fresh(f"{short(node.op.name)}_so_far") for node in body.down}
     for node, total in totals.items():
@@ -131,7 +131,7 @@ def _text(body: _Body, first: list[Value], spaces: list[Value], nodes: list[Node
     body.store(first, True)
     body.store(first, False)
     for node, total in totals.items():
-        body.line(step(node, total, body.downwards(node), True), comment(node))
+        body.line(step(node, total, body.downwards(node), True), node)
     body.close(_LOOP)
     for (node, total), value in zip(totals.items(), spaces, strict=True):
         part = body.named(f"tl.sum({total}, axis=0, keep_dims=True)", short(node.op.name))

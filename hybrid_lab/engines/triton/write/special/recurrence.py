@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from hybrid_lab.engines.triton.write.body import TOGETHER, Body, Refused
-from hybrid_lab.engines.triton.write.core.factors import multiplied
-from hybrid_lab.engines.triton.write.core.product import is_exact
+from hybrid_lab.engines.triton.write.core.product import is_exact, multiplied
 from hybrid_lab.engines.triton.write.index import Variable
 from hybrid_lab.engines.triton.write.source import KernelSource, block_for, function, output_pointers, power_of_two
-from hybrid_lab.engines.triton.write.words import TYPES, comment, label, wide
+from hybrid_lab.engines.triton.write.words import TYPES, label, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import NARROW
@@ -121,7 +120,7 @@ class _Steps:
         """The loop over the steps."""
         self.body.open()
         self.step = self.body.declare(Variable("step", self.steps))
-        self.body.line("step = steps - 1 - time" if backwards else "step = time", comment(self.anchor))
+        self.body.line("step = steps - 1 - time" if backwards else "step = time", self.anchor)
         self.body.line("now = time % 2", "of the states before and after a step, those that it reads")
 
     def end_steps(self) -> None:

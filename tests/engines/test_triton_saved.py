@@ -8,8 +8,7 @@ torch = pytest.importorskip("torch")
 
 import hybrid_lab as mx  # noqa: E402
 from hybrid_lab import autograd, gluon, nd  # noqa: E402
-from hybrid_lab.engines.triton.plan.kept_views import without_views  # noqa: E402
-from hybrid_lab.engines.triton.plan.pair import Pair  # noqa: E402
+from hybrid_lab.engines.triton.plan.saved import without_views  # noqa: E402
 from hybrid_lab.engines.triton.plan.training import training_pair  # noqa: E402
 from hybrid_lab.engines.triton.run import availability  # noqa: E402
 from hybrid_lab.engines.triton.run.view_step import ViewStep  # noqa: E402
@@ -18,6 +17,7 @@ from hybrid_lab.graph.builder import make_node  # noqa: E402
 from hybrid_lab.graph.graph import Graph  # noqa: E402
 from hybrid_lab.graph.node import input_node  # noqa: E402
 from hybrid_lab.graph.specializations import Specializations  # noqa: E402
+from hybrid_lab.graph.split import Split  # noqa: E402
 from hybrid_lab.ops.operator import get as operator  # noqa: E402
 from tests.triton_device import use_triton  # noqa: E402
 
@@ -77,7 +77,7 @@ def graph_pair(*views):
     saved = [input_node(f"saved{at}", "saved", shape=value.shape, dtype=value.dtype) for at, value in enumerate(kept)]
     gradients = [op("square", value) for value in saved]
     forward = Graph([x], [op("sum", e), *kept])
-    return Pair(forward, Graph(saved, gradients), tuple(("saved", at) for at in range(len(saved))))
+    return Split(forward, Graph(saved, gradients), tuple(("saved", at) for at in range(len(saved))))
 
 
 def test_what_would_keep_more_stays():
@@ -102,7 +102,7 @@ def test_what_an_effect_writes_over_is_not_read_later():
     kept = op("transpose", state)
     saved = input_node("saved0", "saved", shape=kept.shape, dtype=kept.dtype)
     forward = Graph([x, state], [op("exp", x), kept], [(state, op("broadcast_add", state, x))])
-    pair = Pair(forward, Graph([saved], [op("square", saved)]), (("saved", 0),))
+    pair = Split(forward, Graph([saved], [op("square", saved)]), (("saved", 0),))
     assert without_views(pair, 1) is pair
 
 
