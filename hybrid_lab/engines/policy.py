@@ -33,17 +33,6 @@ _NO_SESSIONS = "ONNX Runtime is not installed"
 
 
 @dataclass(frozen=True)
-class Decision:
-    """engine : its name; reason : for people"""
-
-    engine: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.engine}: {self.reason}"
-
-
-@dataclass(frozen=True)
 class Work:
     """How much a call computes.
 
@@ -81,33 +70,33 @@ class Work:
         return f"{2e-9 * self.products:.2g} GFLOP of {' and '.join(self.kinds)}"
 
 
-def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = False) -> Decision:
-    """The engine for a prediction (one graph) or a recorded call (forward and backward).
+def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = False) -> tuple[str, str]:
+    """The name of the engine for a prediction (one graph) or a recorded call (forward and backward), and the reason.
 
     installed : names of the engines that can run here; NumPy is always among them
     strict : an operator that cannot run in the engine is an error
     """
     if strict:
         engine = "onnxruntime" if "onnxruntime" in installed else "numpy"
-        return Decision(engine, "strict=True leaves every operator to one engine, and this is the default one")
+        return (engine, "strict=True leaves every operator to one engine, and this is the default one")
     measured = tuned.recall(graphs)
     if measured is not None and measured.engine in installed:
-        return Decision(measured.engine, f"mx.tune measured {measured}")
+        return (measured.engine, f"mx.tune measured {measured}")
     role = "recorded" if len(graphs) > 1 else "prediction"
     if role == "prediction" and "onnxruntime" in installed:
-        return Decision("onnxruntime", "prediction")
+        return ("onnxruntime", "prediction")
     nodes = [node for graph in graphs for node in graph.operators]
     work = Work.of(node for node in nodes if refusal(node) is None)
     if work.is_large and "torch" in installed:
-        return Decision("torch", f"{role}, {work}; {_COMPOSED if 'onnxruntime' in installed else _NO_SESSIONS}")
+        return ("torch", f"{role}, {work}; {_COMPOSED if 'onnxruntime' in installed else _NO_SESSIONS}")
     why = f"{role}, {work}: {'torch is not installed' if work.is_large else 'too little for the import of torch'}"
     if "onnxruntime" not in installed:
-        return Decision("numpy", f"{why}; {_NO_SESSIONS}")
+        return ("numpy", f"{why}; {_NO_SESSIONS}")
     session, saved = cost.SESSION * len(nodes), 1e-6 * sum(map(cost.saving, nodes))
     if session > CALLS * saved:
         times = f"{session:.1g} s to make, and would save {1e3 * max(saved, 0.0):.1g} ms a call"
-        return Decision("numpy", f"{why}; sessions of {len(nodes)} operators take {times}")
-    return Decision("onnxruntime", why)
+        return ("numpy", f"{why}; sessions of {len(nodes)} operators take {times}")
+    return ("onnxruntime", why)
 
 
 class PolicyEngine(Engine):
@@ -125,18 +114,17 @@ class PolicyEngine(Engine):
     def compile(
         self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
     ) -> Executable:
-        decision = choose([graph], self.engines, strict)
+        name, reason = choose([graph], self.engines, strict)
         options = {"static_alloc": static_alloc, "static_shape": static_shape, "strict": strict}
-        executable = self.engines[decision.engine].compile(graph, **options)
-        executable.report.choice = str(decision)
+        executable = self.engines[name].compile(graph, **options)
+        executable.report.choice = f"{name}: {reason}"
         return executable
 
     def compile_training(
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
     ) -> Training:
-        decision = choose([forward, backward], self.engines, options.get("strict", False))
-        engine = self.engines[decision.engine]
-        training = engine.compile_training(forward, backward, sources, num_outputs, **options)
+        name, reason = choose([forward, backward], self.engines, options.get("strict", False))
+        training = self.engines[name].compile_training(forward, backward, sources, num_outputs, **options)
         for executable in (training.forward, training.backward):
-            executable.report.choice = str(decision)
+            executable.report.choice = f"{name}: {reason}"
         return training

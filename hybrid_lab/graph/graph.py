@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab import forks
 from hybrid_lab.graph.node import Input, Node, Value, input_node
 from hybrid_lab.graph.printer import format_graph
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from hybrid_lab.graph.symbolic import SymbolicGraph
     from hybrid_lab.ops.sizes import Binding
 
+_making = forks.rlock()
 #: A rewrite of one node: new inputs -> the values that replace its outputs, or None to keep it.
 Rewrite = Callable[[Node, tuple[Any, ...]], Sequence[Value] | None]
 
@@ -29,6 +31,10 @@ class Graph:
 
     __slots__ = ("__weakref__", "_nodes", "binding", "draws", "effects", "inputs", "name", "outputs", "symbolic")
 
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    effects: tuple[tuple[Value, Value], ...]
+    _nodes: tuple[Node, ...] | None
     symbolic: SymbolicGraph | None
     binding: Binding | None
 
@@ -42,8 +48,31 @@ class Graph:
     ):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.effects, self.draws, self.name = tuple(effects), draws, name
-        self._nodes: tuple[Node, ...] | None = None
+        self._nodes = None
         self.symbolic, self.binding = None, None
+
+    @classmethod
+    def made_later(cls, draws: int, name: str, symbolic: SymbolicGraph, binding: Binding) -> Graph:
+        """A graph that gets its inputs, outputs, effects and nodes from `symbolic` when one of them is first read."""
+        graph = cls.__new__(cls)
+        graph.draws, graph.name, graph.symbolic, graph.binding = draws, name, symbolic, binding
+        return graph
+
+    if not TYPE_CHECKING:  # else type checkers would take any name for an attribute
+
+        def __getattr__(self, name: str) -> object:
+            # Python calls this for slots that are still empty.
+            if name not in ("inputs", "outputs", "effects", "_nodes"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            with _making:
+                try:
+                    return object.__getattribute__(self, name)
+                except AttributeError:  # no other thread was faster
+                    assert self.symbolic is not None and self.binding is not None
+                    bound = self.symbolic.bind_now(self.binding)
+                self.inputs, self.outputs, self.effects = bound.inputs, bound.outputs, bound.effects
+                self._nodes = bound.nodes
+                return object.__getattribute__(self, name)
 
     @property
     def pattern(self) -> Graph:

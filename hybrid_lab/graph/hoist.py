@@ -6,73 +6,58 @@ dot(x, transpose(w) * exp(g)) + g     becomes     v = transpose(w) * exp(g)     
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.graph.specialized import Specialized
 
 #: Inputs that keep their values from one call to the next, unless somebody writes to them.
 STEADY_ROLES = ("param", "aux")
-#: A result larger than everything it is made of (a bias repeated over a batch) is held only up to this many bytes.
+#: A result larger than everything it is made of (a bias repeated over a batch) is hoisted only up to this many bytes.
 _FREE_BYTES = 1 << 16
 
 
-@dataclass(frozen=True)
-class Hoisted:
-    """An inference graph in two parts.
+def hoist(graph: Graph) -> Specialized:
+    """The prologue and the rest of an inferred, simplified graph that is bound to prediction.
 
-    prologue : the values that depend on nothing but parameters and constants and that `forward` reads; None where there
-        are none. Run it again when a parameter that it reads has changed
-    forward : the rest. Its inputs are the data inputs, all of them, then the parameters that it reads itself, then one
-        input with role "hoisted" per output of the prologue
-    forward_sources : where each input of `forward` comes from: ("input", k) for input k of the whole graph, ("hoisted",
-        j) for output j of the prologue
-    prologue_sources : which inputs of the whole graph are the inputs of the prologue
-    """
-
-    forward: Graph
-    prologue: Graph | None
-    forward_sources: tuple[tuple[str, int], ...]
-    prologue_sources: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return str(self.forward) if self.prologue is None else f"{self.prologue}\n\n{self.forward}"
-
-
-def hoist(graph: Graph) -> Hoisted:
-    """Split an inferred, simplified graph that is bound to prediction.
+    The rest has as inputs the data inputs, all of them, then the parameters that it reads itself, then one input with
+    role "hoisted" per output of the prologue.
 
     Random nodes stay (they draw anew at each call), and so do views of parameters (they cost nothing) and results that
     are mere repetitions of something smaller (reading them from memory costs more than making them).
     """
     chosen = _chosen(graph)
     users, roots = graph.users(), set(graph.roots)
-    held = [
+    hoisted = [
         value
         for node in graph.nodes
         if node in chosen
         for value in node.outputs
         if value in roots or any(reader not in chosen for reader in users.get(value, ()))
     ]
-    if not held:
-        return Hoisted(graph, None, tuple(("input", index) for index in range(len(graph.inputs))), ())
-    place = {value: index for index, value in enumerate(graph.inputs)}
-    needed = {node.outputs[0] for node in reachable(held) if isinstance(node.op, Input)}
+    if not hoisted:
+        return Specialized(graph, forward_sources=tuple(("input", index) for index in range(len(graph.inputs))))
+    position = {value: index for index, value in enumerate(graph.inputs)}
+    needed = {node.outputs[0] for node in reachable(hoisted) if isinstance(node.op, Input)}
     before = [value for value in graph.inputs if value in needed]
-    prologue = Graph(before, held, name=f"{graph.name} prologue".strip())
+    prologue = Graph(before, hoisted, name=f"{graph.name} prologue".strip())
 
     taken = {value.node.name for value in graph.inputs}
-    fresh = [input_node(_free_name(value, taken), "hoisted", shape=value.shape, dtype=value.dtype) for value in held]
+    fresh = [input_node(_free_name(value, taken), "hoisted", shape=value.shape, dtype=value.dtype) for value in hoisted]
     # Every operator is made anew, so that creation order stays program order.
     rest = graph.substitute(
-        dict(zip(held, fresh, strict=True)),
+        dict(zip(hoisted, fresh, strict=True)),
         lambda node, inputs: node.replace(inputs=inputs).outputs if node.inputs else None,
     )
     read = {value for node in reachable(rest.roots) for value in node.outputs} | {target for target, _ in rest.effects}
     kept = [value for value in graph.inputs if value in read or _role(value) not in STEADY_ROLES]
     forward = Graph([*kept, *fresh], rest.outputs, rest.effects, rest.draws, rest.name)
-    sources = [("input", place[value]) for value in kept] + [("hoisted", index) for index in range(len(held))]
-    return Hoisted(forward, prologue, tuple(sources), tuple(place[value] for value in before))
+    sources = [("input", position[value]) for value in kept] + [("hoisted", index) for index in range(len(hoisted))]
+    return Specialized(
+        forward,
+        prologue=prologue,
+        forward_sources=tuple(sources),
+        prologue_sources=tuple(position[value] for value in before),
+    )
 
 
 def steady_values(graph: Graph) -> set[Value]:
@@ -104,7 +89,7 @@ def _chosen(graph: Graph) -> set[Node]:
 
 
 def _is_alone(view: Node, chosen: set[Node], users: dict[Value, list[Node]], roots: set[Value]) -> bool:
-    """Whether the view is all that is read of a computed value; one of a parameter or of a held value costs nothing."""
+    """Whether the view is all that is read of a computed value; one of a parameter costs nothing."""
     while view.op.view and isinstance(view.inputs[0], Value):
         source = view.inputs[0]
         if source.node not in chosen or source in roots or len(users[source]) > 1:
@@ -114,7 +99,7 @@ def _is_alone(view: Node, chosen: set[Node], users: dict[Value, list[Node]], roo
 
 
 def _repeats(node: Node) -> bool:
-    """Whether the outputs are larger than the inputs, and too large to be held for nothing."""
+    """Whether the outputs are larger than the inputs, and too large to be hoisted for nothing."""
     size = sum(value.nbytes for value in node.outputs)
     return size > _FREE_BYTES and size > 2 * sum(value.nbytes for value in node.values_in)
 

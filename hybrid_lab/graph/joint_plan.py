@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.packing import pack, peak
-from hybrid_lab.graph.plan import Plan, Planner
+from hybrid_lab.graph.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ def plan_jointly(
     last = {value: steps[node] for node in backward.operators for value in node.values_in}
     last |= dict.fromkeys(backward.roots, start + len(steps))
     handed_out = {*forward.outputs[:num_outputs], *(new for _, new in forward.effects)}
-    kept: dict[Value, int] = {}
+    saved: dict[Value, int] = {}
     for value, source in links:
         # What the caller gets may be written to: of that, and of inputs, the backward has a copy of its own.
         if source not in handed_out and not source.is_input:
-            kept[source] = max(kept.get(source, 0), last.get(value, start))
-    first = Planner(forward, kept=kept, contiguous=contiguous)
-    first.place()
-    given = {value: first.block_of[source] for value, source in links if source in kept and source in first.block_of}
-    between = sum({id(block): block.size for block in given.values()}.values())
-    second = Planner(backward, start=start, given=given, contiguous=contiguous)
-    second.place()
+            saved[source] = max(saved.get(source, 0), last.get(value, start))
+    first = Plan(forward, saved=saved, contiguous=contiguous)
+    blocks_of_saved = {source: block for source, block in first.block_of.items() if source in saved}
+    occupied = {value: blocks_of_saved[source] for value, source in links if source in blocks_of_saved}
+    saved_bytes = sum({id(block): block.size for block in occupied.values()}.values())
+    second = Plan(backward, start=start, occupied=occupied, contiguous=contiguous)
     blocks = [*first.blocks, *second.blocks]
-    arena_bytes, ideal_bytes = pack(blocks), peak(blocks)
-    return JointPlan(first.finish(arena_bytes, ideal_bytes), second.finish(arena_bytes, ideal_bytes), between)
+    first.arena_bytes = second.arena_bytes = pack(blocks)
+    first.ideal_bytes = second.ideal_bytes = peak(blocks)
+    return JointPlan(first, second, saved_bytes)

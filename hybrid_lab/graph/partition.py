@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hybrid_lab.graph.graph import Graph
@@ -41,36 +41,22 @@ class Region:
         return sum(value.nbytes for value in self.outputs)
 
 
-@dataclass
-class Partition:
-    """What runs where.
-
-    regions : for the engine asked for
-    refused : node -> why it stays outside
-    """
-
-    regions: list[Region] = field(default_factory=list)
-    refused: dict[Node, str] = field(default_factory=dict)
-
-
 def partition(
     graph: Graph, supported: Callable[[Node], str | None], worth: Callable[[Region], str | None] = lambda region: None
-) -> Partition:
-    """Maximal convex regions of supported nodes; parts that could run side by side are one region.
+) -> tuple[list[Region], dict[Node, str]]:
+    """Maximal convex regions of supported nodes, and for each other node the reason why it stays outside. Parts that
+    could run side by side are one region.
 
     supported : node -> None, or the reason why the engine cannot run it
     worth : region -> None, or the reason why it is not worth running apart; its nodes are then refused
     """
-    result = Partition()
+    regions: list[Region] = []
     nodes = [node for node in graph.operators if not isinstance(node.op, Constant)]
-    for node in nodes:
-        reason = supported(node)
-        if reason is not None:
-            result.refused[node] = reason
-    level = _levels(graph, nodes, result.refused)
+    refused = {node: reason for node in nodes if (reason := supported(node)) is not None}
+    level = _levels(graph, nodes, refused)
     groups: dict[int, list[Node]] = {}
     for node in nodes:
-        if node not in result.refused:
+        if node not in refused:
             groups.setdefault(level[node], []).append(node)
     users = graph.users()
     roots = set(graph.roots)
@@ -78,10 +64,10 @@ def partition(
         region = region_of(groups[number], users, roots)
         reason = worth(region)
         if reason is None:
-            result.regions.append(region)
+            regions.append(region)
         else:
-            result.refused.update(dict.fromkeys(region.nodes, reason))
-    return result
+            refused.update(dict.fromkeys(region.nodes, reason))
+    return regions, refused
 
 
 def _levels(graph: Graph, nodes: Sequence[Node], refused: dict[Node, str]) -> dict[Node, int]:

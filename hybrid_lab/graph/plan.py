@@ -41,64 +41,36 @@ class Place:
     inplace: Value | None = None
 
 
-@dataclass(frozen=True)
 class Plan:
-    """Memory for one run of `graph`.
+    """Memory for one run of `graph`: where every Value lives. The blocks of the arena get their offsets from `pack`.
+
+    start : the time of the graph's first step, where several graphs share an arena (see joint_plan)
+    saved : roots that stay in the arena after the run -> the last time that they are read
+    occupied : inputs that lie in blocks of the arena already, C-contiguous, and may be overwritten after their last use
+    contiguous : as for `plan`
 
     steps : the nodes to run, in order
     places : every Value's place
-    needs : node -> one bool per output: whether anybody reads it
+    needs : node -> one bool per output: whether it is read
     copies : positions among graph.roots that are copied into fresh memory at the end (inputs, views, repetitions ...)
     last_use : Value -> the last step that reads it (len(steps) for roots)
     arena_bytes : size of the arena; ideal_bytes : the most that is alive in it at one step; unshared_bytes : without
         any sharing
     """
 
-    graph: Graph
-    steps: tuple[Node, ...]
-    places: dict[Value, Place]
-    needs: dict[Node, tuple[bool, ...]]
-    copies: frozenset[int]
-    last_use: dict[Value, int]
-    blocks: tuple[Block, ...]
     arena_bytes: int
     ideal_bytes: int
-    unshared_bytes: int
-
-    def __str__(self) -> str:
-        return format_plan(self)
-
-
-def plan(graph: Graph, contiguous: bool = False) -> Plan:
-    """Plan an inferred graph. Outputs and new values of effects never lie in the arena.
-
-    contiguous : only views in C order are views; every Value then lies in C order
-    """
-    planner = Planner(graph, contiguous=contiguous)
-    planner.place()
-    return planner.finish(pack(planner.blocks), peak(planner.blocks))
-
-
-class Planner:
-    """Decides for every Value of one graph where it lives; `pack` then gives the blocks their offsets.
-
-    start : when the graph's first step runs, where several graphs share an arena (see joint_plan)
-    kept : roots that stay in the arena after the run, with the last time that somebody reads them
-    given : inputs that lie in blocks of the arena already, C-contiguous, and may be overwritten after their last use
-    contiguous : as for `plan`
-    """
 
     def __init__(
         self,
         graph: Graph,
         start: int = 0,
-        kept: Mapping[Value, int] | None = None,
-        given: Mapping[Value, Block] | None = None,
+        saved: Mapping[Value, int] | None = None,
+        occupied: Mapping[Value, Block] | None = None,
         contiguous: bool = False,
     ):
-        self.graph, self.start, self.kept, self.contiguous = graph, start, kept or {}, contiguous
-        self.steps = graph.operators
-        self.steps = tuple(node for node in self.steps if not isinstance(node.op, Constant))
+        self.graph, self.start, self.saved, self.contiguous = graph, start, saved or {}, contiguous
+        self.steps = tuple(node for node in graph.operators if not isinstance(node.op, Constant))
         self.last_use: dict[Value, int] = {}
         for index, node in enumerate(self.steps):
             for value in node.values_in:
@@ -106,64 +78,49 @@ class Planner:
         for value in graph.roots:
             self.last_use[value] = len(self.steps)
         self.position = {
-            value: index for index, value in reversed(list(enumerate(graph.roots))) if value not in self.kept
+            value: index for index, value in reversed(list(enumerate(graph.roots))) if value not in self.saved
         }
         self.places: dict[Value, Place] = {}
         self.layouts: dict[Value, np.ndarray] = {}
         self.block_of: dict[Value, Block] = {}
         self.blocks: list[Block] = []
         self.needs: dict[Node, tuple[bool, ...]] = {}
-        for value, block in (given or {}).items():
+        for value, block in (occupied or {}).items():
             self.block_of[value] = block
             block.last = max(block.last, self._end(value, -1))
-
-    def place(self) -> None:
-        """Find a place for every Value."""
-        for node in self.graph.nodes:
+        for node in graph.nodes:
             if isinstance(node.op, Input):
                 self.places[node.outputs[0]] = Place("input")
             elif isinstance(node.op, Constant):
                 self.places[node.outputs[0]] = Place("constant")
         for index, node in enumerate(self.steps):
             self._visit(index, node)
+        self.copies = frozenset(
+            index for index, value in enumerate(graph.roots) if not self._is_delivered(index, value)
+        )
 
-    def finish(self, arena_bytes: int, ideal_bytes: int) -> Plan:
-        """The plan, once the blocks have their offsets."""
-        copies = frozenset(
-            index for index, value in enumerate(self.graph.roots) if not self._is_delivered(index, value)
-        )
-        return Plan(
-            self.graph,
-            self.steps,
-            self.places,
-            self.needs,
-            copies,
-            self.last_use,
-            tuple(self.blocks),
-            arena_bytes,
-            ideal_bytes,
-            sum(
-                value.nbytes
-                for node in self.steps
-                for value in node.outputs
-                if self.places[value].kind in ("arena", "view")
-            ),
-        )
+    @property
+    def unshared_bytes(self) -> int:
+        values = [value for node in self.steps for value in node.outputs]
+        return sum(value.nbytes for value in values if self.places[value].kind in ("arena", "view"))
+
+    def __str__(self) -> str:
+        return format_plan(self)
 
     def _is_delivered(self, index: int, value: Value) -> bool:
         """Whether root number `index` lies where it is handed out from: kept in the arena, else in memory of its own,
         planned so or promised by its kernel (`fresh`).
         """
         place = self.places[value]
-        if value in self.kept and value in self.block_of:
+        if value in self.saved and value in self.block_of:
             return True
         if place.kind == "own":
-            return getattr(value.node.op, "fresh", False) and (value in self.kept or self.position[value] == index)
+            return getattr(value.node.op, "fresh", False) and (value in self.saved or self.position[value] == index)
         return place.kind == "output" and place.position == index
 
     def _end(self, value: Value, otherwise: int) -> int:
         """When the value is read for the last time."""
-        return max(self.start + self.last_use.get(value, otherwise), self.kept.get(value, 0))
+        return max(self.start + self.last_use.get(value, otherwise), self.saved.get(value, 0))
 
     def _visit(self, index: int, node: Node) -> None:
         self.needs[node] = tuple(value in self.last_use for value in node.outputs)
@@ -194,7 +151,7 @@ class Planner:
         # NumPy runs other loops backwards than forwards, which round differently; an eager slice is copied, too.
         if any(stride < 0 for stride in result.strides):
             return False
-        if value in self.kept and not (source in self.block_of and result.flags.c_contiguous):
+        if value in self.saved and not (source in self.block_of and result.flags.c_contiguous):
             return False
         self.layouts[value] = result
         self.places[value] = Place("view", source=source)
@@ -240,6 +197,16 @@ class Planner:
             if whole and alone:
                 return item
         return None
+
+
+def plan(graph: Graph, contiguous: bool = False) -> Plan:
+    """Plan an inferred graph. Outputs and new values of effects never lie in the arena.
+
+    contiguous : only views in C order are views; every Value then lies in C order
+    """
+    result = Plan(graph, contiguous=contiguous)
+    result.arena_bytes, result.ideal_bytes = pack(result.blocks), peak(result.blocks)
+    return result
 
 
 def format_plan(plan: Plan) -> str:

@@ -13,15 +13,16 @@ its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.dump import is_dumping
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
-from hybrid_lab.graph.specialize import Specialized, specialize, until_split
+from hybrid_lab.graph.specialize import specialize, until_split
+from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.graph.split import Cutter
 from hybrid_lab.graph.symbolic import SymbolicGraph
 from hybrid_lab.ops.precision import Precision
@@ -33,18 +34,8 @@ MAX_SPECIALIZATIONS = 8
 MAX_KINDS = 64
 #: The leading sizes of a data input that may differ from call to call.
 LEADING = 2
-
-
-@dataclass
-class _Kind:
-    """The calls that differ in nothing but the leading sizes of their data.
-
-    specializations : the one used last comes first
-    numbers : (data input, axis) of each leading size that some rule needs as a number -> the reason
-    """
-
-    specializations: list[SymbolicSpecialization] = field(default_factory=list)
-    numbers: dict[tuple[int, int], str] = field(default_factory=dict)
+#: (data input, axis)
+Axis = tuple[int, int]
 
 
 class Specializations:
@@ -54,7 +45,9 @@ class Specializations:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[Any, _Kind] = {}
+        #: By the kind of call: the graphs, of which those used last come first, and, for each leading size that a rule
+        #: needs as a number, (data input, axis) -> the reason.
+        self._kinds: dict[Hashable, tuple[list[SymbolicSpecialization], dict[Axis, str]]] = {}
 
     def specialize(
         self,
@@ -74,35 +67,34 @@ class Specializations:
         ranks = tuple(map(len, shapes[:num_data]))
         wanted = None if heads is None else frozenset(heads)
         key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, precision, wanted
-        kind = self._kinds.setdefault(key, _Kind())
+        known, numbers = self._kinds.setdefault(key, ([], {}))
         if len(self._kinds) > MAX_KINDS:
             del self._kinds[next(iter(self._kinds))]
-        known = kind.specializations
         for each in known:
             bound = None if is_dumping() else each.bind(shapes)
             if bound is not None:
                 known.remove(each)
                 known.insert(0, each)
                 return bound
-        places = [(index, axis) for index in range(num_data) for axis in range(len(shapes[index][:LEADING]))]
+        axes = [(index, axis) for index in range(num_data) for axis in range(len(shapes[index][:LEADING]))]
         # Printed passes show the sizes of each call.
-        while symbols := [place for place in places if place not in kind.numbers and not is_dumping()]:
+        while symbols := [axis for axis in axes if axis not in numbers and not is_dumping()]:
             try:
-                made = SymbolicSpecialization(
-                    graph, shapes, dtypes, train, wrt, num_data, precision, heads, symbols, kind.numbers
+                latest = SymbolicSpecialization(
+                    graph, shapes, dtypes, train, wrt, num_data, precision, heads, symbols, numbers
                 )
             except NeedsNumber as need:
-                kind.numbers.update({symbols[number]: _reason(need, *symbols[number]) for number in need.symbols})
+                numbers.update({symbols[number]: _reason(need, *symbols[number]) for number in need.symbols})
             except HybridLabError:  # the call is wrong: without symbols below, the error names the sizes
                 break
             else:
-                known.insert(0, made)
+                known.insert(0, latest)
                 del known[MAX_SPECIALIZATIONS:]
-                bound = made.bind(shapes)
+                bound = latest.bind(shapes)
                 assert bound is not None
                 return bound
-        made_of_numbers = specialize(graph, shapes, dtypes, train, wrt, num_data, precision=precision, heads=heads)
-        return replace(made_of_numbers, needs_numbers=tuple(dict.fromkeys(kind.numbers.values())))
+        special = specialize(graph, shapes, dtypes, train, wrt, num_data, precision=precision, heads=heads)
+        return replace(special, needs_numbers=tuple(dict.fromkeys(numbers.values())))
 
 
 def _reason(need: NeedsNumber, index: int, axis: int) -> str:
@@ -126,8 +118,8 @@ class SymbolicSpecialization:
         num_data: int,
         precision: Precision | None,
         heads: Collection[int] | None,
-        symbols: Sequence[tuple[int, int]],
-        numbers: dict[tuple[int, int], str],
+        symbols: Sequence[Axis],
+        numbers: dict[Axis, str],
     ):
         self.guards = Guards()
         self._symbols, self._needs_numbers = tuple(symbols), tuple(dict.fromkeys(numbers.values()))
@@ -175,16 +167,15 @@ class SymbolicSpecialization:
         kept = tuple(cutter.kept(binding.nbytes))
         if kept not in self._parts:
             parts = cutter.parts(kept)
-            special = Specialized(
-                parts.forward,
-                parts.backward,
-                parts.sources,
-                self._wrt,
+            special = replace(
+                parts,
+                wrt=self._wrt,
                 forward_sources=self._straight,
                 heads=self._heads,
                 absent=self._absent,
                 needs_numbers=self._needs_numbers,
             )
+            assert parts.backward is not None
             graphs = SymbolicGraph(parts.forward, self.guards), SymbolicGraph(parts.backward, self.guards)
             self._parts[kept] = *graphs, special
         first, second, special = self._parts[kept]

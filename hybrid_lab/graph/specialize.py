@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 from hybrid_lab.graph.bind_mode import bind_mode
@@ -17,47 +17,10 @@ from hybrid_lab.graph.layout import layout
 from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.specialized import Source, Specialized
 from hybrid_lab.graph.split import split
-from hybrid_lab.graph.stages import Stage, Stages
+from hybrid_lab.graph.stages import Stage, run_pass
 from hybrid_lab.ops.precision import Precision
-
-
-@dataclass(frozen=True)
-class Specialized:
-    """What one call signature runs.
-
-    forward : its outputs are those of the neutral graph, then the saved values for the backward
-    backward : None for a call that records nothing
-    sources : where each input of `backward` comes from (see graph.split)
-    wrt : indices of the graph's inputs whose gradients `backward` returns, in this order
-    prologue : for inference, what depends on parameters alone (see graph.hoist), or None; run it when one of the inputs
-        numbered in `prologue_sources` has changed, and hand its outputs to `forward`
-    forward_sources : where each input of `forward` comes from: ("input", k) for input k of the neutral graph,
-        ("hoisted", j) for output j of the prologue
-    given : a graph that has all inputs of the neutral graph; `forward` may lack those that only the prologue reads
-    stages : the passes that ran, with the graphs before and after each; empty unless `keep` was asked for
-    heads : numbers of the outputs that `backward` differentiates; None: all
-    absent : indices from `wrt` at which no gradient arrives; `backward` returns zeros for them
-    needs_numbers : why some leading sizes of the data are no symbols (see graph.specializations)
-    """
-
-    forward: Graph
-    backward: Graph | None
-    sources: tuple[tuple[str, int], ...]
-    wrt: tuple[int, ...]
-    prologue: Graph | None = None
-    forward_sources: tuple[tuple[str, int], ...] = ()
-    prologue_sources: tuple[int, ...] = ()
-    given: Graph = field(default_factory=lambda: Graph((), ()))
-    stages: tuple[Stage, ...] = ()
-    heads: tuple[int, ...] | None = None
-    absent: frozenset[int] = frozenset()
-    needs_numbers: tuple[str, ...] = ()
-
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        """The neutral graph's inputs with their shapes and dtypes, in order."""
-        return self.given.inputs
 
 
 def specialize(
@@ -83,42 +46,30 @@ def specialize(
     precision : which operators compute in a low precision; None leaves all in what their inputs are
     heads : numbers of the outputs that the backward differentiates; None: all
     """
-    stages = Stages(keep)
+    stages: list[Stage] | None = [] if keep else None
     if wrt:
         absent: set[int] = set()
         joint, start = until_split(graph, shapes, dtypes, train, wrt, num_data, bound, precision, stages, heads, absent)
-        parts = stages.run("split", split, joint, len(start.inputs), len(start.outputs))
-        return Specialized(
-            parts.forward,
-            parts.backward,
-            parts.sources,
-            tuple(wrt),
+        parts = run_pass(stages, "split", split, joint, len(start.inputs), len(start.outputs))
+        return replace(
+            parts,
+            wrt=tuple(wrt),
             forward_sources=_straight(start),
             given=Graph(start.inputs, ()),
-            stages=tuple(stages.done),
+            stages=tuple(stages or ()),
             heads=None if heads is None else tuple(sorted(heads)),
             absent=frozenset(absent),
         )
     start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
-    straight = _straight(start)
     simple = _simplified(stages, start)
     if train:
-        return Specialized(simple, None, (), (), None, straight, (), Graph(start.inputs, ()), tuple(stages.done))
-    folded = stages.run("fold_norm", fold_norm, simple)
-    if folded.nodes != simple.nodes:
-        simple = stages.run("simplify", simplify, folded)
-    found = stages.run("hoist", hoist, simple)
-    return Specialized(
-        found.forward,
-        None,
-        (),
-        (),
-        found.prologue,
-        found.forward_sources,
-        found.prologue_sources,
-        Graph(start.inputs, ()),
-        tuple(stages.done),
-    )
+        parts = Specialized(simple, forward_sources=_straight(start))
+    else:
+        folded = run_pass(stages, "fold_norm", fold_norm, simple)
+        if folded.nodes != simple.nodes:
+            simple = run_pass(stages, "simplify", simplify, folded)
+        parts = run_pass(stages, "hoist", hoist, simple)
+    return replace(parts, given=Graph(start.inputs, ()), stages=tuple(stages or ()))
 
 
 def until_split(
@@ -130,7 +81,7 @@ def until_split(
     num_data: int | None = None,
     bound: bool = False,
     precision: Precision | None = None,
-    stages: Stages | None = None,
+    stages: list[Stage] | None = None,
     heads: Collection[int] | None = None,
     absent: set[int] | None = None,
 ) -> tuple[Graph, Graph]:
@@ -138,7 +89,6 @@ def until_split(
 
     absent : gets those of `wrt` at which no gradient arrives
     """
-    stages = Stages(False) if stages is None else stages
     start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
 
     def differentiate(start: Graph) -> Graph:
@@ -147,12 +97,12 @@ def until_split(
             absent.update(index for index, here in zip(wrt, present, strict=True) if not here)
         return joint
 
-    joint = stages.run("differentiate", differentiate, start)
+    joint = run_pass(stages, "differentiate", differentiate, start)
     return _simplified(stages, joint), start
 
 
 def _started(
-    stages: Stages,
+    stages: list[Stage] | None,
     graph: Graph,
     shapes: Sequence[Any],
     dtypes: Sequence[Any],
@@ -167,22 +117,22 @@ def _started(
     dump("neutral", graph)
     if precision is not None and not bound:
         types = dict(zip(graph.inputs, dtypes, strict=True))
-        graph = stages.run("mixed_precision", mixed_precision, graph, types, precision)
+        graph = run_pass(stages, "mixed_precision", mixed_precision, graph, types, precision)
     given_shapes = dict(zip(graph.inputs, shapes, strict=True))
     given_dtypes = dict(zip(graph.inputs, dtypes, strict=True))
-    inferred = stages.run("infer", infer, graph, given_shapes, given_dtypes)
-    return inferred if bound else stages.run("bind_mode", bind_mode, inferred, train)
+    inferred = run_pass(stages, "infer", infer, graph, given_shapes, given_dtypes)
+    return inferred if bound else run_pass(stages, "bind_mode", bind_mode, inferred, train)
 
 
-def _straight(start: Graph) -> tuple[tuple[str, int], ...]:
+def _straight(start: Graph) -> tuple[Source, ...]:
     return tuple(("input", index) for index in range(len(start.inputs)))
 
 
-def _simplified(stages: Stages, graph: Graph) -> Graph:
+def _simplified(stages: list[Stage] | None, graph: Graph) -> Graph:
     """Without what changes nothing; once more where layout found something to do."""
-    simple = stages.run("simplify", simplify, graph)
-    moved = stages.run("layout", layout, simple)
-    return simple if moved.nodes == simple.nodes else stages.run("simplify", simplify, moved)
+    simple = run_pass(stages, "simplify", simplify, graph)
+    moved = run_pass(stages, "layout", layout, simple)
+    return simple if moved.nodes == simple.nodes else run_pass(stages, "simplify", simplify, moved)
 
 
 def _with_parameters(graph: Graph, num_data: int) -> Graph:

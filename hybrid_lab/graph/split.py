@@ -8,7 +8,6 @@ backward    d = head_grad0 * (z * 2.0);  returns _dot_rhs_grad(d, x): z * 2.0 is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -16,35 +15,11 @@ from hybrid_lab.graph.differentiate import depends_on
 from hybrid_lab.graph.flow import INFINITE, FlowNetwork
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.graph.specialized import Source, Specialized
 from hybrid_lab.ops.pointwise import Pointwise
 
 
-@dataclass(frozen=True)
-class Split:
-    """A joint graph in two parts.
-
-    forward : the original outputs, then the saved values; effects and draws are the joint graph's
-    backward : the gradients. Random nodes that are computed again keep their draws: run it with the forward's rng
-    sources : where each input of `backward` comes from: ("input", i) and ("output", i) of the original graph,
-        ("saved", i) for forward.outputs[num_outputs + i], ("head", i) for a gradient handed in
-    """
-
-    forward: Graph
-    backward: Graph
-    sources: tuple[tuple[str, int], ...]
-
-    def __str__(self) -> str:
-        places = ", ".join(f"{kind} {index}" for kind, index in self.sources)
-        return f"{self.forward}\n\n{self.backward}\n  inputs: {places}; {self.saved_bytes:,} bytes are kept"
-
-    @property
-    def saved_bytes(self) -> int:
-        """What the forward keeps for the backward, besides its own inputs and outputs."""
-        count = sum(kind == "saved" for kind, _ in self.sources)
-        return sum(value.nbytes for value in self.forward.outputs[len(self.forward.outputs) - count :])
-
-
-def split(joint: Graph, num_inputs: int, num_outputs: int) -> Split:
+def split(joint: Graph, num_inputs: int, num_outputs: int) -> Specialized:
     """Cut `joint`: inputs [original inputs, head gradients], outputs [original outputs, gradients].
 
     A minimum cut weighted in bytes decides what is saved; see `recompute_price` for what may be computed twice instead.
@@ -65,7 +40,7 @@ class Cutter:
         self.inputs, self.heads = joint.inputs[:num_inputs], joint.inputs[num_inputs:]
         self.outputs, self.gradients = joint.outputs[:num_outputs], joint.outputs[num_outputs:]
         updated = {target for target, _ in joint.effects}
-        self._origins: dict[Value, tuple[str, int]] = {}
+        self._origins: dict[Value, Source] = {}
         for kind, values in (("input", self.inputs), ("output", self.outputs), ("head", self.heads)):
             for index, value in enumerate(values):
                 # An input that an effect overwrites is gone by the time of the backward: keeping it means saving a
@@ -88,7 +63,7 @@ class Cutter:
         self._sized: list[tuple[int, Value]] = []
         self._build()
 
-    def parts(self, kept: Sequence[Value]) -> Split:
+    def parts(self, kept: Sequence[Value]) -> Specialized:
         """Both graphs, where the backward receives these Values."""
         joint, origins = self.joint, dict(self._origins)
         saved = [value for value in kept if value not in origins]
@@ -103,7 +78,7 @@ class Cutter:
         )
         backward = _cut_out(joint, nodes, borders, self.gradients, origins)
         forward = Graph(self.inputs, [*self.outputs, *saved], joint.effects, joint.draws, joint.name)
-        return Split(forward, backward, tuple(origins[value] for value in borders))
+        return Specialized(forward, backward, tuple(origins[value] for value in borders))
 
     def kept(self, nbytes: Callable[[Value], int]) -> list[Value]:
         """The Values that the backward receives from the forward, in program order. nbytes : of a Value
@@ -215,7 +190,7 @@ def _cut_out(
     nodes: tuple[Node, ...],
     borders: list[Value],
     gradients: tuple[Value, ...],
-    origins: dict[Value, tuple[str, int]],
+    origins: dict[Value, Source],
 ) -> Graph:
     """The nodes as a graph whose inputs are fresh variables in the place of `borders`."""
     new: dict[Value, Any] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import unified_diff
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.ops.sizes import NeedsNumber
@@ -18,12 +18,12 @@ class Stage:
     """One pass that ran.
 
     name : of the pass, as HYBRID_LAB_DUMP knows it
-    before, after : what it took and made: a Graph, or an object that holds several and prints them (Hoisted, Split)
+    before, after : what its argument and its result: a Graph, or a Specialized that holds several
     """
 
     name: str
-    before: Any
-    after: Any
+    before: object
+    after: object
 
     @property
     def changed(self) -> bool:
@@ -39,19 +39,14 @@ class Stage:
         return f"--- {self.name}: before\n{self.before}\n--- {self.name}: after\n{self.after}"
 
 
-class Stages:
-    """Runs passes, prints those that HYBRID_LAB_DUMP asks for, and remembers them where `keep` is set."""
-
-    def __init__(self, keep: bool):
-        self.keep = keep
-        self.done: list[Stage] = []
-
-    def run(self, name: str, function: Callable[..., T], before: Any, *arguments: Any) -> T:
-        """`function(before, *arguments)`."""
-        try:
-            after = dump(name, function(before, *arguments))
-        except NeedsNumber as need:
-            raise NeedsNumber(need.symbols, need.rule or f"{name}: the pass") from None
-        if self.keep:
-            self.done.append(Stage(name, before, after))
-        return after
+def run_pass(
+    stages: list[Stage] | None, name: str, function: Callable[..., T], before: object, *arguments: object
+) -> T:
+    """`function(before, *arguments)`, printed where HYBRID_LAB_DUMP asks for it. stages : get the Stage, if not None"""
+    try:
+        after = dump(name, function(before, *arguments))
+    except NeedsNumber as need:
+        raise NeedsNumber(need.symbols, need.rule or f"{name}: the pass") from None
+    if stages is not None:
+        stages.append(Stage(name, before, after))
+    return after

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
 from hybrid_lab.ops.operator import Operator
@@ -42,11 +41,13 @@ class SymbolicGraph:
         self._sizes: list[SymbolicSize] | None = None
 
     def bind(self, binding: Binding) -> Graph:
-        """The graph at these sizes, which must satisfy the guards. Its nodes are made when they are first read."""
-        return _BoundLater(self, binding)
+        """The graph at these sizes, which must satisfy the guards. Its nodes are made when they are first read; they
+        correspond to the nodes of the symbolic graph, in their order.
+        """
+        return Graph.made_later(self.graph.draws, self.graph.name, self, binding)
 
     def bind_now(self, binding: Binding) -> Graph:
-        """`bind` with all nodes made at once. They correspond to the nodes of the symbolic graph, in their order."""
+        """`bind` with all nodes made at once."""
         old = self.graph
         new: dict[Value, Value] = {}
         nodes: list[Node] = []
@@ -100,33 +101,6 @@ class SymbolicGraph:
                 self._derived[key] = None
                 self.needs_numbers.append(f"{need}; each batch compiles anew")
         return self._derived[key]
-
-
-_binding = forks.rlock()
-
-
-class _BoundLater(Graph):
-    """A bound graph whose nodes are made when they are first read."""
-
-    __slots__ = ()
-
-    def __init__(self, symbolic: SymbolicGraph, binding: Binding):
-        self.symbolic, self.binding = symbolic, binding
-        self.draws, self.name = symbolic.graph.draws, symbolic.graph.name
-
-    def __getattr__(self, name: str) -> Any:
-        # Python calls this for slots that are still empty.
-        if name not in ("inputs", "outputs", "effects", "_nodes"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        with _binding:
-            try:
-                return object.__getattribute__(self, name)
-            except AttributeError:  # no other thread was faster
-                assert self.symbolic is not None and self.binding is not None
-                bound = self.symbolic.bind_now(self.binding)
-            self.inputs, self.outputs, self.effects = bound.inputs, bound.outputs, bound.effects
-            self._nodes = bound._nodes
-            return object.__getattribute__(self, name)
 
 
 def derived(graph: Graph, key: Any, make: Callable[[Graph], Graph]) -> Graph:

@@ -21,7 +21,8 @@ from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.structure import Spec, flatten, unflatten
 from hybrid_lab.graph.printer import format_type
-from hybrid_lab.graph.specialize import Specialized, specialize
+from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import run_backward

@@ -22,7 +22,8 @@ from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import describe
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.printer import format_type
-from hybrid_lab.graph.specialize import Specialized, specialize
+from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.insight.kernel_table import Kernels
 from hybrid_lab.insight.passes import Passes
 from hybrid_lab.insight.states import block_state, class_name, walk

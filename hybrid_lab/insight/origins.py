@@ -171,7 +171,9 @@ def _stages(compiled: Compiled) -> list[Stage]:
 
 
 def _bound(compiled: Compiled) -> Graph:
-    return _stages(compiled)[0].after
+    bound = _stages(compiled)[0].after
+    assert isinstance(bound, Graph)
+    return bound
 
 
 def _same(found: Any, wanted: Any) -> bool:

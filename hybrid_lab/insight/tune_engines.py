@@ -20,7 +20,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybridized.ahead import arguments
 from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.specialize import Specialized
+from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.insight.table import Column, Row, Table, frame
 from hybrid_lab.ndarray import tape
 from hybrid_lab.progress import Progress

@@ -17,7 +17,8 @@ from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybridized import program
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.joint_plan import JointPlan
-from hybrid_lab.graph.specialize import Specialized, specialize
+from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.graph.specialized import Specialized
 from tests.engines.random_graphs import random_case
 from tests.engines.test_random_graphs import RNG
 from tests.graph.building import graph_of, uniform

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hybrid_lab.engines import policy
-from hybrid_lab.engines.policy import Decision
 from tests.random_programs import run as running
 from tests.random_programs.compare import Verdict, compare, has_dead_code
 from tests.random_programs.session import write_program
@@ -31,7 +30,7 @@ def engine_of(seed: int) -> str:
 def _any_engine(graphs, installed, strict=False):
     """Stands for the policy: any engine that can run, by how many operators there are."""
     names = sorted(installed)
-    return Decision(names[sum(len(graph.operators) for graph in graphs) % len(names)], "any engine")
+    return names[sum(len(graph.operators) for graph in graphs) % len(names)], "any engine"
 
 
 @contextmanager

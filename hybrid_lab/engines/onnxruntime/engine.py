@@ -19,14 +19,13 @@ from hybrid_lab.engines.onnxruntime.model import build_model, refusal
 from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
 from hybrid_lab.engines.planned.build import PlannedExecutable, build
 from hybrid_lab.engines.planned.engine import PlannedEngine
-from hybrid_lab.engines.regions import refuse, reported
+from hybrid_lab.engines.regions import refuse, report_partition
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.graph.partition import Partition, Region, contract, partition
-from hybrid_lab.graph.printer import format_origin
+from hybrid_lab.graph.partition import Region, contract, partition
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.log import logger
 from hybrid_lab.ops.operator import Operator
@@ -171,17 +170,16 @@ class OnnxRuntimeEngine(PlannedEngine):
         started = time.perf_counter()
         total = len(graph.operators)
         graph = simplify(lower_random(graph))
-        found, sessions = self._sessions(graph)
+        sessions, refused = self._sessions(graph)
         report = Report(self.name, graph.name)
-        for region in found.regions:
-            report.regions.append(reported(region, "onnxruntime"))
-        inside = sum(len(region.nodes) for region in found.regions)
-        report.operators = {self.name: inside, "numpy": len(graph.operators) - inside}
-        for node, reason in found.refused.items():
-            report.fall_back(node.op.name, "numpy", reason, format_origin(node))
+        report_partition(report, graph, list(sessions), refused)
         if strict:
-            _refuse(found, total)
-        contracted = contract(graph, found.regions, lambda region: SessionOperator(region, sessions[region]))
+            # Work that is merely too small may stay in NumPy.
+            wrong = {
+                node: why for node, why in refused.items() if why != cost.TOO_SMALL and not node.op.random
+            }
+            refuse(wrong, f"{len(wrong)} of {total} operators cannot run in ONNX Runtime")
+        contracted = contract(graph, list(sessions), lambda region: SessionOperator(region, sessions[region]))
         dump("partition", contracted)
         index = {value: number for number, value in enumerate(graph.inputs) if _is_constant(value)}
         places = {
@@ -192,8 +190,10 @@ class OnnxRuntimeEngine(PlannedEngine):
         report.seconds = time.perf_counter() - started
         return executable
 
-    def _sessions(self, graph: Graph) -> tuple[Partition, dict[Region, BoundSession]]:
-        """The final partition with a session per region. Operators that onnxruntime turns down are taken out."""
+    def _sessions(self, graph: Graph) -> tuple[dict[Region, BoundSession], dict[Node, str]]:
+        """The session of each region, and the refused nodes with reasons; those that onnxruntime turns down are taken
+        out one by one.
+        """
         turned_down: dict[Node, str] = {}
         refusals: dict[Any, str | None] = {}
         sessions: dict[tuple[Node, ...], BoundSession] = {}
@@ -205,9 +205,9 @@ class OnnxRuntimeEngine(PlannedEngine):
             return turned_down.get(node) or refusals[key]
 
         while True:
-            found = partition(graph, supported, self.worth)
+            regions, refused = partition(graph, supported, self.worth)
             culprits: dict[Node, str] = {}
-            for region in found.regions:
+            for region in regions:
                 if region.nodes not in sessions:
                     session = _try(region)
                     if isinstance(session, BoundSession):
@@ -216,7 +216,7 @@ class OnnxRuntimeEngine(PlannedEngine):
                         alone = {} if isinstance(session, TooLong) else _culprits(region)
                         culprits.update(alone or dict.fromkeys(region.nodes, str(session)))
             if not culprits:
-                return found, {region: sessions[region.nodes] for region in found.regions}
+                return {region: sessions[region.nodes] for region in regions}, refused
             turned_down.update(culprits)
 
 
@@ -259,16 +259,6 @@ def _signature(node: Node) -> Any:
     """What decides whether onnxruntime takes an operator: itself, and shapes, dtypes or numbers of its inputs."""
     given = tuple((v.shape, v.dtype) if isinstance(v, Value) else (type(v), repr(v)) for v in node.inputs)
     return node.op, given
-
-
-def _refuse(found: Partition, total: int) -> None:
-    """Raise EngineError where an operator cannot run in a session; work that is merely too small may stay in NumPy."""
-    refused = {
-        node: reason
-        for node, reason in found.refused.items()
-        if reason != cost.TOO_SMALL and not node.op.random
-    }
-    refuse(refused, f"{len(refused)} of {total} operators cannot run in ONNX Runtime")
 
 
 ENGINE = OnnxRuntimeEngine()

@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab import forks
 from hybrid_lab.engines.engine import Executable, Program
-from hybrid_lab.engines.planned.program import Text, write_program
+from hybrid_lab.engines.planned.program import Text, Writer
 from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph import body
@@ -34,8 +34,18 @@ def build(graph: Graph, report: Report, static_alloc: bool) -> PlannedExecutable
     Fills in the memory and program parts of `report`.
     """
     report.bodies = _bodies(graph)
-    later = Later(graph, report, static_alloc)
-    return PlannedExecutable(graph, later if _postponed.get() else later.write(), report)
+    run = Later(graph, report, static_alloc) if _postponed.get() else write(graph, report, static_alloc)
+    return PlannedExecutable(graph, run, report)
+
+
+def write(graph: Graph, report: Report, static_alloc: bool) -> Program:
+    """Plan a graph and write its program. Describes memory and program in the report, unless it has them already."""
+    memory = dump("plan", plan(graph))
+    run, text = Writer(memory, static_alloc).finish()
+    dump("program", text)
+    if not report.written:
+        describe(report, memory, text, static_alloc)
+    return run
 
 
 def _bodies(graph: Graph) -> list[body.Body]:
@@ -53,13 +63,7 @@ class Later:
         self._lock = forks.lock()
 
     def write(self) -> Program:
-        """The program's function. Describes memory and program in the report, if nobody has."""
-        memory = dump("plan", plan(self.graph))
-        program = write_program(memory, self.static_alloc)
-        dump("program", program.written)
-        if not self.report.written:
-            describe(self.report, memory, program.written, self.static_alloc)
-        return program.run
+        return write(self.graph, self.report, self.static_alloc)
 
     def __call__(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> list[np.ndarray]:
         run = self._run

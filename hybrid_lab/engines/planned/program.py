@@ -10,8 +10,7 @@ import linecache
 import re
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import CodeType, FunctionType, TracebackType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -34,18 +33,6 @@ _RESERVED = (
     *("idle", "acquire", "release", "explain", "inputs", "rng", "lease", "scratch", "error", "program", "before"),
     *("keep", "over", "frame", "given"),
 )
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A program's function, and its text for people: `str(written)`."""
-
-    run: Program
-    written: Text
-
-    @property
-    def source(self) -> str:
-        return str(self.written)
 
 
 class Text:
@@ -101,36 +88,28 @@ def _code(source: str) -> CodeType:
     return next(item for item in whole.co_consts if isinstance(item, CodeType))
 
 
-def write_program(plan: Plan, static_alloc: bool) -> Compiled:
-    """The program of a plan. Arena Values and views of them are bound once per arena; the rest is made as it runs."""
-    return Writer(plan, static_alloc).finish()
+def note_operator(file: str, nodes: dict[int, Node], error: BaseException) -> None:
+    """Note on an exception which operator of the graph raised it.
 
-
-class Explain:
-    """Notes on an exception which operator of the graph raised it."""
-
-    def __init__(self, file: str, nodes: dict[int, Node]):
-        self.file, self.nodes = file, nodes
-
-    def __call__(self, error: BaseException) -> None:
-        trace: TracebackType | None = error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == self.file and trace.tb_lineno in self.nodes:
-                node = self.nodes[trace.tb_lineno]
-                where = ", ".join(
-                    part for part in (node.location.describe() if node.location else "", node.scope) if part
-                )
-                error.add_note(f"in the compiled graph, at {node.op!r}" + (f" ({where})" if where else ""))
-                return
-            trace = trace.tb_next
+    file : of the program's code; nodes : line number -> the operator that it computes
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file and trace.tb_lineno in nodes:
+            node = nodes[trace.tb_lineno]
+            where = ", ".join(part for part in (node.location.describe() if node.location else "", node.scope) if part)
+            error.add_note(f"in the compiled graph, at {node.op!r}" + (f" ({where})" if where else ""))
+            return
+        trace = trace.tb_next
 
 
 class Writer:
     """Writes the program of one plan; writers for other memory than NumPy's take its place method by method."""
 
-    #: Where the program's arenas come from, and what adds to its errors.
-    frames_class: Any = Frames
-    explain_class: Any = Explain
+    #: Where the program's arenas come from.
+    frames_class: type[Frames] = Frames
+    #: Adds to the program's errors: (file, nodes, error).
+    explain = staticmethod(note_operator)
     #: Whether every Value lies in C order.
     contiguous = False
 
@@ -181,7 +160,8 @@ class Writer:
 
     # -- the program ---------------------------------------------------------------------------------------
 
-    def finish(self) -> Compiled:
+    def finish(self) -> tuple[Program, Text]:
+        """The program's function, and its text for people."""
         graph, plan = self.plan.graph, self.plan
         taken: set[str] = set()
         for value in graph.inputs:
@@ -199,7 +179,7 @@ class Writer:
             results.append(f"array({name})" if index in plan.copies else name)
         return self._compile(results)
 
-    def _compile(self, results: list[str]) -> Compiled:
+    def _compile(self, results: list[str]) -> tuple[Program, Text]:
         inputs = ", ".join(self.names[value] for value in self.plan.graph.inputs)
         head = [f"def program({self.parameters}):"]
         if self._limits_buffers:
@@ -218,13 +198,13 @@ class Writer:
         lines = [*head, *[f"        {line}" for line in self.lines], *tail]
         file = f"<program {next(_serial)} {self.plan.graph.name}".rstrip() + ">"
         nodes = {number + len(head): node for number, node in self.line_nodes.items()}
-        self.bound["explain"] = self.explain_class(file, {number + 1: node for number, node in nodes.items()})
+        self.bound["explain"] = functools.partial(self.explain, file, {n + 1: node for n, node in nodes.items()})
         run = FunctionType(_code("\n".join(lines) + "\n").replace(co_filename=file), self.bound)
-        written = Text(self.plan.graph, lines, nodes, self._sizes)
+        text = Text(self.plan.graph, lines, nodes, self._sizes)
         # Tracebacks show the program's lines for as long as it lives.
-        linecache.cache[file] = (0, None, written, file)  # type: ignore[assignment]
+        linecache.cache[file] = (0, None, text, file)  # type: ignore[assignment]
         weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
-        return Compiled(run, written)
+        return run, text
 
     #: What the function takes.
     parameters = "inputs, rng"

@@ -99,20 +99,20 @@ class JointTraining(Training):
         joint = dump("plan", plan_jointly(forward.graph, backward.graph, sources, num_outputs, contiguous))
         self.plan = joint
         writer = self.begin_writer(joint.forward, static_alloc, num_outputs, len(forward.graph.outputs) - num_outputs)
-        begin = writer.finish()
+        begin, begin_text = writer.finish()
         between = time.perf_counter()
-        self.begin: Any = begin.run
+        self.begin: Any = begin
         self._frames = writer.frames
         ending = self.finish_writer(joint.backward, static_alloc, writer.frames)
-        finish = ending.finish()
-        self._finish: Any = finish.run
+        finish, finish_text = ending.finish()
+        self._finish: Any = finish
         # There is nothing to decide about an arena that stays with the program and has no scratch memory.
         simple = writer.frames.keep and not (writer.uses_scratch or ending.uses_scratch)
         self._give: Any = writer.frames.idle.append if simple else writer.frames.give
-        begin.run.__globals__["release"] = self._give
-        for part, memory, program in ((forward, joint.forward, begin), (backward, joint.backward, finish)):
-            dump("program", program.written)
-            describe(part.report, memory, program.written, static_alloc)
+        begin.__globals__["release"] = self._give
+        for part, memory, text in ((forward, joint.forward, begin_text), (backward, joint.backward, finish_text)):
+            dump("program", text)
+            describe(part.report, memory, text, static_alloc)
             part.report.shared_arena = True
         forward.report.seconds += between - started
         backward.report.seconds += time.perf_counter() - between

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab import forks
-from hybrid_lab.engines.planned.program import Compiled, Writer
+from hybrid_lab.engines.engine import Program
+from hybrid_lab.engines.planned.program import Text, Writer
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.plan import Plan, plan
@@ -27,7 +28,7 @@ class Watched:
         self.number = {node: index for index, node in enumerate(memory.steps)}
         self.bound["look"] = None  # type: ignore[attr-defined]
 
-    def finish(self) -> Compiled:
+    def finish(self) -> tuple[Program, Text]:
         self.lines.append("look(-1, ())")  # type: ignore[attr-defined]
         return super().finish()  # type: ignore[misc]
 
@@ -59,7 +60,7 @@ class WatchedProgram:
     def __init__(self, graph: Graph, static_alloc: bool = False):
         memory = plan(graph, contiguous=self.writer.contiguous)
         self.steps: tuple[Node, ...] = memory.steps
-        self._run = self.writer(memory, static_alloc).finish().run
+        self._run = self.writer(memory, static_alloc).finish()[0]
         self._lock = forks.lock()
 
     def run(self, inputs: Sequence[np.ndarray], rng: tuple[int, int], look: Look) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ from hybrid_lab.engines.engine import Executable, Training
 from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.planned.build import build
 from hybrid_lab.engines.planned.engine import PlannedEngine
-from hybrid_lab.engines.regions import refuse, reported
+from hybrid_lab.engines.regions import refuse, report_partition
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.torch_kernels.program import TorchProgram
@@ -23,7 +23,6 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.partition import Region, contract, partition
-from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.signature import Signature
@@ -88,19 +87,13 @@ class TorchEngine(PlannedEngine):
         started = time.perf_counter()
         set_threads()
         graph = simplify(lower_random(graph))
-        found = partition(graph, _refusal, self.worth)
+        regions, refused = partition(graph, _refusal, self.worth)
         report = Report(self.name, graph.name)
-        inside = sum(len(region.nodes) for region in found.regions)
-        report.operators = {self.name: inside, "numpy": len(graph.operators) - inside}
-        for node, reason in found.refused.items():
-            report.fall_back(node.op.name, "numpy", reason, format_origin(node))
+        report_partition(report, graph, regions, refused)
         if strict:
-            refused = {node: reason for node, reason in found.refused.items() if not node.op.random}
-            refuse(refused, f"{len(refused)} of {len(graph.operators)} operators cannot run in torch")
-        operators = {region: TorchOperator(region, TorchProgram(region)) for region in found.regions}
-        for region in found.regions:
-            report.regions.append(reported(region, "torch"))
-        contracted = contract(graph, found.regions, operators.__getitem__)
+            wrong = {node: reason for node, reason in refused.items() if not node.op.random}
+            refuse(wrong, f"{len(wrong)} of {len(graph.operators)} operators cannot run in torch")
+        contracted = contract(graph, regions, lambda region: TorchOperator(region, TorchProgram(region)))
         dump("partition", contracted)
         executable = build(contracted, report, static_alloc)
         report.seconds = time.perf_counter() - started

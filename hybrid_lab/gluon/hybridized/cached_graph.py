@@ -21,7 +21,7 @@ from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.hybridized.code import Reads, code_of
 from hybrid_lab.gluon.hybridized.device_program import program_for
-from hybrid_lab.gluon.hybridized.frozen import Watch
+from hybrid_lab.gluon.hybridized.frozen import warning_of_changes
 from hybrid_lab.gluon.hybridized.neutral import Guard, NeutralGraph, trace_block
 from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.read_values import changed_values, values_read
@@ -323,15 +323,14 @@ class GraphCache:
             if candidate.guard.holds(types, training, bool(_modes.recording)):
                 self._used[candidate] = next(_uses)
                 return candidate
-        watch = Watch(self.block)
         try:
-            found = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
+            with warning_of_changes(self.block):
+                found = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
             hide_own_frames(error)
             raise
         self.failure = None
-        watch.warn()
         self.note(found)
         for what, place in found.guard.places:
             if (what, place) in self._warned:

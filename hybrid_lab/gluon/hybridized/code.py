@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dis
 import inspect
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -32,17 +31,9 @@ ANY = "*"
 """Among the attributes read: the user's code makes their names at run time."""
 
 
-@dataclass(frozen=True)
-class Reads:
-    """What the methods of a Block class read, its constructor and what every Block has left out.
-
-    attributes : names, with ANY where the user's code calls getattr or vars
-    functions : the user's methods and the functions that they name; names : the globals that each reads
-    """
-
-    attributes: frozenset[str]
-    functions: tuple[FunctionType, ...]
-    names: dict[FunctionType, tuple[str, ...]]
+#: What the methods of a Block class read, without its constructor and what every Block has: the names of attributes,
+#: with ANY where the user's code calls getattr or vars; and the globals that each of the user's functions reads.
+Reads = tuple[frozenset[str], dict[FunctionType, tuple[str, ...]]]
 
 
 def reads_of(kind: type) -> Reads:
@@ -63,7 +54,7 @@ def _read_by(kind: type) -> Reads:
     attributes = {name for each in (*methods, *followed) for name in _loaded(each.__code__, _ATTRIBUTES)}
     if any("getattr" in each or "vars" in each for each in names.values()):
         attributes.add(ANY)
-    return Reads(frozenset(attributes), tuple(followed), names)
+    return frozenset(attributes), names
 
 
 @lru_cache(maxsize=1024)
@@ -74,7 +65,7 @@ def _read_by_layer(kind: type) -> Reads:
 
 def attributes_read(kind: type) -> frozenset[str]:
     """Names of attributes that the methods of a Block class read, see Reads."""
-    return reads_of(kind).attributes
+    return reads_of(kind)[0]
 
 
 _ATTRIBUTES = "LOAD_ATTR", "LOAD_METHOD"

@@ -117,6 +117,7 @@ class CompiledEntry(tape.Entry):
         """Let the program for a backward from these outputs take this call over: its forward runs once more, on the
         same inputs, with the same random numbers.
         """
+        assert self.program.head_sets is not None
         program = self.program.head_sets.program_for(self.program, heads)
         for index in program._kept_outputs:
             buffer = self.outputs[index]() if self.outputs else None

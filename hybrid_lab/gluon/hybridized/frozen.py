@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
 
 from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.gluon.block import Block
@@ -21,6 +23,7 @@ from hybrid_lab.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.diagnostics.location import Location
+    from hybrid_lab.gluon.hybrid import HybridBlock
 
 #: Rules about what hybrid code would silently do otherwise than eager code.
 FROZEN = frozenset({"HL172", "HL173", "HL176", "HL178"})
@@ -34,65 +37,71 @@ _checked: weakref.WeakKeyDictionary[type, list[Finding]] = weakref.WeakKeyDictio
 _told: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
-class Watch:
-    """Made before a Block's code is traced; `warn()` afterwards names what the trace froze or changed, each once."""
-
-    def __init__(self, block: Block) -> None:
-        self._block = block
-        self._blocks = _user_blocks(block, {})
-        self._of_kind = {type(each): each for each in reversed(self._blocks)}
-        self._before = self._state()
-
-    def warn(self) -> None:
-        """Log one line per finding in the classes of the user's Blocks that were just traced, once per class."""
-        for kind in self._of_kind:
-            if kind not in _checked:
-                for finding in _found_in_source(kind):
-                    self._log(finding)
-        after = self._state()
-        for key in [*self._before, *(key for key in after if key not in self._before)]:
-            if not _same(self._before.get(key, ()), after.get(key, ())):
-                self._changed(*key)
-
-    def _state(self) -> dict[tuple[Block, str, str], tuple[Any, ...]]:
-        """(Block, "attribute" or "global", name) -> the object there and, of a container, what it holds."""
-        found: dict[tuple[Block, str, str], tuple[Any, ...]] = {}
-        seen: set[tuple[int, str]] = set()
-        for block in self._blocks:
-            for name, value in list(vars(block).items()):
-                if name not in OWN:
-                    found[block, "attribute", name] = _held(value)
-        for kind, block in self._of_kind.items():
-            for names, used in globals_of(kind):
-                for name in sorted(used & names.keys()):
-                    if (id(names), name) not in seen:
-                        seen.add((id(names), name))
-                        found[block, "global", name] = _held(names[name])
-        return found
-
-    def _changed(self, block: Block, sort: str, name: str) -> None:
-        from hybrid_lab.diagnostics import rules
-
-        kind = type(block)
-        target = f"self.{name}" if sort == "attribute" else name
-        told = _told.setdefault(kind, set())
-        record = rules.get("HL173" if sort == "attribute" else "HL178")
-        if target in told or any(_is_about(finding, record.code, name) for finding in _checked.get(kind, ())):
-            return
-        told.add(target)
-        place = _place(block)
-        facts = {"target": target, "changed": "changed", "outcome": "keeps the value of that one call"}
-        if sort == "global":
-            facts = {"construct": target, "happens": "is changed"}
-        file, line = (place.file, place.line) if place is not None else ("<unknown>", 1)
-        message, rewrite = record.message_for(**facts), record.rewrite_for(**facts)
-        self._log(Finding(record.code, record.name, Severity.WARNING, message, file, line, 0, line, 0, rewrite=rewrite))
-
-    def _log(self, finding: Finding) -> None:
-        logger.warning(f"{self._block.name}: {finding}\n  Instead:  {finding.rewrite}")
+@contextmanager
+def warning_of_changes(block: Block) -> Iterator[None]:
+    """Around the trace of a Block's code: warn of each thing that the trace froze or changed, once per class."""
+    blocks = _user_blocks(block, {})
+    of_kind = {type(each): each for each in reversed(blocks)}
+    before = _state(blocks, of_kind)
+    yield
+    for kind in of_kind:
+        if kind not in _checked:
+            for finding in _find_in_source(kind):
+                _log(block, finding)
+    after = _state(blocks, of_kind)
+    for key in {**before, **after}:
+        if not _same(before.get(key, ()), after.get(key, ())):
+            changed = _change(*key)
+            if changed is not None:
+                _log(block, changed)
 
 
-def _found_in_source(kind: type) -> list[Finding]:
+#: (Block, "attribute" or "global", name)
+_Name = tuple[Block, str, str]
+
+
+def _state(blocks: list[Block], of_kind: dict[type[Block], Block]) -> dict[_Name, tuple[object, ...]]:
+    """For each name the object there and, of a container, what it holds."""
+    found: dict[_Name, tuple[object, ...]] = {}
+    seen: set[tuple[int, str]] = set()
+    for block in blocks:
+        for name, value in list(vars(block).items()):
+            if name not in OWN:
+                found[block, "attribute", name] = _content(value)
+    for kind, block in of_kind.items():
+        for names, used in globals_of(kind):
+            for name in sorted(used & names.keys()):
+                if (id(names), name) not in seen:
+                    seen.add((id(names), name))
+                    found[block, "global", name] = _content(names[name])
+    return found
+
+
+def _change(block: Block, sort: str, name: str) -> Finding | None:
+    """The finding of a changed name; None where the source told of it, or this did, before."""
+    from hybrid_lab.diagnostics import rules
+
+    kind = type(block)
+    target = f"self.{name}" if sort == "attribute" else name
+    told = _told.setdefault(kind, set())
+    record = rules.get("HL173" if sort == "attribute" else "HL178")
+    if target in told or any(_is_about(finding, record.code, name) for finding in _checked.get(kind, ())):
+        return None
+    told.add(target)
+    location = _location(block)
+    facts = {"target": target, "changed": "changed", "outcome": "keeps the value of that one call"}
+    if sort == "global":
+        facts = {"construct": target, "happens": "is changed"}
+    file, line = (location.file, location.line) if location is not None else ("<unknown>", 1)
+    message, rewrite = record.message_for(**facts), record.rewrite_for(**facts)
+    return Finding(record.code, record.name, Severity.WARNING, message, file, line, 0, line, 0, rewrite=rewrite)
+
+
+def _log(block: Block, finding: Finding) -> None:
+    logger.warning(f"{block.name}: {finding}\n  Instead:  {finding.rewrite}")
+
+
+def _find_in_source(kind: type) -> list[Finding]:
     _checked[kind] = [finding for finding in findings_of(kind) if finding.code in FROZEN]
     return _checked[kind]
 
@@ -102,7 +111,7 @@ def _is_about(finding: Finding, code: str, name: str) -> bool:
     return finding.code == code and name in re.findall(r"\w+", finding.message.split("` ")[0])
 
 
-def _held(value: Any) -> tuple[Any, ...]:
+def _content(value: object) -> tuple[object, ...]:
     """A value, and of a container that can change the parts; they stay alive, so that identity tells them apart."""
     if not isinstance(value, (list, set, deque, dict)):
         return (value,)
@@ -111,7 +120,7 @@ def _held(value: Any) -> tuple[Any, ...]:
     return (value, *value, *value.values()) if isinstance(value, dict) else (value, *value)
 
 
-def _same(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
+def _same(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
     return len(before) == len(after) and all(one is other for one, other in zip(before, after, strict=True))
 
 
@@ -126,7 +135,7 @@ def _user_blocks(block: Block, seen: dict[int, bool]) -> list[Block]:
     return found
 
 
-def _place(block: Any) -> Location | None:
+def _location(block: Block) -> Location | None:
     from hybrid_lab.gluon.hybridized.neutral import place_of
 
-    return place_of(block) if hasattr(block, "_style") else None
+    return place_of(cast("HybridBlock", block)) if hasattr(block, "_style") else None

@@ -22,7 +22,8 @@ from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.graph.differentiate import led_to
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.graph.specialize import Specialized, specialize
+from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import FEW
@@ -103,7 +104,7 @@ class Program:
             flags, self._specialize([array.shape for array in inputs], [array.host_view.dtype for array in inputs], wrt)
         )
         self._bind(len(leaves))
-        self.head_sets = HeadSets(self)
+        self.head_sets = HeadSets(self) if self.backward is not None else None
 
     def _specialize(self, shapes: Sequence[Any], dtypes: Sequence[Any], wrt: Sequence[int]) -> Specialized:
         neutral = self.neutral
@@ -234,9 +235,9 @@ class Program:
 
     def companions(self) -> list[Program]:
         """The programs of this very call: for other outputs that are differentiated, and for gradients of gradients."""
-        gradients = [program for program, _ in tuple(self._gradients.values()) if program is not None]
-        found = [item for program in gradients for item in program.head_sets.programs.values()]
-        return [*self.head_sets.programs.values(), *found]
+        gradients = [program for program, _ in tuple(self._gradients.values())]
+        sets = [program.head_sets for program in (self, *gradients) if program is not None]
+        return [program for each in sets if each is not None for program in each.programs.values()]
 
     def retire(self) -> None:
         """Nobody calls it any more: give up what others hold of it."""
@@ -439,7 +440,7 @@ class Program:
                 if made is not None:
                     self._shared.note(made, time.perf_counter() - start, "second", "gradients of gradients")
         found, present = self._gradients[key]
-        return None if found is None else found.head_sets.current, present
+        return found if found is None or found.head_sets is None else found.head_sets.current, present
 
     # -- what the forward reads of the parameters --------------------------------------------------------------
 

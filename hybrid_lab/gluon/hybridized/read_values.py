@@ -45,19 +45,19 @@ def values_read(block: Block, reads: Reads | None = None) -> dict[str, Any]:
     reads : `reads_of(type(block))`, where it is known
     """
     kind = type(block)
-    reads = reads_of(kind) if reads is None else reads
+    attributes, globals_read = reads_of(kind) if reads is None else reads
     found: dict[str, Any] = {}
-    own, any_name = vars(block), ANY in reads.attributes
+    own, any_name = vars(block), ANY in attributes
     for name, value in tuple(own.items()):
-        if (any_name or name in reads.attributes) and name not in OWN:
+        if (any_name or name in attributes) and name not in OWN:
             found[f"self.{name}"] = _by_value(value)
     for base in kind.__mro__:
         if of_user(base.__module__):
-            for name in reads.attributes & vars(base).keys():
+            for name in attributes & vars(base).keys():
                 found.setdefault(f"self.{name}", _by_value(vars(base)[name]))
-    for function in reads.functions:
+    for function, names in globals_read.items():
         where = function.__globals__
-        for name in reads.names[function]:
+        for name in names:
             if name in where:
                 found[name] = _by_value(where[name])
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):

@@ -17,7 +17,7 @@ from hybrid_lab.ops.precision import Precision
 if TYPE_CHECKING:
     from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
     from hybrid_lab.gluon.hybridized.program import Program
-    from hybrid_lab.graph.specialize import Specialized
+    from hybrid_lab.graph.specialized import Specialized
 
 MANY = 8
 """Recompiles of one Block after which a warning says why, and what helps; again each time they have doubled."""

@@ -33,16 +33,16 @@ class DeviceLater(Later):
 
     def write(self) -> Program:
         found = dump("plan", plan(self.graph, contiguous=True))
-        program = DeviceWriter(found, self.static_alloc).finish()
-        dump("program", program.written)
+        run, text = DeviceWriter(found, self.static_alloc).finish()
+        dump("program", text)
         if not self.report.written:
-            describe(self.report, found, program.written, self.static_alloc)
+            describe(self.report, found, text, self.static_alloc)
             note_copies(self.report, found)
-        return program.run
+        return run
 
     def alone(self) -> Program:
         """The same program with an arena that is its own as long as it lives: captured launches write there."""
-        return DeviceWriter(plan(self.graph, contiguous=True), True).finish().run
+        return DeviceWriter(plan(self.graph, contiguous=True), True).finish()[0]
 
     def __call__(self, inputs: Sequence[Any], rng: tuple[int, int]) -> list[Any]:
         if inputs and np.ndarray not in set(map(type, inputs)):

@@ -13,7 +13,7 @@ import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.planned.program import Explain, Writer, identifier
+from hybrid_lab.engines.planned.program import Writer, identifier, note_operator
 from hybrid_lab.engines.planned.training import Begin, Finish
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.run import availability
@@ -28,21 +28,19 @@ from hybrid_lab.graph.node import Constant, Node, Value
 ALIGNED = 16
 
 
-class DeviceExplain(Explain):
-    """Where the device's memory has run out, an EngineError says so, with sizes."""
-
-    def __call__(self, error: BaseException) -> None:
-        super().__call__(error)
-        found = memory.exhausted(error, availability.torch_device())
-        if found is not error:
-            raise found from error
+def explain(file: str, nodes: dict[int, Node], error: BaseException) -> None:
+    """As `note_operator`. Where the device's memory has run out, raise an EngineError that says so, with sizes."""
+    note_operator(file, nodes, error)
+    out_of_memory = memory.exhausted(error, availability.torch_device())
+    if out_of_memory is not error:
+        raise out_of_memory from error
 
 
 class DeviceWriter(Writer):
     """Writes the program of one plan on the device. All Values lie in C order."""
 
     frames_class = DeviceFrames
-    explain_class = DeviceExplain
+    explain = staticmethod(explain)
     contiguous = True
 
     def __init__(self, *arguments: Any):
