@@ -17,8 +17,7 @@ HEAD = """\
 This table shows how the Triton engine runs every operator. `python scripts/write_operators_doc.py` writes the page,
 and a test checks that it is up to date. `python -m hybrid_lab.engines.triton.census` prints the same table.
 
-- *whole*: the operator's record says how a kernel computes it (`triton`, `element`, `combine`, `product`, `collect`,
-  or a recurrence).
+- *whole*: the operator's record says how a kernel computes it (`triton`, or a recurrence).
 - *in parts*: the record's `lower` decomposes the operator, and all parts run in kernels. Many parts may share one
   kernel.
 - *none*: the operator has no kernel. If the torch engine has a rule for it, torch runs it on the device; otherwise

@@ -14,7 +14,7 @@ from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.operator import get
-from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.pointwise import Elementwise
 
 Order = tuple[int, ...]
 
@@ -70,7 +70,7 @@ def _transposed(node: Node, value: Value, order: Order, alone: set[Value], depth
         if merged == tuple(range(len(merged))):
             return source
         return make_node(get("transpose").bind(axes=merged), (source,), origin=node).outputs[0] if depth == 0 else None
-    if not isinstance(maker.op, Pointwise) or value not in alone or depth == _DEPTH or len(maker.outputs) != 1:
+    if not isinstance(maker.op, Elementwise) or value not in alone or depth == _DEPTH or len(maker.outputs) != 1:
         return None
     inputs: list[Any] = []
     for item in maker.inputs:

@@ -16,7 +16,7 @@ from hybrid_lab.graph.flow import INFINITE, FlowNetwork
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.graph.specialized import Source, Specialized
-from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.pointwise import Elementwise
 
 
 def split(joint: Graph, num_inputs: int, num_outputs: int) -> Specialized:
@@ -175,7 +175,8 @@ def recompute_price(node: Node, size: int) -> int | None:
         return None
     if node.op.random:
         return size * _BYTE * 2
-    if not isinstance(node.op, Pointwise) and node.inputs and node.op.family not in ("movement", "slicing", "creation"):
+    moves = node.op.family in ("movement", "slicing", "creation")
+    if not isinstance(node.op, Elementwise) and node.inputs and not moves:
         return None
     if node.op.name in _SLOW:
         return size * _BYTE * 2

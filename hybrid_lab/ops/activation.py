@@ -12,9 +12,10 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops import philox
 from hybrid_lab.ops.dtypes import OWN
+from hybrid_lab.ops.kernel import Kernel, Pointwise
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import MAXIMUM, Pointwise, unary
+from hybrid_lab.ops.pointwise import MAXIMUM, Elementwise, unary
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.signature import Signature
@@ -52,15 +53,15 @@ relu = unary(
     "max(data, 0); the gradient at 0 is 0.",
     samples=[*_WIDE, sample((3, 4), dtype="float16")],
     integers=True,
-    triton_whole=MAXIMUM.format("{0}", "0"),
+    whole=MAXIMUM.format("{0}", "0"),
 )
 
 
-class ReluGrad(Pointwise, name="_relu_grad"):
+class ReluGrad(Elementwise, name="_relu_grad"):
     """dy where y > 0, else 0: the gradient of relu from its output. dy, y : one shape; returns : as dy."""
 
     mxnet = None
-    triton = "{0} * tl.where({1} > 0, 1.0, 0.0)"
+    triton = Pointwise("{0} * tl.where({1} > 0, 1.0, 0.0)")
     samples = [sample((3, 4), (3, 4))]
 
     def infer_shape(self, dy: Shape, y: Shape) -> Shape:
@@ -131,7 +132,7 @@ softrelu = unary(
 )
 
 
-class HardSigmoid(Pointwise, name="hard_sigmoid"):
+class HardSigmoid(Elementwise, name="hard_sigmoid"):
     """alpha * data + beta, limited to [0, 1]. data : any shape, floating; returns : as data."""
 
     kinds = "f"
@@ -158,7 +159,7 @@ class HardSigmoid(Pointwise, name="hard_sigmoid"):
         return g.HardSigmoid(x, alpha=self.alpha, beta=self.beta)
 
 
-class Activation(Pointwise, name="Activation"):
+class Activation(Elementwise, name="Activation"):
     """The activation named by `act_type`. data : any shape, floating; returns : as data."""
 
     kinds = "fiu"
@@ -176,16 +177,8 @@ class Activation(Pointwise, name="Activation"):
         return get(self.act_type).bind()
 
     @property
-    def triton(self) -> str | None:
+    def triton(self) -> Kernel | None:
         return self.plain.triton
-
-    @property
-    def triton_whole(self) -> str | None:
-        return self.plain.triton_whole
-
-    @property
-    def floating(self) -> bool:
-        return self.plain.floating
 
     def infer_shape(self, data: Shape) -> Shape:
         return data

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Binary, binary, is_scalar
@@ -83,7 +84,7 @@ broadcast_div = binary(
     numpy=_divide,
     grad=(lambda F, a, b, y, dy: dy / b, lambda F, a, b, y, dy: -dy * y / b),
     triton="{0} / {1}",
-    triton_whole="whole_quotient({0}, {1})",
+    whole="whole_quotient({0}, {1})",
     onnx=lambda op, g, a, b: g.Div(*_floating("broadcast_div", g, a, b)),
     doc="lhs / rhs, with broadcasting. Integers divide as in C, towards zero.",
     aliases=("elemwise_div", "_div", "_Div", "divide", "_true_divide"),
@@ -231,7 +232,7 @@ class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):
     """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
 
     ufunc = staticmethod(_hypot)
-    triton = "hypotenuse({0}, {1})"
+    triton = Pointwise("hypotenuse({0}, {1})")
     samples = _POSITIVE[:3]
 
     def grad(self, F: Functions, a: Tensor, b: Tensor, y: Tensor, dy: Tensor) -> Gradients:

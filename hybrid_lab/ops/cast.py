@@ -9,6 +9,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.attributes import DType
 from hybrid_lab.ops.dtypes import is_floating
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
@@ -47,7 +48,8 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
         np.copyto(out, data, casting="unsafe")
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return str(K.cast(K.read(0, place)))
 
     def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
@@ -76,7 +78,8 @@ class CastLike(Operator, name="_cast_like"):
         np.copyto(out, data, casting="unsafe")
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return str(K.cast(K.read(0, place)))
 
     def grad(self, F: Functions, x: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
@@ -109,7 +112,8 @@ class AMPCast(Operator, name="amp_cast"):
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.astype(self.infer_type(data.dtype)), out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return str(K.cast(K.read(0, place)))
 
     def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:

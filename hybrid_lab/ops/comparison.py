@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Comparison, Unary, binary, is_scalar
 from hybrid_lab.ops.protocols import OnnxGraph, Scratch
@@ -56,9 +57,9 @@ def _relation(
         holds = g.Equal(a, b) if negate else getattr(g, onnx)(a, b)
         return g.cast(g.Not(holds) if negate else holds, dtype)
 
-    triton = f"(({{0}} != 0) {symbol} ({{1}} != 0))" if logic else f"({{0}} {symbol} {{1}})"
+    holds = f"(({{0}} != 0) {symbol} ({{1}} != 0))" if logic else f"({{0}} {symbol} {{1}})"
     record = binary(
-        name, numpy, None, f"{triton}.to(tl.float32)", emit, doc, aliases, samples,
+        name, numpy, None, f"{holds}.to(tl.float32)", emit, doc, aliases, samples, jumps=True,
         base=_Logic if logic else Comparison, __module__=__name__,
     )  # fmt: skip
     return record
@@ -130,9 +131,8 @@ class LogicalNot(Unary, name="logical_not"):
     """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
 
     integers = True
-    jumps = True
     kinds = "fiub"
-    triton = "({0} == 0).to(tl.float32)"
+    triton = Pointwise("({0} == 0).to(tl.float32)", jumps=True)
     samples = [sample(ints((3, 4), 0, 2), gradient=False), sample(ints((3,), 0, 2, "int32"), gradient=False)]
 
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:

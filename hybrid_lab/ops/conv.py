@@ -13,8 +13,8 @@ from hybrid_lab.ops import conv_kernels, conv_products, depthwise
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv_kernels import Geometry
 from hybrid_lab.ops.depthwise import is_depthwise
+from hybrid_lab.ops.kernel import Contraction, Element, Product
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.signature import Signature
@@ -222,16 +222,18 @@ class Convolution(_Convolving, name="Convolution"):
             return ddata, dweight
         return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
 
-    def product(self, *shapes: tuple[int, ...]) -> Product | None:
+    def _contraction(self, *shapes: tuple[int, ...]) -> Contraction | None:
         data = shapes[0]
         if is_depthwise(self.geometry, data[1], self.num_filter):
             return None
         bias = None if self.no_bias else 2
         return conv_products.convolution(self.geometry, data, self.output_shape(data), bias=bias)
 
-    def element(self, K: Elements, place: Place) -> str:
+    def _depthwise(self, K: Elements, place: Place) -> str:
         total = depthwise.convolved(K, self.geometry, self.num_filter, place)
         return total if self.no_bias else f"{total} + {K.read(2, place[1:2])}"
+
+    triton = Product(_contraction, otherwise=Element(_depthwise))
 
     def onnx(self, g: OnnxGraph, data: str, weight: str, bias: str | None = None) -> str:
         return g.Conv(data, weight, *([bias] if bias else []), **onnx_attributes(self.geometry))
@@ -269,14 +271,16 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
             F._conv_weight_grad(dy, d, weight, **self.shared),
         )
 
-    def product(self, *shapes: tuple[int, ...]) -> Product | None:
+    def _contraction(self, *shapes: tuple[int, ...]) -> Contraction | None:
         dy, data, _ = shapes
         if is_depthwise(self.geometry, data[1], self.num_filter):
             return None
         return conv_products.data_gradient(self.geometry, data, dy)
 
-    def element(self, K: Elements, place: Place) -> str:
+    def _depthwise(self, K: Elements, place: Place) -> str:
         return depthwise.data_gradient(K, self.geometry, self.num_filter, place)
+
+    triton = Product(_contraction, otherwise=Element(_depthwise))
 
     def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
         geometry, shape = self.geometry, g.shape(data)
@@ -317,7 +321,8 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
             raise Unmappable("the weight gradient of one group is one product")
         return depthwise.weight_gradient(F, self.geometry, dy, data, weight)
 
-    def product(self, *shapes: tuple[int, ...]) -> Product | None:
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction | None:
         dy, data, _ = shapes
         if is_depthwise(self.geometry, data[1], self.num_filter):
             return None

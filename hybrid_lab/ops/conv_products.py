@@ -6,21 +6,21 @@ Factors are read at the pixels that a window covers: nothing is gathered beforeh
 from __future__ import annotations
 
 from hybrid_lab.ops.conv_kernels import Geometry
-from hybrid_lab.ops.product import Product
+from hybrid_lab.ops.kernel import Contraction
 from hybrid_lab.ops.protocols import Elements, Index, Place
 
 
 def convolution(
     geometry: Geometry, data: tuple[int, ...], output: tuple[int, ...], number: int = 0, weight: int = 1,
     bias: int | None = None,
-) -> Product:  # fmt: skip
+) -> Contraction:  # fmt: skip
     """Rows are filters, columns are images and pixels; summed are channels and the kernel's places.
 
     data, output : whole shapes; number, weight, bias : which inputs are the data, the weight and the bias
     """
     groups = geometry.groups
     channels, filters = data[1] // groups, output[1] // groups
-    return Product(
+    return Contraction(
         (groups,), (filters,), (data[0], *output[2:]), (channels, *geometry.kernel),
         left=lambda K, g, f, k: K.read(weight, (_channel(g, f, filters), *k)),
         right=lambda K, g, k, n: window(K, number, geometry, (n[0], _channel(g, k[:1], channels)), n[1:], k[1:]),
@@ -32,7 +32,7 @@ def convolution(
 def data_gradient(
     geometry: Geometry, data: tuple[int, ...], output: tuple[int, ...], number: int = 0, weight: int = 2,
     bias: int | None = None,
-) -> Product:  # fmt: skip
+) -> Contraction:  # fmt: skip
     """Rows are channels, columns are images and pixels of the data; summed are filters and the kernel's places.
 
     data, output : whole shapes of the convolution; number : which input has the shape of its output
@@ -50,7 +50,7 @@ def data_gradient(
             guards += [guard] * bool(guard)
         return K.read(number, place, " & ".join(guards))
 
-    return Product(
+    return Contraction(
         (groups,), (channels,), (data[0], *data[2:]), (filters, *geometry.kernel),
         left=lambda K, g, c, k: K.read(weight, (_channel(g, k[:1], filters), *c, *k[1:])),
         right=covered,
@@ -61,14 +61,14 @@ def data_gradient(
 
 def weight_gradient(
     geometry: Geometry, data: tuple[int, ...], output: tuple[int, ...], dy: int = 0, number: int = 1
-) -> Product:
+) -> Contraction:
     """Rows are filters, columns are channels and the kernel's places; summed are images and pixels of the output.
 
     data, output : whole shapes; dy, number : which inputs have the shapes of the output and of the data
     """
     groups = geometry.groups
     channels, filters = data[1] // groups, output[1] // groups
-    return Product(
+    return Contraction(
         (groups,), (filters,), (channels, *geometry.kernel), (data[0], *output[2:]),
         left=lambda K, g, f, n: K.read(dy, (n[0], _channel(g, f, filters), *n[1:])),
         right=lambda K, g, n, k: window(K, number, geometry, (n[0], _channel(g, k[:1], channels)), n[1:], k[1:]),

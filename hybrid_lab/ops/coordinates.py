@@ -9,7 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.attributes import Shape
-from hybrid_lab.ops.collect import Collect
+from hybrid_lab.ops.kernel import Collect, Element, Entries
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, Index, OnnxGraph, Place
@@ -44,7 +44,8 @@ class GatherND(Operator, name="gather_nd"):
     def numpy(self, data: Array, indices: Array, out: Array | None = None) -> Array:
         return into(data[tuple(indices.astype(np.int64))], out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         shape, (count, *axes) = K.shape(0), K.shape(1)
         return str(K.read(0, (*coordinates(K, 1, place[: len(axes)], shape[:count]), *place[len(axes) :])))
 
@@ -56,7 +57,7 @@ class GatherND(Operator, name="gather_nd"):
         return g.GatherND(data, g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0]))
 
 
-def by_coordinates(entry: int, number: int, indices: tuple[int, ...], shape: tuple[int, ...], **how: Any) -> Collect:
+def by_coordinates(entry: int, number: int, indices: tuple[int, ...], shape: tuple[int, ...], **how: Any) -> Entries:
     """The entries of input `entry` at the coordinates in input `number`, collected in an array of `shape`."""
     named = indices[0]
 
@@ -65,7 +66,7 @@ def by_coordinates(entry: int, number: int, indices: tuple[int, ...], shape: tup
         text = " + ".join(f"({item}) * {prod(shape[axis + 1 : named])}" for axis, item in enumerate(place))
         return K.computed(text or "0", prod(shape[:named]), *place)
 
-    return Collect(
+    return Entries(
         shape[:named],
         shape[named:],
         indices[1:],
@@ -98,7 +99,8 @@ class GatherNDGrad(Operator, name="_gather_nd_grad"):
         np.add.at(out, tuple(indices.astype(np.int64)), dy)
         return out
 
-    def collect(self, dy: Shape, indices: Shape, like: Shape) -> Collect:
+    @Collect
+    def triton(self, dy: Shape, indices: Shape, like: Shape) -> Entries:
         return by_coordinates(0, 1, indices, like)
 
     def grad(self, F: Functions, dy: Tensor, indices: Tensor, like: Tensor, y: Tensor, d: Tensor) -> Gradients:
@@ -131,7 +133,8 @@ class ScatterND(Operator, name="scatter_nd"):
         out[tuple(indices.astype(np.int64))] = data
         return out
 
-    def collect(self, data: Shape, indices: Shape) -> Collect:
+    @Collect
+    def triton(self, data: Shape, indices: Shape) -> Entries:
         return by_coordinates(0, 1, indices, self.shape, last=True)
 
     def grad(self, F: Functions, data: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:
@@ -175,7 +178,8 @@ class ScatterSetND(Operator, name="_scatter_set_nd"):
         y[tuple(indices.astype(np.int64))] = rhs
         return into(y, out)
 
-    def collect(self, lhs: Shape, rhs: Shape, indices: Shape) -> Collect:
+    @Collect
+    def triton(self, lhs: Shape, rhs: Shape, indices: Shape) -> Entries:
         return by_coordinates(
             1, 2, indices, self.shape, last=True, start=lambda K, row, column: K.read(0, (*row, *column))
         )

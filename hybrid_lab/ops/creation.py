@@ -8,9 +8,10 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.attributes import DType, Shape
+from hybrid_lab.ops.kernel import Element, Pointwise
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.pointwise import Elementwise
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of
@@ -179,7 +180,8 @@ class _FilledLike(Operator):
         out.fill(self.number)
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return str(K.literal(self.number))
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
@@ -211,11 +213,11 @@ class FullLike(_FilledLike, name="full_like"):
         return self.fill_value
 
 
-class _Copy(Pointwise):
+class _Copy(Elementwise):
     """Base of what hands data on as it is and differs in the gradient."""
 
     identity = True
-    triton = "{0}"
+    triton = Pointwise("{0}")
     onnx = "Identity"
     samples = [sample((2, 3))]
 
@@ -278,7 +280,8 @@ class ArangeLike(Operator, name="_contrib_arange_like"):
         numbers = np.arange(prod(shape)) // self.repeat * self.step + self.start
         return into(numbers.astype(data.dtype).reshape(shape), out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         shape = self.infer_shape(K.shape(0))
         (index,) = K.unravel(place, shape, (prod(shape),))
         return str(K.scaled(K.quotient(index, self.repeat), self.step, self.start))

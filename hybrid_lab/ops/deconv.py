@@ -12,7 +12,7 @@ from hybrid_lab.ops import conv_kernels, conv_products
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import ConvWeightGrad, Spatial, delivered, onnx_attributes, prepared
 from hybrid_lab.ops.conv_kernels import Geometry
-from hybrid_lab.ops.product import Product
+from hybrid_lab.ops.kernel import Contraction, Product
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.signature import Signature
@@ -141,7 +141,8 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
             return ddata, dweight
         return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         data, geometry = shapes[0], self.sizes(shapes[0][2:]).geometry
         output = self.infer_shape(*shapes)
         return conv_products.data_gradient(geometry, output, data, weight=1, bias=None if self.no_bias else 2)
@@ -203,7 +204,8 @@ class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
             F._deconv_weight_grad(dy, d, weight, **self.shared),
         )
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         dy, data, _ = shapes
         return conv_products.convolution(self.sizes(data[2:]).geometry, dy, data, weight=2)
 
@@ -238,7 +240,8 @@ class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
             None,
         )
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         dy, data, _ = shapes
         return conv_products.weight_gradient(self.sizes(data[2:]).geometry, dy, data, dy=1, number=0)
 

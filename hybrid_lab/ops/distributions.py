@@ -19,6 +19,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError
 from hybrid_lab.ops import philox
 from hybrid_lab.ops.attributes import DType, Shape
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import printed
@@ -249,7 +250,7 @@ class _PerElement(_Distribution):
         return self.numbers(rng, spread, (*lead, *self.shape), self.infer_type(), out)
 
 
-def _exponential_text(op: Any) -> str:
+def _exponential_text(op: Any, dtype: np.dtype) -> str:
     """`draw_exponential` as an expression of a kernel."""
     word = "(philox_word({seed}, {draw}, {element}).to(tl.float64) + 0.5)"
     return f"(-tl.log({word} * {2.0**-32!r}) / {printed(op.lam, np.dtype('float64'))})"
@@ -296,7 +297,8 @@ def _families(kind: str, method: Any, parameters: dict[str, Any], doc: str, **me
 
 
 _families(
-    "exponential", draw_exponential, {"lam": 1.0}, "exponential with rate lam", triton=property(_exponential_text)
+    *("exponential", draw_exponential, {"lam": 1.0}, "exponential with rate lam"),
+    triton=Pointwise(_exponential_text, floating=True),
 )
 _families("gamma", draw_gamma, {"alpha": 1.0, "beta": 1.0}, "gamma with shape alpha and scale beta")
 _families("poisson", draw_poisson, {"lam": 1.0}, "Poisson with mean lam")
@@ -317,11 +319,8 @@ class UniformLike(_Like, name="_random_uniform_like", aliases=("random_uniform_l
     high: float = 1.0
     samples = [sample((3, 4), gradient=False, attrs={"low": -1.0, "high": 2.0})]
 
-    @property
-    def triton(self) -> str:
-        return self.expression(np.dtype("float32"))
-
-    def expression(self, dtype: np.dtype) -> str:
+    @Pointwise
+    def triton(self, dtype: np.dtype) -> str:
         return philox.moved_text(philox.uniform_text(dtype, wide=True), self.high - self.low, self.low)
 
 
@@ -333,11 +332,8 @@ class NormalLike(_Like, name="_random_normal_like", aliases=("random_normal_like
     scale: float = 1.0
     samples = [sample((3, 4), gradient=False, loc=-1.0, scale=2.0)]
 
-    @property
-    def triton(self) -> str:
-        return self.expression(np.dtype("float32"))
-
-    def expression(self, dtype: np.dtype) -> str:
+    @Pointwise
+    def triton(self, dtype: np.dtype) -> str:
         return philox.moved_text(philox.normal_text(dtype), self.scale, self.loc)
 
 

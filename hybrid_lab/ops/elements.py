@@ -1,4 +1,4 @@
-"""What several records' `element` rules have in common: where an element of cut and joined arrays lies."""
+"""What several Element kernels have in common: where an element of cut and joined arrays lies."""
 
 from __future__ import annotations
 

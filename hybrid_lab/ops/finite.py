@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Unary
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
@@ -26,8 +27,6 @@ class _Kind(Unary):
     """Base: 1 where the test holds, else 0, in the dtype of data. Functions in MXNet, not operators of its files."""
 
     mxnet = None
-    floating = False
-    jumps = True
     samples = _SAMPLES
 
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
@@ -49,7 +48,7 @@ class IsNaN(_Kind, name="_contrib_isnan", aliases=("contrib_isnan",)):
     """1 where data is NaN, else 0. data : numbers; returns : as data."""
 
     ufunc = staticmethod(np.isnan)
-    triton = "({0} != {0}).to(tl.float32)"
+    triton = Pointwise("({0} != {0}).to(tl.float32)", jumps=True)
 
     def onnx_holds(self, g: OnnxGraph, data: str) -> str:
         return g.IsNaN(data)
@@ -59,7 +58,7 @@ class IsInf(_Kind, name="_contrib_isinf", aliases=("contrib_isinf",)):
     """1 where data is infinite, of either sign, else 0. data : numbers; returns : as data."""
 
     ufunc = staticmethod(np.isinf)
-    triton = "(tl.abs({0}) == float('inf')).to(tl.float32)"
+    triton = Pointwise("(tl.abs({0}) == float('inf')).to(tl.float32)", jumps=True)
 
     def onnx_holds(self, g: OnnxGraph, data: str) -> str:
         return g.Equal(g.Abs(data), g.const(np.inf, g.dtype(data)))
@@ -69,7 +68,7 @@ class IsFinite(_Kind, name="_contrib_isfinite", aliases=("contrib_isfinite",)):
     """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
 
     ufunc = staticmethod(np.isfinite)
-    triton = "(tl.abs({0}) < float('inf')).to(tl.float32)"
+    triton = Pointwise("(tl.abs({0}) < float('inf')).to(tl.float32)", jumps=True)
 
     def onnx_holds(self, g: OnnxGraph, data: str) -> str:
         return g.Less(g.Abs(data), g.const(np.inf, g.dtype(data)))

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import Pointwise, printed
+from hybrid_lab.ops.pointwise import Elementwise, printed
 from hybrid_lab.ops.protocols import Functions, OnnxGraph
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.types import Array, Shape, Tensor
 
 
-class Quadratic(Pointwise, name="_contrib_quadratic", aliases=("contrib_quadratic",)):
+class Quadratic(Elementwise, name="_contrib_quadratic", aliases=("contrib_quadratic",)):
     """a * data^2 + b * data + c. data : numbers; returns : as data."""
 
     kinds = "fiu"
-    floating = True
     a: float = 0.0
     b: float = 0.0
     c: float = 0.0
     samples = [sample((3, 4), a=2.0, b=-1.0, c=0.5), sample((2, 3)), sample((3,), b=3.0)]
 
-    @property
-    def triton(self) -> str:
-        return self.expression(np.dtype("float32"))
-
-    def expression(self, dtype: np.dtype) -> str:
+    @partial(Pointwise, floating=True)
+    def triton(self, dtype: np.dtype) -> str:
         a, b, c = (printed(number, dtype) for number in (self.a, self.b, self.c))
         return f"(({a} * {{0}} + {b}) * {{0}} + {c})"
 

@@ -7,10 +7,11 @@ from math import prod
 
 import numpy as np
 
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.lowered_gradient import gradient_of_lowering
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.pointwise import Elementwise
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.reduce import accumulate
 from hybrid_lab.ops.sample import sample
@@ -249,7 +250,7 @@ class LogSoftmaxGrad(_Gradient, name="_log_softmax_grad"):
 _HALF, _DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
 
-class GeluGrad(Pointwise, name="_gelu_grad"):
+class GeluGrad(Elementwise, name="_gelu_grad"):
     """The gradient of gelu: dy * (P(x) + x * p(x)), P and p the normal distribution and its density.
 
     dy, x : one shape; returns : that shape
@@ -258,7 +259,9 @@ class GeluGrad(Pointwise, name="_gelu_grad"):
     kinds = "f"
     mxnet = None
     alias_safe = False
-    triton = f"{{0}} * (0.5 + 0.5 * tl.erf({{1}} * {_HALF!r}) + {{1}} * tl.exp({{1}} * {{1}} * -0.5) * {_DENSITY!r})"
+    triton = Pointwise(
+        f"{{0}} * (0.5 + 0.5 * tl.erf({{1}} * {_HALF!r}) + {{1}} * tl.exp({{1}} * {{1}} * -0.5) * {_DENSITY!r})"
+    )
     samples = [sample((3, 4), (3, 4), low=-3.0, high=3.0)]
 
     def infer_shape(self, dy: Shape, x: Shape) -> Shape:

@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.attributes import Axis
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
@@ -264,7 +265,8 @@ class ChannelWindowSum(Operator, name="_channel_window_sum"):
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return window_sum(data, self.nsize, np.empty(data.shape, data.dtype) if out is None else out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         channels, parts = K.shape(0)[1], []
         reach = min(self.nsize // 2, channels - 1)
         in_kernels.few(2 * reach + 1)

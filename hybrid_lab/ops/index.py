@@ -9,7 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import DType
-from hybrid_lab.ops.collect import Collect
+from hybrid_lab.ops.kernel import Collect, Element, Entries
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
@@ -82,7 +82,8 @@ class Embedding(Operator, name="Embedding"):
     def numpy(self, data: Array, weight: Array, out: Array | None = None) -> Array:
         return np.take(weight, whole(data, weight.shape[0], "clip", self.name), axis=0, out=out, mode="clip")
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return str(K.read(1, (K.number(0, place[:-1], self.input_dim), place[-1])))
 
     def grad(self, F: Functions, data: Tensor, weight: Tensor, y: Tensor, dy: Tensor) -> Gradients:
@@ -126,8 +127,9 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
         add_rows(out, rows, dy.reshape(len(rows), weight.shape[1]))
         return out
 
-    def collect(self, dy: Shape, data: Shape, weight: Shape) -> Collect:
-        return Collect(
+    @Collect
+    def triton(self, dy: Shape, data: Shape, weight: Shape) -> Entries:
+        return Entries(
             weight[:1],
             weight[1:],
             data,
@@ -172,7 +174,8 @@ class Take(Operator, name="take"):
     def numpy(self, a: Array, indices: Array, out: Array | None = None) -> Array:
         return np.take(a, whole(indices, a.shape[self.axis], self.mode, "take"), axis=self.axis, out=out, mode="clip")
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         if self.mode == "raise":
             raise Unmappable("take with mode='raise'")
         shape, rank = K.shape(0), len(K.shape(1))
@@ -224,11 +227,12 @@ class TakeGrad(Operator, name="_take_grad"):
         np.copyto(np.moveaxis(out, axis, 0), total.reshape(np.moveaxis(out, axis, 0).shape))
         return out
 
-    def collect(self, dy: Shape, like: Shape, indices: Shape) -> Collect:
+    @Collect
+    def triton(self, dy: Shape, like: Shape, indices: Shape) -> Entries:
         if self.mode == "raise":
             raise Unmappable("take with mode='raise'")
         axis = self.axis % len(like)
-        return Collect(
+        return Entries(
             like[axis : axis + 1],
             (*like[:axis], *like[axis + 1 :]),
             indices,
@@ -312,7 +316,8 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
         places = whole(index, data.shape[axis], self.mode, "pick").reshape(kept)
         return into(np.take_along_axis(data, places, axis).reshape(shape), out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         shape = K.shape(0)
         axis = self._axis(len(shape))
         before, after = place[:axis], place[axis + self.keepdims :]
@@ -362,7 +367,8 @@ class PickGrad(Operator, name="_pick_grad"):
         filled.reshape(-1)[places] = dy.reshape(-1)
         return filled if out is None or filled is out else into(filled, out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         axis = self.axis % len(place)
         kept, dropped = (*place[:axis], K.zero, *place[axis + 1 :]), (*place[:axis], *place[axis + 1 :]) or (K.zero,)
         number = K.number(2, kept if len(K.shape(2)) == len(place) else dropped, K.shape(1)[axis], self.mode)
@@ -409,7 +415,8 @@ class OneHot(Operator, name="one_hot"):
         on, off = (np.asarray(value).astype(dtype) for value in (self.on_value, self.off_value))
         return into(np.where(hit, on, off), out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         index = K.whole(K.read(0, place[:-1]), 0)
         return f"tl.where({index} == ({place[-1]}), {K.literal(self.on_value)}, {K.literal(self.off_value)})"
 

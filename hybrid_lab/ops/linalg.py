@@ -10,9 +10,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops import blas
+from hybrid_lab.ops.kernel import Contraction, Product
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import filled, known_shape
@@ -97,10 +97,11 @@ class Dot(Operator, name="dot"):
             F._dot_rhs_grad(dy, lhs, rhs, **flags) if right else None,
         )
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         (lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
         rows, columns, inner, _ = self._sides(lhs, rhs)
-        return Product(
+        return Contraction(
             (), rows, columns, (inner,),
             left=lambda K, b, m, k: K.read(0, (*k, *m) if ta else (*m, *k)),
             right=lambda K, b, k, n: K.read(1, (*n, *k) if tb else (*k, *n)),
@@ -191,10 +192,11 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
         return F.dot(d, rhs, **flags), None, F._dot_rhs_grad(dy, d, rhs, **flags)
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         (_, lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
         rows, columns, inner, _ = Dot._sides(self, lhs, rhs)  # type: ignore[arg-type]
-        return Product(
+        return Contraction(
             (), rows, (inner,), columns,
             left=lambda K, b, m, n: K.read(0, K.places((*m, *n), 0)),
             right=lambda K, b, n, k: K.read(2, (*n, *k) if tb else (*k, *n)),
@@ -235,10 +237,11 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
         return F.dot(lhs, d, **flags), F._dot_lhs_grad(dy, lhs, d, **flags), None
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         (_, lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
         rows, columns, inner, _ = Dot._sides(self, lhs, rhs)  # type: ignore[arg-type]
-        return Product(
+        return Contraction(
             (), (inner,), columns, rows,
             left=lambda K, b, k, m: K.read(1, (*k, *m) if ta else (*m, *k)),
             right=lambda K, b, m, n: K.read(0, K.places((*m, *n), 0)),
@@ -289,10 +292,11 @@ class BatchDot(Operator, name="batch_dot"):
         db = F.batch_dot(dy, a, transpose_a=True, transpose_b=ta) if tb else F.batch_dot(a, dy, transpose_a=not ta)
         return da, db
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         (lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
         rows, inner = (lhs[-1], lhs[-2]) if ta else lhs[-2:]
-        return Product(
+        return Contraction(
             lhs[:-2], (rows,), (rhs[-2] if tb else rhs[-1],), (inner,),
             left=lambda K, b, m, k: K.read(0, (*b, *k, *m) if ta else (*b, *m, *k)),
             right=lambda K, b, k, n: K.read(1, (*b, *n, *k) if tb else (*b, *k, *n)),
@@ -342,8 +346,10 @@ class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
         db = gemm(dy, a, transpose_a=True, transpose_b=ta, **scale) if tb else gemm(a, dy, transpose_a=not ta, **scale)
         return da, db
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
-        return replace(super().product(*shapes), scale=self.alpha)
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction | None:
+        product = BatchDot.triton.contraction(self, *shapes)
+        return replace(product, scale=self.alpha) if product else None
 
     def onnx(self, g: OnnxGraph, A: str, B: str) -> str:
         result = super().onnx(g, A, B)
@@ -429,11 +435,12 @@ class FullyConnected(Operator, name="FullyConnected"):
             return ddata, dweight
         return ddata, dweight, F.sum(dy, axis=0) if wanted[2] else None
 
-    def product(self, *shapes: tuple[int, ...]) -> Product:
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         data = shapes[0]
         rows, inner = (data[:1], data[1:]) if self.flatten else (data[:-1], data[-1:])
         width = (prod(inner),)
-        return Product(
+        return Contraction(
             (), rows, (self.num_hidden,), inner,
             left=lambda K, b, m, k: K.read(0, (*m, *k)),
             right=lambda K, b, k, n: K.read(1, (*n, *K.unravel(k, inner, width))),

@@ -8,6 +8,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.elements import on_diagonal
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.linalg_products import square
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
@@ -90,7 +91,8 @@ class ExtractDiag(_Diagonal, name="_linalg_extractdiag", aliases=("linalg_extrac
     def numpy(self, A: Array, out: Array | None = None) -> Array:
         return self.take(A, out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return str(K.read(0, (*place[:-1], place[-1] + max(-self.offset, 0), place[-1] + max(self.offset, 0))))
 
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
@@ -111,7 +113,8 @@ class MakeDiag(_Diagonal, name="_linalg_makediag", aliases=("linalg_makediag",))
     def numpy(self, A: Array, out: Array | None = None) -> Array:
         return self.put(A, out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         source = (*place[:-2], place[-2] + min(self.offset, 0))
         return on_diagonal(K, place, len(place) - 2, len(place) - 1, self.offset, source)
 

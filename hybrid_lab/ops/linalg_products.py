@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.linalg import multiply
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
@@ -154,7 +155,8 @@ class Triangle(Operator, name="_triangle"):
             result[..., places, places] *= data.dtype.type(0.5)
         return into(result, out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         *_, row, column = place
         data, kept = K.read(0, place), f"({column}) {'<' if self.lower_ else '>'} ({row})"
         diagonal = f"{data} * 0.5" if self.halved else data

@@ -8,6 +8,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
@@ -91,7 +92,8 @@ class _Broadcasting(Operator):
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._sum_like(dy, data)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(place, K.shape(0), strict=True)]))
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
@@ -172,7 +174,8 @@ class BroadcastLike(_Broadcasting, name="broadcast_like"):
     def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         return broadcast_into(lhs, self.infer_shape(lhs.shape, rhs.shape), out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         shape = K.shape(0)
         last = place[len(place) - len(shape) :]
         return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(last, shape, strict=True)]))
@@ -211,7 +214,8 @@ class Tile(Operator, name="tile"):
         np.copyto(out.reshape(pairs), data.reshape(ones))
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         shape, reps = _aligned(K.shape(0), self.reps)
         sizes = zip(place, reps, shape, strict=True)
         inner = [K.unravel((index,), (count * size,), (count, size))[1] for index, count, size in sizes]
@@ -280,7 +284,8 @@ class Repeat(Operator, name="repeat"):
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(np.repeat(data, self.repeats, axis=self.axis), out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         shape = K.shape(0)
         if self.axis is None:
             return str(K.read(0, K.unravel(place, (prod(shape) * self.repeats,), (*shape, self.repeats))[:-1]))
@@ -349,7 +354,8 @@ class Reverse(Operator, name="reverse", aliases=("flip",)):
         flipped = np.flip(data, self.axis)
         return flipped.copy() if out is None else into(flipped, out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         inner = list(place)
         for axis in {axis % len(place) for axis in self.axis}:
             inner[axis] = inner[axis] * -1 + (K.shape(0)[axis] - 1)

@@ -14,11 +14,10 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, RecordError
 from hybrid_lab.ops.attributes import Field, Scalar
-from hybrid_lab.ops.collect import Collect
 from hybrid_lab.ops.contract import RUN_KEYWORDS, check_record, named_parameters
-from hybrid_lab.ops.dtypes import BFLOAT16, bfloat16, is_floating
-from hybrid_lab.ops.product import Product
-from hybrid_lab.ops.protocols import Elements, Functions, Place
+from hybrid_lab.ops.dtypes import BFLOAT16, bfloat16
+from hybrid_lab.ops.kernel import Kernel
+from hybrid_lab.ops.protocols import Functions
 from hybrid_lab.ops.sample import Sample
 from hybrid_lab.ops.signature import Signature
 from hybrid_lab.ops.types import PartialShape, PartialShapes, Shape, Tensor
@@ -55,18 +54,8 @@ class Operator:
     shape_only: ClassVar[tuple[str, ...]] = ()
     kinds: ClassVar[str] = "fiub"
     """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
-    triton: ClassVar[str | None] = None
-    """A pointwise operator as an expression of Triton over its operands {0} {1} ...; may be a property."""
-    triton_whole: ClassVar[str | None] = None
-    """The same for whole numbers, where they need another one."""
-    jumps: ClassVar[bool] = False
-    """Whether the result jumps where operands change a little. Kernels then round operands of half precision, which
-    they compute in float32, to what eager calls look at.
-    """
-    floating: ClassVar[bool] = False
-    """Whether whole numbers are computed in float64 and cut back, as in MXNet. Kernels do not take them then."""
-    combine: ClassVar[str | None] = None
-    """How a reduction over `axes(rank)` combines elements in a kernel: "sum", "max", "min", "prod"."""
+    triton: ClassVar[Kernel | None] = None
+    """The operator in a Triton kernel; a property where attributes decide."""
 
     asks_bfloat16: bool = False
     """Whether an attribute of this instance is the dtype bfloat16."""
@@ -87,7 +76,6 @@ class Operator:
     input_names: ClassVar[tuple[str, ...]] = ()
     variadic: ClassVar[bool] = False
     differentiable: ClassVar[bool] = False
-    has_lowering: ClassVar[bool] = False
     run_keywords: ClassVar[frozenset[str]] = frozenset()
     grad_wants: ClassVar[bool] = False
     _interned: ClassVar[dict[tuple[Any, ...], Operator]]
@@ -113,7 +101,6 @@ class Operator:
             cls.mxnet = None if any(base.__dict__.get("mxnet", name) is None for base in families) else name
         cls.differentiable = cls.grad is not Operator.grad
         cls.grad_wants = "wanted" in named_parameters(cls.grad)[0]
-        cls.has_lowering = cls.lower is not Operator.lower or cls.triton is not None
         cls.run_keywords = frozenset(named_parameters(cls.numpy)[0]) & frozenset(RUN_KEYWORDS)
         cls._interned, cls._bound = {}, {}
         check_record(cls, Operator)
@@ -277,19 +264,6 @@ class Operator:
         """The reference kernel."""
         raise NotImplementedError(f"{self.name} has no NumPy kernel")
 
-    def expression(self, dtype: np.dtype) -> str:
-        """`triton`, or `triton_whole`, for elements of a dtype; records override it whose numbers a dtype rounds."""
-        found = self.triton if is_floating(dtype) else self.triton_whole or self.triton
-        assert found is not None, "asked of operators with a `triton` expression"
-        return found
-
-    def is_pointwise(self, *shapes: Shape) -> bool:
-        """Whether, for these input shapes, element i of the output depends on element i of the broadcast inputs only.
-
-        Asked of operators with a `triton` expression.
-        """
-        return True
-
     def bind_mode(self, train: bool) -> Operator:
         """The operator to run in training or prediction; only mode_dependent records override it."""
         return self
@@ -315,28 +289,6 @@ class Operator:
     def lower(self, F: Functions, *inputs: Any) -> Any:
         """The operator in primitives."""
         raise NotImplementedError(f"{self.name} is a primitive")
-
-    def element(self, K: Elements, place: Place) -> str:
-        """One element of the output, for kernels: an expression of Triton over elements of the inputs.
-
-        place : an index per axis of the output, which can be added to and multiplied by whole numbers
-        K : K.read(number, place, guard) names an element of an input that is loaded under a condition; K.where(guard,
-            name, other) chooses by it. K.shape(number) is an input's shape, K.number(number, place, size, mode) the
-            whole number in an element as an index, K.zero the index 0, K.literal(x) a number. `Elements` in
-            engines/triton/write/body.py has them all. Unmappable is raised where kernels should not hold the operator
-        """
-        raise NotImplementedError(f"{self.name} has no element")
-
-    def product(self, *shapes: Shape) -> Product | None:
-        """The operator as sums of products, for kernels; None where it is none for these shapes. shapes : of inputs."""
-        raise NotImplementedError(f"{self.name} is not a product")
-
-    def collect(self, *shapes: Shape) -> Collect:
-        """The operator as rows that entries are added up in by number, for kernels. shapes : of the inputs.
-
-        Raises Unmappable where kernels cannot do what the attributes ask for.
-        """
-        raise NotImplementedError(f"{self.name} collects nothing")
 
     # `onnx` is a method `onnx(self, g, *inputs)` or the ONNX operator's name as a string.
     onnx: Any = None

@@ -11,6 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.attributes import DType
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
@@ -297,7 +298,8 @@ class GatherAlong(Operator, name="_gather_along"):
     def numpy(self, data: Array, places: Array, out: Array | None = None) -> Array:
         return into(np.take_along_axis(data, places, self.axis), out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         axis = self.axis % len(place)
         return str(K.read(0, (*place[:axis], K.number(1, place, K.shape(0)[axis]), *place[axis + 1 :])))
 

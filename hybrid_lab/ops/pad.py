@@ -13,6 +13,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmapp
 from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.elements import among_zeros
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, Index, OnnxGraph, Place, Scratch
@@ -92,7 +93,8 @@ class Pad(_Padding, name="Pad", aliases=("pad",)):
                 rows[end:] = rows[end - 1 - after : end - 1][::-1]
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         shape, inner, guards = K.shape(0), [], []
         for index, (before, after), size in zip(place, self.borders(shape), shape, strict=True):
             at, last = index + -before, size - 1
@@ -160,7 +162,8 @@ class PadGrad(_Padding, name="_pad_grad"):
             out = np.empty(data.shape, dy.dtype)
         return into(total[self.inside(pairs, data.shape)], out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         shape = K.shape(1)
         axes = [
             list(self.copies(K, index, pair, size))
@@ -281,7 +284,8 @@ class CropGrad(_Cropping, name="_crop_grad"):
         out[self.cut(data.shape, dy.shape[2:])] = dy
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return among_zeros(K, self.cut(K.shape(1), K.shape(0)[2:]), place)
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:

@@ -12,6 +12,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmapp
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import LAYOUTS
 from hybrid_lab.ops.conv_kernels import Geometry
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
@@ -176,7 +177,8 @@ class Im2Col(_Patches, name="im2col"):
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return self.columns(data, out, scratch)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return self.element_of_columns(K, place)
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
@@ -209,7 +211,8 @@ class Im2ColGrad(_Patches, name="_im2col_grad"):
     def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return self.image(dy, data.shape, out, scratch)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return self.element_of_image(K, place, K.shape(1))
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
@@ -242,7 +245,8 @@ class Col2Im(_Patches, name="col2im"):
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return self.image(data, self.infer_shape(data.shape), out, scratch)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return self.element_of_image(K, place, self.infer_shape(K.shape(0)))
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import isnan
 
 import numpy as np
 
-from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Pointwise, Unary, printed
+from hybrid_lab.ops.kernel import Pointwise
+from hybrid_lab.ops.pointwise import MAXIMUM, MINIMUM, Elementwise, Unary, printed
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.types import Array, Gradients, Shape, Tensor
@@ -28,11 +30,8 @@ class SmoothL1(Unary, name="smooth_l1"):
         inverse = 1 / square if square else float("inf")
         return 0.5 * square, 0.5 * inverse, inverse
 
-    @property
-    def triton(self) -> str:
-        return self.expression(np.dtype("float32"))
-
-    def expression(self, dtype: np.dtype) -> str:
+    @partial(Pointwise, floating=True)
+    def triton(self, dtype: np.dtype) -> str:
         half, less, limit = (printed(number, dtype) for number in self._numbers)
         return f"tl.where(tl.abs({{0}}) < {limit}, {half} * {{0}} * {{0}}, tl.abs({{0}}) - {less})"
 
@@ -54,7 +53,7 @@ class SmoothL1(Unary, name="smooth_l1"):
         return g.Where(g.Less(size, limit), g.Mul(g.Mul(x, x), half), g.Sub(size, less))
 
 
-class Clip(Pointwise, name="clip"):
+class Clip(Elementwise, name="clip"):
     """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included.
 
     data : any shape and dtype; returns : as data. Whole numbers: limits are cut towards zero, and those beyond what the
@@ -68,11 +67,8 @@ class Clip(Pointwise, name="clip"):
         sample((3, 4), dtype="int32", low=-5, high=5, gradient=False, a_min=-2, a_max=3),
     ]
 
-    @property
-    def triton(self) -> str:
-        return self.expression(np.dtype("float32"))
-
-    def expression(self, dtype: np.dtype) -> str:
+    @Pointwise
+    def triton(self, dtype: np.dtype) -> str:
         low, high = (printed(limit, dtype) for limit in self.limits(dtype))
         return MINIMUM.format(MAXIMUM.format("{0}", low), high)
 
@@ -100,20 +96,16 @@ class Clip(Pointwise, name="clip"):
         return g.Clip(x, low, high)
 
 
-class ClipGrad(Pointwise, name="_clip_grad"):
+class ClipGrad(Elementwise, name="_clip_grad"):
     """dy where a_min <= x <= a_max, else 0, whatever dy is, as in MXNet. dy, x : one shape; returns : as dy."""
 
     a_min: float
     a_max: float
-    jumps = True
     mxnet = None
     samples = [sample((3, 4), (3, 4), a_min=-0.5, a_max=0.6)]
 
-    @property
-    def triton(self) -> str:
-        return self.expression(np.dtype("float32"))
-
-    def expression(self, dtype: np.dtype) -> str:
+    @partial(Pointwise, jumps=True)
+    def triton(self, dtype: np.dtype) -> str:
         low, high = (printed(limit, dtype) for limit in (self.a_min, self.a_max))
         return f"tl.where(({{1}} >= {low}) & ({{1}} <= {high}), {{0}}, 0.0)"
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ops.dtypes import is_bfloat16, is_floating
+from hybrid_lab.ops.kernel import Kernel, Pointwise
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Functions, Scratch
 from hybrid_lab.ops.sample import Sample, sample
@@ -53,23 +54,19 @@ def printed(number: float, dtype: np.dtype) -> str:
     return repr(number) if number - number == 0 else f"float({str(number)!r})"
 
 
-class Pointwise(Operator):
+class Elementwise(Operator):
     """A primitive of which each output element depends on one element of every input."""
 
     alias_safe = True
 
 
-class Unary(Pointwise):
+class Unary(Elementwise):
     """y[i] = f(x[i]). data : any shape; returns : as data."""
 
     kinds = "fiu"
     ufunc: ClassVar[Callable[..., np.ndarray]]
     integers: ClassVar[bool] = False
     """Whether the kernel takes integer arrays itself; else they go through float64 and are cut back, as in MXNet."""
-
-    @property
-    def floating(self) -> bool:
-        return not self.integers
 
     def infer_shape(self, data: Shape) -> Shape:
         return data
@@ -84,7 +81,7 @@ class Unary(Pointwise):
         return out
 
 
-class Binary(Pointwise):
+class Binary(Elementwise):
     """y = f(lhs, rhs) with NumPy's broadcasting. An immediate scalar takes the tensor's dtype first."""
 
     kinds = "fiu"
@@ -104,7 +101,6 @@ class Comparison(Binary):
     """1 where the relation holds, else 0, in the dtype of the inputs (as MXNet)."""
 
     kinds = "fiub"
-    jumps = True
 
     def numpy(self, lhs: Operand, rhs: Operand, out: np.ndarray | None = None, scratch: Scratch = np.empty) -> Array:
         first, second = scalar_as(lhs, rhs), scalar_as(rhs, lhs)
@@ -149,19 +145,21 @@ def unary(
     name: str,
     numpy: Callable[..., Array],
     grad: Rule | None,
-    triton: str | None,
+    triton: str | Kernel | None,
     onnx: OnnxForm,
     doc: str,
     aliases: Sequence[str] = (),
     samples: Sequence[Sample] | None = None,
     integers: bool = False,
+    whole: str | None = None,
+    jumps: bool = False,
     **members: Any,
 ) -> type[Operator]:
     """A record for y[i] = f(x[i]).
 
     numpy : f(x, out=None), as NumPy's ufuncs
     grad : (F, x, y, dy) -> dx, or None where there is none
-    triton : kernel expression with {0}, or None
+    triton : expression of a Pointwise kernel with {0}, or a kernel; whole, jumps : as of Pointwise
     onnx : the ONNX operator's name, (op, g, x) -> name, or None
     integers : whether `numpy` takes integer arrays and returns their dtype
     members : further class members of the record (mxnet=None for an operator MXNet does not have)
@@ -172,26 +170,30 @@ def unary(
         def rule(self: Operator, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
             return grad(F, x, y, dy)
 
-    members["integers"] = integers
-    return _record(name, Unary, numpy, rule, triton, onnx, doc, aliases, samples or [sample((3, 4))], members)
+    members |= {"integers": integers, "onnx": onnx}
+    members["triton"] = Pointwise(triton, whole, jumps, not integers) if isinstance(triton, str) else triton
+    return _record(name, Unary, numpy, rule, doc, aliases, samples or [sample((3, 4))], members)
 
 
 def binary(
     name: str,
     numpy: Callable[..., Array],
     grad: tuple[Rule | None, Rule | None] | None,
-    triton: str | None,
+    triton: str | Kernel | None,
     onnx: OnnxForm,
     doc: str,
     aliases: Sequence[str] = (),
     samples: Sequence[Sample] | None = None,
     base: type[Binary] = Binary,
+    whole: str | None = None,
+    jumps: bool = False,
+    floating: bool = False,
     **members: Any,
 ) -> type[Operator]:
     """A record for y = f(a, b) with broadcasting.
 
     grad : two rules (F, a, b, y, dy) -> gradient of a, of b, as if the shapes were equal (broadcasting is undone
-    here); or None
+    here); or None. triton, whole, jumps, floating : as of `unary` and Pointwise
     """
     full = None
     if grad is not None:
@@ -216,7 +218,9 @@ def binary(
         sample((3, 4), 1.75, dtype="int32", low=-5, high=5, gradient=False),
         sample((2, 3), (2, 3), dtype="float16"),
     ]
-    return _record(name, base, numpy, full, triton, onnx, doc, aliases, samples or default, members)
+    members["triton"] = Pointwise(triton, whole, jumps, floating) if isinstance(triton, str) else triton
+    members["onnx"] = onnx
+    return _record(name, base, numpy, full, doc, aliases, samples or default, members)
 
 
 def _record(
@@ -224,8 +228,6 @@ def _record(
     base: type[Operator],
     numpy: Callable[..., Array],
     grad: Callable[..., Gradient | Gradients] | None,
-    triton: str | None,
-    onnx: OnnxForm,
     doc: str,
     aliases: Sequence[str],
     samples: Sequence[Sample],
@@ -235,8 +237,6 @@ def _record(
         "__module__": sys._getframe(2).f_globals["__name__"],
         "__doc__": doc,
         "ufunc": staticmethod(numpy),
-        "triton": triton,
-        "onnx": onnx,
         "samples": list(samples),
         **members,
     }

@@ -14,6 +14,7 @@ from hybrid_lab.ops import windows as in_kernels
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.conv import LAYOUTS
 from hybrid_lab.ops.dtypes import is_floating
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.reduce import whole_quotient
@@ -179,7 +180,8 @@ class Pooling(Pooled, name="Pooling"):
             return F.broadcast_power(F.sum(F.broadcast_power(F.abs(data), power), **over), 1 / power)
         return {"max": F.max, "avg": F.mean, "sum": F.sum}[self.pool_type](data, **over)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         windows = self.windows(K.shape(0)[2:])
         if not is_floating(K.dtype()) and self.pool_type in ("avg", "lp"):
             raise Unmappable(f"Pooling: pool_type={self.pool_type!r} of whole numbers")
@@ -407,7 +409,8 @@ class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
             np.copyto(out[everywhere(target)], total[everywhere(source)])
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         windows = self.windows(K.shape(1)[2:])
         parts = []
         for window, _, guard in in_kernels.covering(K, windows, place):

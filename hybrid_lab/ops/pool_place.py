@@ -9,6 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ops import windows as in_kernels
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pool import Pooled, gradient_samples
 from hybrid_lab.ops.protocols import Elements, Place, Scratch
@@ -47,7 +48,8 @@ class MaxPoolPlace(Pooled, name="_max_pool_place"):
             np.copyto(out, number, where=padded[everywhere(where)] == maximum)
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         padding = K.literal(lowest(K.dtype(0)), of=0)
         found = in_kernels.covered(K, self.windows(K.shape(0)[2:]), place)
         names = [K.named(K.where(guard, name, padding), "inside") if guard else name for name, guard in found]
@@ -103,7 +105,8 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
         np.copyto(out[everywhere(target)], total[everywhere(source)])
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         parts = []
         for window, number, guard in in_kernels.covering(K, self.windows(K.shape(2)[2:]), place):
             hit = f"({K.read(1, window, guard)} == ({number}))"

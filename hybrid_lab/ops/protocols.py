@@ -93,7 +93,7 @@ Place: TypeAlias = tuple[Index, ...]
 
 
 class Elements(Protocol):
-    """`K` in a record's `element`: reads elements of the inputs. `Operator.element` explains the members."""
+    """`K` of an Element kernel (ops/kernel.py), which explains the members: reads elements of the inputs."""
 
     @property
     def count(self) -> int: ...

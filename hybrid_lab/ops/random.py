@@ -11,9 +11,10 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops import philox
 from hybrid_lab.ops.attributes import DType, Shape
 from hybrid_lab.ops.dtypes import is_floating
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
-from hybrid_lab.ops.pointwise import Pointwise, printed
+from hybrid_lab.ops.pointwise import Elementwise, printed
 from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import axis_of, kept_shape
@@ -66,8 +67,8 @@ class RandomUniform(_Sampled, name="random_uniform", aliases=("_random_uniform",
         super().check()
         refuse_attributes(self, "low <= high", self.low <= self.high)
 
-    @property
-    def triton(self) -> str:
+    @Pointwise
+    def triton(self, dtype: np.dtype) -> str:
         return philox.moved_text(philox.uniform_text(self.infer_type()), self.high - self.low, self.low)
 
     def numpy(self, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
@@ -96,8 +97,8 @@ class RandomNormal(_Sampled, name="random_normal", aliases=("_random_normal", "n
         super().check()
         refuse_attributes(self, "scale >= 0", self.scale >= 0)
 
-    @property
-    def triton(self) -> str:
+    @Pointwise
+    def triton(self, dtype: np.dtype) -> str:
         return philox.moved_text(philox.normal_text(self.infer_type()), self.scale, self.loc)
 
     def numpy(self, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
@@ -134,8 +135,8 @@ class RandomIntegers(_Sampled, name="random_randint", aliases=("_random_randint"
         if self.low < limits.min or self.high - 1 > limits.max:
             raise AttributeSpecError(f"{self.name}: [{self.low}, {self.high}) does not fit {self.infer_type().name}")
 
-    @property
-    def triton(self) -> str:
+    @Pointwise
+    def triton(self, dtype: np.dtype) -> str:
         word = "philox_word({seed}, {draw}, {element}).to(tl.uint64)"
         return f"(({word} * {self.high - self.low}) >> 32).to(tl.int64) + {self.low}"
 
@@ -227,8 +228,8 @@ class DropoutMask(Operator, name="_dropout_mask"):
     shape_only = ("data",)
     samples = [sample((4, 5), gradient=False), sample((2, 3, 4), axes=(1,), p=0.2, gradient=False)]
 
-    @property
-    def triton(self) -> str:
+    @Pointwise
+    def triton(self, dtype: np.dtype) -> str:
         return f"(philox_word({{seed}}, {{draw}}, {{element}}) >> 8) < {philox.keep_threshold(1.0 - self.p)}"
 
     def infer_shape(self, data: Shape) -> Shape:
@@ -247,7 +248,7 @@ class DropoutMask(Operator, name="_dropout_mask"):
         return out
 
 
-class MaskedScale(Pointwise, name="_masked_scale"):
+class MaskedScale(Elementwise, name="_masked_scale"):
     """data * scale where mask is True, else 0.
 
     data : floating; mask : bool, broadcast against data; returns : as data.
@@ -260,11 +261,8 @@ class MaskedScale(Pointwise, name="_masked_scale"):
         sample((3, 4), ints((3, 1), 0, 2, "bool"), scale=2.0),
     ]
 
-    @property
-    def triton(self) -> str:
-        return self.expression(np.dtype("float32"))
-
-    def expression(self, dtype: np.dtype) -> str:
+    @Pointwise
+    def triton(self, dtype: np.dtype) -> str:
         return f"{{0}} * tl.where({{1}}, {printed(self.scale, dtype)}, 0.0)"
 
     def infer_shape(self, data: Shape, mask: Shape) -> Shape:

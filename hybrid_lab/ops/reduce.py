@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import Axis, DType
 from hybrid_lab.ops.dtypes import is_bfloat16
+from hybrid_lab.ops.kernel import Element, Reduce
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
 from hybrid_lab.ops.sample import sample
@@ -123,7 +124,7 @@ class Sum(Reduction, name="sum", aliases=("sum_axis",)):
     data : any shape and dtype; returns : the dtype of data
     """
 
-    combine = "sum"
+    triton = Reduce("sum")
     onnx_name = "ReduceSum"
     samples = [
         *_AXES,
@@ -163,7 +164,7 @@ class Mean(Reduction, name="mean"):
 class Prod(Reduction, name="prod"):
     """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
 
-    combine = "prod"
+    triton = Reduce("prod")
     onnx_name = "ReduceProd"
     samples = [sample(item.inputs[0], low=0.5, high=1.5, **item.attributes) for item in _AXES]
 
@@ -249,7 +250,7 @@ _TIED = sample(np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 0.0]], "float32"), axis=1, 
 class Max(_Extreme, name="max", aliases=("max_axis",)):
     """The largest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
 
-    combine = "max"
+    triton = Reduce("max")
     onnx_name = "ReduceMax"
     samples = [*_AXES, _TIED, _WHOLE]
 
@@ -260,7 +261,7 @@ class Max(_Extreme, name="max", aliases=("max_axis",)):
 class Min(_Extreme, name="min", aliases=("min_axis",)):
     """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
 
-    combine = "min"
+    triton = Reduce("min")
     onnx_name = "ReduceMin"
     samples = [*_AXES, _TIED, _WHOLE]
 
@@ -478,7 +479,8 @@ class SizeRatio(Operator, name="_size_ratio"):
         out[...] = data.size / max(like.size, 1)
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         ratio, dtype = prod(K.shape(0)) / prod(K.shape(1)), K.dtype()
         if dtype.kind in "iu" or dtype == np.float16:
             largest = np.finfo(dtype).max if dtype == np.float16 else np.iinfo(dtype).max

@@ -15,6 +15,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.elements import joined
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.protocols import Elements, Functions, Index, OnnxGraph, Place, Scratch
@@ -110,7 +111,8 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
     def numpy(self, data: Array, like: Array | None = None, out: Array | None = None) -> Array:
         return self.forward(data, self.target(data.shape, *([like.shape] if like is not None else [])), out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         like = [K.shape(1)] if self.mode == "like" else []
         wanted, spatial = self.target(K.shape(0), *like), K.shape(0)[2:]
         sides = [self._taps(K, *each) for each in zip(place[2:], spatial, wanted, strict=True)]
@@ -396,7 +398,8 @@ class UpSampling(_Repeating, name="UpSampling"):
                 np.copyto(target, repeated)
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         if self.sample_type == "bilinear":
             raise Unmappable("UpSampling: sample_type='bilinear'")
         shapes = [K.shape(number) for number in range(K.count)]

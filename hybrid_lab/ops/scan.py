@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ops.attributes import DType
 from hybrid_lab.ops.elements import on_diagonal
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
@@ -150,7 +151,8 @@ class Diag(Operator, name="diag"):
             return into(np.diag(data, self.k), out)
         return into(np.diagonal(data, self.k, *self.axes(data.shape)).copy(), out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         if len(K.shape(0)) == 1:
             return on_diagonal(K, place, 0, 1, self.k, (place[0] if self.k >= 0 else place[1],))
         rest, step = list(place[:-1]), place[-1]
@@ -200,7 +202,8 @@ class DiagGrad(Operator, name="_diag_grad"):
         result.reshape(-1)[places] = dy
         return into(result, out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         if len(K.shape(1)) == 1:
             return str(K.read(0, (place[0] + max(-self.k, 0), place[0] + max(self.k, 0))))
         diag = Diag.bind(k=self.k, axis1=self.axis1, axis2=self.axis2)

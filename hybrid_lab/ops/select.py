@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import is_scalar, scalar_as
@@ -13,6 +14,11 @@ from hybrid_lab.ops.protocols import Functions, OnnxGraph, Scratch
 from hybrid_lab.ops.sample import ints, sample
 from hybrid_lab.ops.shapes import broadcast_shapes
 from hybrid_lab.ops.types import Array, Gradients, PartialShape, Shape, Tensor
+
+
+def _broadcasts(condition: Shape, x: Shape, y: Shape) -> bool:
+    """Whether the condition chooses elements, not whole rows."""
+    return len(condition) == max(len(x), len(y)) or not (len(x) or len(y))
 
 
 class Where(Operator, name="where"):
@@ -26,10 +32,7 @@ class Where(Operator, name="where"):
         sample(ints((3,), 0, 2), (3, 4), (3, 4)),
         sample(ints((3, 4), 0, 2, "int32"), (3, 4), (3, 4)),
     ]
-    triton = "tl.where({0} != 0, {1}, {2})"
-
-    def is_pointwise(self, condition: Shape, x: Shape, y: Shape) -> bool:
-        return len(condition) == max(len(x), len(y)) or not (len(x) or len(y))
+    triton = Pointwise("tl.where({0} != 0, {1}, {2})", fits=_broadcasts)
 
     def complete(
         self, condition: PartialShape, x: PartialShape, y: PartialShape

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, Index, OnnxGraph, Place
@@ -88,7 +89,8 @@ class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
             np.copyto(result, self.value, casting="unsafe", where=self._behind(data.shape, sequence_length))
         return result
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         data = K.read(0, place)
         if not self.use_sequence_length:
             return str(data)
@@ -151,7 +153,8 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         dx = F._sequence_last_grad(rest[-1], data, *lengths, **flags)
         return (dx, *(None for _ in lengths))
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         last = self.last(K, 1, place[:1], K.shape(0)[self.axis])
         return str(K.read(0, (*place[: self.axis], last, *place[self.axis :])))
 
@@ -197,7 +200,8 @@ class SequenceLastGrad(SequenceLast, name="_sequence_last_grad"):
         out[self.places(like.shape, sequence_length)] = dy
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         last = self.last(K, 2, (place[1 - self.axis],) if self.use_sequence_length else (), K.shape(1)[self.axis])
         dy = K.read(0, (*place[: self.axis], *place[self.axis + 1 :]))
         return f"tl.where(({place[self.axis]}) == ({last}), {dy}, {K.literal(0)})"
@@ -254,7 +258,8 @@ class SequenceReverse(_Sequence, name="SequenceReverse"):
         source = np.where(steps < length, length - 1 - steps, steps)
         return into(data[source, np.arange(data.shape[1])], out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         step, steps = place[0], K.shape(0)[0]
         if not self.use_sequence_length:
             return str(K.read(0, (step * -1 + (steps - 1), *place[1:])))

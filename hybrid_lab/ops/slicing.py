@@ -11,6 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.attributes import Shape
 from hybrid_lab.ops.elements import among_zeros, joined
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place
@@ -106,7 +107,8 @@ class _SliceGradient(Operator):
         out[self.cut(like.shape, dy.shape)] = dy
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         return among_zeros(K, self.cut(K.shape(1), K.shape(0)), place)
 
     def onnx(self, g: OnnxGraph, dy: str, like: str) -> str:
@@ -303,7 +305,8 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
                 raise ShapeError(f"Concat: {' and '.join(map(str, data))} differ outside of dim={self.dim}")
         return (*first[:axis], sum(shape[axis] for shape in data), *first[axis + 1 :])
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         axis = self.dim % len(place)
         ends = accumulate(K.shape(number)[axis] for number in range(K.count))
 
@@ -396,7 +399,8 @@ class Stack(Operator, name="stack"):
     def numpy(self, *data: Array, out: Array | None = None) -> Array:
         return np.stack(data, axis=self.axis, out=out)
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         axis = self.axis % len(place)
         inner = (*place[:axis], *place[axis + 1 :])
         return joined(

@@ -12,6 +12,7 @@ from hybrid_lab.ops import short_rows
 from hybrid_lab.ops.attributes import DType
 from hybrid_lab.ops.dtypes import NARROW, is_floating
 from hybrid_lab.ops.index import whole
+from hybrid_lab.ops.kernel import Element
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.operator import Operator, get
 from hybrid_lab.ops.protocols import Elements, Functions, OnnxGraph, Place, Scratch
@@ -370,7 +371,8 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
         out[np.arange(len(data)), whole(label, data.shape[1], "raise", "softmax_cross_entropy")] -= 1
         return out
 
-    def element(self, K: Elements, place: Place) -> str:
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
         data, label = K.read(0, place), K.number(1, place[:1], K.shape(0)[1])
         return f"tl.where(({label}) == ({place[1]}), {data} - {K.literal(1)}, {data})"
 

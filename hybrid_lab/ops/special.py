@@ -8,6 +8,7 @@ import numpy as np
 from numpy.polynomial import polynomial
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.operator import Operator
 from hybrid_lab.ops.pointwise import Unary, unary
 from hybrid_lab.ops.protocols import Functions, Scratch
@@ -51,7 +52,7 @@ def error_function(x: Array, out: np.ndarray | None = None, scratch: Scratch = n
 class Erf(Unary, name="erf"):
     """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
 
-    triton = "tl.erf({0})"
+    triton = Pointwise("tl.erf({0})", floating=True)
     onnx = "Erf"
     ufunc = staticmethod(error_function)
     samples = [sample((3, 4)), sample((2, 3, 4), low=-3.0, high=3.0), sample((2, 3), dtype="float16")]

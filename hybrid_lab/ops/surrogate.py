@@ -26,7 +26,6 @@ round_ste = unary(
     "The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432).",
     aliases=("contrib_round_ste",),
     samples=[sample((3, 4), low=-3.0, high=3.0)],
-    jumps=True,
 )
 sign_ste = unary(
     "_contrib_sign_ste",
@@ -38,7 +37,6 @@ sign_ste = unary(
     aliases=("contrib_sign_ste",),
     samples=[sample((3, 4))],
     integers=True,
-    jumps=True,
 )
 
 

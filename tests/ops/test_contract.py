@@ -13,10 +13,11 @@ from hybrid_lab.diagnostics.errors import DTypeError, RecordError, ShapeError
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops import operator
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.memory import into
 from hybrid_lab.ops.namespace import F
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import Pointwise
+from hybrid_lab.ops.pointwise import Elementwise
 from hybrid_lab.ops.run import infer, run_gradient, run_kernel
 from hybrid_lab.ops.sample import sample
 from hybrid_lab.ops.shapes import axis_of, filled
@@ -66,11 +67,11 @@ def test_the_record_in_the_documentation():
 def test_the_pointwise_record_in_the_documentation():
     """Its Triton expression and its gradient are those of its kernel."""
     text = (Path(__file__).parents[2] / "docs" / "adding-an-operator.md").read_text()
-    names = {"np": np, "Pointwise": Pointwise, "sample": sample}
+    names = {"np": np, "Elementwise": Elementwise, "Pointwise": Pointwise, "sample": sample}
     exec(text.split("```python\n")[2].split("```")[0], names)
     op, x = names["SoftGate"].bind(width=0.5), np.linspace(-2.0, 2.0, 6)
     (y,) = run_kernel(op, [x])
-    np.testing.assert_allclose(eval(op.triton.format("x"), {"tl": np, "x": x}), y)
+    np.testing.assert_allclose(eval(op.triton.expression(op, x.dtype).format("x"), {"tl": np, "x": x}), y)
     (dx,) = run_gradient(op, F, [x], [y], [np.ones_like(y)])
     np.testing.assert_allclose(dx, (run_kernel(op, [x + 1e-6])[0] - y) / 1e-6, rtol=1e-4)
 

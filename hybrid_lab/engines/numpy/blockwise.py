@@ -20,7 +20,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import Names, format_statement
 from hybrid_lab.ops.blas import share
-from hybrid_lab.ops.pointwise import Binary, Pointwise, Unary
+from hybrid_lab.ops.pointwise import Binary, Elementwise, Unary
 
 BLOCK = 32768
 """Elements of a block: weight, gradient, two states and temporaries in float32 take about half a megabyte, so that they
@@ -221,7 +221,7 @@ class _Memory:
         self.left: list[tuple[Value, Any]] = []
         self.last_use: dict[Value, int] = dict.fromkeys(graph.inputs, -1)
         for index, node in enumerate(steps):
-            if not isinstance(node.op, Pointwise) or "out" not in node.op.run_keywords:
+            if not isinstance(node.op, Elementwise) or "out" not in node.op.run_keywords:
                 raise EngineError(f"{node.op!r} cannot be part of a blockwise program")
             if node.outputs[0].dtype != graph.effects[0][0].dtype:
                 raise EngineError(f"{node.op!r} changes the dtype; a blockwise program has one")

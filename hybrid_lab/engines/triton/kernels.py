@@ -22,7 +22,7 @@ from hybrid_lab.engines.triton.plan import traffic
 from hybrid_lab.engines.triton.plan.fusion import Fusion
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability
-from hybrid_lab.engines.triton.write.kinds import product_of
+from hybrid_lab.engines.triton.write.kinds import contraction_of, is_reduction
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
@@ -312,10 +312,10 @@ def flops_of(node: Node) -> int:
     """Operations of an operator, roughly: two for each product, else one for each element that it reads or makes."""
     if node.op.view:
         return 0
-    product = product_of(node)
+    product = contraction_of(node)
     if product is not None:
         return 2 * prod((*product.batch, *product.rows, *product.columns, *product.inner))
-    if node.op.combine is not None:
+    if is_reduction(node):
         return prod(node.values_in[0].shape)
     return sum(prod(value.shape) for value in node.outputs)
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.write.body import Refused
-from hybrid_lab.engines.triton.write.kinds import collects, has_element, is_product, is_recurrence
+from hybrid_lab.engines.triton.write.kinds import (
+    collects,
+    element_of,
+    is_pointwise,
+    is_product,
+    is_recurrence,
+    is_reduction,
+)
 from hybrid_lab.engines.triton.write.words import TYPES
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.decompose import decompose
@@ -21,11 +27,10 @@ from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.symbolic import with_hints
 from hybrid_lab.ops.dtypes import is_floating
+from hybrid_lab.ops.kernel import Pointwise
 
 #: Places along the axes of an array are formulas in the text of a kernel.
 MOST_AXES = 32
-#: Functions of Triton that take floating numbers only.
-_FLOATING = re.compile(r"tl\.(?!where|maximum|minimum|abs|int|uint|full|float|Propagate)")
 
 
 def lowered(graph: Graph) -> Graph:
@@ -47,7 +52,7 @@ def _rounded(graph: Graph) -> Graph:
     """
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
-        if node.op.triton is None or node.composite or node.outputs[0].dtype != np.float16:
+        if not is_pointwise(node) or node.composite or node.outputs[0].dtype != np.float16:
             return None
         with np.errstate(over="ignore"):
             made = tuple([float(np.float16(item)) if type(item) in (int, float) else item for item in inputs])
@@ -112,7 +117,7 @@ def _has_type(dtype: Any) -> bool:
 
 
 def _known(node: Node) -> bool:
-    return node.op.triton is not None or node.op.combine is not None or node.op.view
+    return is_pointwise(node) or is_reduction(node) or node.op.view
 
 
 def unfit(node: Node) -> str | None:
@@ -120,7 +125,7 @@ def unfit(node: Node) -> str | None:
     op = node.op
     known = _known(node)
     alone = collects(node) or is_recurrence(node)
-    if not known and not alone and not has_element(op) and not is_product(node):
+    if not known and not alone and element_of(op) is None and not is_product(node):
         return "no kernel kind for it yet"
     if len(node.outputs) != 1 and not is_recurrence(node):
         return "several outputs"
@@ -132,12 +137,13 @@ def unfit(node: Node) -> str | None:
     if why := misfit_of_sizes(node):
         return why
     whole = any(value.dtype.kind in "iub" for value in values)
-    if op.triton is not None:
-        if whole and op.triton_whole is None and (op.floating or _FLOATING.search(op.triton)):
+    kernel = op.triton
+    if isinstance(kernel, Pointwise):
+        if whole and not kernel.takes_whole:
             return "a floating function of whole numbers"
-        if not op.is_pointwise(*(item.shape if isinstance(item, Value) else () for item in node.inputs)):
+        if kernel.fits and not kernel.fits(*(item.shape if isinstance(item, Value) else () for item in node.inputs)):
             return "its operands do not broadcast element by element"
-    if op.combine is not None and node.outputs[0].dtype.kind == "b":
+    if is_reduction(node) and node.outputs[0].dtype.kind == "b":
         return "a reduction of bools"
     if is_product(node) and not is_floating(node.outputs[0].dtype):
         return "a product of whole numbers"

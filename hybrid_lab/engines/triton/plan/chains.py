@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hybrid_lab.engines.triton.plan.groups import Group, Groups, origin
+from hybrid_lab.engines.triton.write.kinds import is_pointwise
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 
@@ -96,5 +97,5 @@ class Chains(Groups):
 
 def is_cheap(node: Node) -> bool:
     """Whether an operator may be computed in several kernels: element by element, and the same each time."""
-    plain = node.op.triton is not None and node.op.combine is None or node.op.family in ONE_FOR_ONE
+    plain = is_pointwise(node) or node.op.family in ONE_FOR_ONE
     return plain and len(node.outputs) == 1 and not node.op.random and not node.op.view

@@ -27,7 +27,7 @@ from hybrid_lab.engines.triton.plan.groups import Group, copied, views_for_each_
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.product import no_prologue
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split
-from hybrid_lab.engines.triton.write.kinds import is_product, is_recurrence
+from hybrid_lab.engines.triton.write.kinds import is_pointwise, is_product, is_recurrence, is_reduction
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.special.attention import attention_at
 from hybrid_lab.engines.triton.write.special.attention_grad import Chained, chained_products
@@ -227,7 +227,7 @@ class _Sweep(Chains):
         readers = self.readers(node)
         must = not self.roots.isdisjoint(node.outputs) or not all(group.kernel for group in readers)
         kernels = [group for group in readers if group.kernel]
-        if node.op.combine is not None:  # rather beside other reductions
+        if is_reduction(node):  # rather beside other reductions
             kernels.sort(key=lambda group: group.rows is None)
         if node.op.view:
             reason = "somebody else reads this view" if must or not kernels else self.everywhere(node, kernels)
@@ -258,7 +258,7 @@ class _Sweep(Chains):
             if reason:
                 self.result.apart[node] = reason
             home = self.new_group()
-        elif stored and home.rows is None and node.op.combine is None and home.product is None:
+        elif stored and home.rows is None and not is_reduction(node) and home.product is None:
             whole = self.shape(home)
             if prod(node.outputs[0].shape) != prod(whole):
                 home.rows = Rows.between(whole, node.outputs[0].shape)
@@ -279,7 +279,7 @@ class _Sweep(Chains):
                 homes = [group for group in kernels if not stored and not self.feeds(node, group)]
                 if len(homes) < len(kernels):
                     return Host(node, maker, made, leaves, homes)
-            if maker.op.combine is None:
+            if not is_reduction(maker):
                 continue
             rows = Rows.of(maker)
             whole = size == prod(rows.counts)
@@ -400,12 +400,12 @@ class _Sweep(Chains):
                 return "the kernel has a reduction or a product already"
             if size != space:
                 return "the kernel has not one element for each of the product"
-        elif group.product is not None and node.op.combine is not None:
+        elif group.product is not None and is_reduction(node):
             return "a product's kernel has no reduction"
         elif group.product is not None and self.feeds(node, group):
             if why := no_prologue(node, list(group.nodes), group.product, stored):
                 return why
-        if node.op.combine is not None:
+        if is_reduction(node):
             rows = Rows.of(node)
             if is_split(rows) and space != rows.counts[0]:
                 return "few long rows are split among programs, in a kernel of their own"
@@ -428,7 +428,7 @@ class _Sweep(Chains):
         while waiting and len(seen) < NEAR:
             item = waiting.pop()
             seen.add(item)
-            if item.op.combine is not None and Rows.of(item).counts == rows.counts:
+            if is_reduction(item) and Rows.of(item).counts == rows.counts:
                 return rows.counts
             if is_cheap(item) or item.op.view:
                 waiting += [value.node for value in item.values_in if prod(value.shape) == rows.counts[0]]
@@ -436,18 +436,18 @@ class _Sweep(Chains):
 
     def is_certain(self, node: Node, group: Group, stored: bool) -> bool:
         """Whether the operator can be written into the group's kernel for certain, so that it need not be tried."""
-        if node.op.triton is None or len(group.nodes) >= CERTAIN or self.feeds(node, group):
+        if not is_pointwise(node) or len(group.nodes) >= CERTAIN or self.feeds(node, group):
             return False
         if stored and (group.rows is not None or node.outputs[0].shape != self.shape(group)):
             return False
         if any(map(is_recurrence, group.nodes)):
             return False
-        known = all(member.op.triton is not None or member.op.combine is not None for member in group.nodes)
+        known = all(is_pointwise(member) or is_reduction(member) for member in group.nodes)
         if stored or known:
             return known and not any(member.op.view for member in group.nodes)
         simple = (*ONE_FOR_ONE, "slicing")
         windows = any(
-            member.op.triton is None and member.op.combine is None and member.op.family not in simple
+            not is_pointwise(member) and not is_reduction(member) and member.op.family not in simple
             and member is not group.product for member in group.nodes
         )  # fmt: skip
         return not windows or len(group.nodes) < FEW
@@ -545,7 +545,7 @@ class _Sweep(Chains):
                 continue
             single = self.new_group(not node.op.view)
             single.nodes = {node}
-            single.rows = Rows.of(node) if node.op.combine is not None else None
+            single.rows = Rows.of(node) if is_reduction(node) else None
             self.of[node] = [single, *others]
             self.result.apart[node] = reason
 

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from hybrid_lab.engines.triton.write.core.reduction import Rows
-from hybrid_lab.engines.triton.write.kinds import is_product
+from hybrid_lab.engines.triton.write.kinds import is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
@@ -84,7 +84,7 @@ class Groups:
         for group in (home, *copies):
             group.nodes.update(nodes)
             for node in nodes:
-                if group.kernel and len(nodes) == 1 and node.op.combine is not None:
+                if group.kernel and len(nodes) == 1 and is_reduction(node):
                     group.rows = group.rows or Rows.of(node)
                 if group.kernel and group.product is None and is_product(node):
                     group.product = node

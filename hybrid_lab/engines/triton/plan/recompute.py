@@ -25,7 +25,7 @@ import numpy as np
 from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
 from hybrid_lab.engines.triton.plan.saved import forward_value, with_saved
 from hybrid_lab.engines.triton.support import lowered
-from hybrid_lab.engines.triton.write.kinds import product_of
+from hybrid_lab.engines.triton.write.kinds import combine, contraction_of, is_pointwise, is_reduction
 from hybrid_lab.engines.triton.write.special.attention import LINEAR, MOST_WIDTH, Attention, attention_at
 from hybrid_lab.engines.triton.write.special.attention_grad import MOST_EXACT, chained_products
 from hybrid_lab.graph.builder import make_node
@@ -98,7 +98,7 @@ class _Rewriting:
     def check(self) -> None:
         """Whether nobody but the backward reads a part of the attention, and its kernels can hold it."""
         found, forward = self.found, self.split.forward
-        users, first, second = forward.users(), product_of(found.scores), product_of(found.mixed)
+        users, first, second = forward.users(), contraction_of(found.scores), contraction_of(found.mixed)
         assert first is not None and second is not None
         outside = {*forward.outputs[: self.num_outputs], *(new for _, new in forward.effects)}
         for node in found.nodes - {found.mixed}:
@@ -148,7 +148,7 @@ class _Rewriting:
         if value in known or value in self.inputs or isinstance(value.node.op, (Constant, Input)):
             return True
         node = value.node
-        simple = node.op.view or (node.op.triton is not None and node.op.combine is None and not node.op.random)
+        simple = node.op.view or (is_pointwise(node) and not node.op.random)
         if simple and len(node.outputs) == 1 and all(self.is_at_hand(item, known) for item in node.values_in):
             known.add(value)
             return True
@@ -174,12 +174,12 @@ class _Rewriting:
         """Value of the backward -> what it is replaced by: the sums over keys of weights times their gradients."""
         made = {}
         for node in self.split.backward.operators:
-            if node.op.combine is None or prod(node.values_in[0].shape) != size:
+            if not is_reduction(node) or prod(node.values_in[0].shape) != size:
                 continue
             of = node.values_in[0].node
             if weights not in of.values_in:
                 continue
-            if node.op.combine != "sum" or of.op.name != "broadcast_mul":
+            if combine(node) != "sum" or of.op.name != "broadcast_mul":
                 raise _Impossible
             other = next((item for item in of.values_in if item is not weights), None)
             rank = len(node.values_in[0].shape)

@@ -31,7 +31,7 @@ from hybrid_lab.engines.triton.plan.fusion import Fusion
 from hybrid_lab.engines.triton.plan.groups import origin
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split
 from hybrid_lab.engines.triton.write.index import strides_in, strides_of
-from hybrid_lab.engines.triton.write.kinds import has_element, is_product, is_recurrence
+from hybrid_lab.engines.triton.write.kinds import element_of, is_pointwise, is_product, is_recurrence, is_reduction
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
@@ -160,7 +160,7 @@ class _Ideal:
             if (least := max(found)) <= sums[1]:
                 earlier[sums] = least
         number = max((self.stretch[item] + self._cut(item, node) for item in before), default=0)
-        rows = Rows.of(node) if node.op.combine is not None and node not in self.refused else None
+        rows = Rows.of(node) if is_reduction(node) and node not in self.refused else None
         if rows is not None and is_split(rows):
             number = min([number, *(stretch for counts, stretch in earlier if counts == rows.counts)])
             self._sums[node] = (rows.counts, number)
@@ -232,7 +232,7 @@ class _Ideal:
             seen.add(item)
             if self._is_stored(item):
                 found.add(item)
-            elif item.node not in self.refused and (element_wise(item.node) or has_element(item.node.op)):
+            elif item.node not in self.refused and (element_wise(item.node) or element_of(item.node.op) is not None):
                 waiting += read_of(item.node)
             else:
                 return None
@@ -269,4 +269,4 @@ def _given(value: Value) -> bool:
 
 def element_wise(node: Node) -> bool:
     """Whether each element of the output follows from one element of every operand."""
-    return node.op.triton is not None and node.op.combine is None
+    return is_pointwise(node)

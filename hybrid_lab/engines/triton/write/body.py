@@ -32,7 +32,7 @@ from hybrid_lab.engines.triton.write.index import (
     strides_in,
     unravel,
 )
-from hybrid_lab.engines.triton.write.kinds import collects, is_product
+from hybrid_lab.engines.triton.write.kinds import collects, element_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.reuse import shown, varies
 from hybrid_lab.engines.triton.write.words import (
     TYPES,
@@ -52,6 +52,7 @@ from hybrid_lab.engines.triton.write.words import (
 )
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.ops.dtypes import BFLOAT16, NARROW, is_floating
+from hybrid_lab.ops.kernel import Pointwise
 
 Place = tuple[Index, ...]
 
@@ -208,14 +209,16 @@ class Body:
     def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
         """One operator: its record's expression over its operands' elements."""
         node = value.node
-        if node.op.combine is not None or is_product(node) or collects(node):
+        if is_reduction(node) or is_product(node) or collects(node):
             return self.anchored(value, place)
-        if node.op.triton is None:
+        kernel = node.op.triton
+        if not isinstance(kernel, Pointwise):
             if self._heavy.get(value, (place, guard)) != (place, guard):
                 raise Refused(f"{node.op.name} would be computed again at each place that it is read at")
-            elements = Elements(self, node, guard, scope)
+            elements, kernel = Elements(self, node, guard, scope), element_of(node.op)
+            assert kernel is not None, "groups hold no other kinds of operators"
             try:
-                expression = node.op.element(elements, place)
+                expression = kernel.read(node.op, elements, place)
             except Unmappable as reason:
                 raise Refused(str(reason)) from None
             if elements.reads > MOST_READS:
@@ -232,11 +235,11 @@ class Body:
             self.operand(item, place, guard, dtype) if node.op.reads_values(index) else "0.0"
             for index, item in enumerate(node.inputs[:1] if counted >= 0 else node.inputs)
         ]
-        if node.op.jumps:
+        if kernel.jumps:
             operands = [self._rounded(*pair, scope) for pair in zip(operands, node.inputs)]
         if operands and all(map(is_number, operands)):  # a Python number has no .to
             operands[0] = tensor(operands[0], dtype)
-        template = node.op.expression(dtype)
+        template = kernel.expression(node.op, dtype)
         if template.partition("(")[0] in FUNCTIONS:
             operands = [tensor(item, dtype) for item in operands]
         if counted >= 0:

@@ -3,31 +3,54 @@
 from __future__ import annotations
 
 from hybrid_lab.graph.node import Node
+from hybrid_lab.ops.kernel import Collect, Contraction, Element, Entries, Pointwise, Product, Reduce
 from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.product import Product
 from hybrid_lab.ops.recurrence import Recurrence, RecurrenceGrad
 
 
-def has_element(op: Operator) -> bool:
-    """Whether the record says how an element of its output follows from elements of its inputs."""
-    return type(op).element is not Operator.element
+def is_pointwise(node: Node) -> bool:
+    """Whether an element of the output is an expression over one element of each input."""
+    return isinstance(node.op.triton, Pointwise)
 
 
-def product_of(node: Node) -> Product | None:
+def is_reduction(node: Node) -> bool:
+    """Whether the operator combines the elements along some axes."""
+    return isinstance(node.op.triton, Reduce)
+
+
+def combine(node: Node) -> str | None:
+    """How a reduction combines elements: "sum", "max", "min" or "prod"; None for other operators."""
+    return node.op.triton.combine if isinstance(node.op.triton, Reduce) else None
+
+
+def element_of(op: Operator) -> Element | None:
+    """How an element of the output follows from elements of the inputs, where the record says so."""
+    kernel = op.triton.otherwise if isinstance(op.triton, Product) else op.triton
+    return kernel if isinstance(kernel, Element) else None
+
+
+def contraction_of(node: Node) -> Contraction | None:
     """The operator as sums of products, for the node's shapes; None where it is none."""
-    if type(node.op).product is Operator.product:
+    kernel = node.op.triton
+    if not isinstance(kernel, Product):
         return None
-    return node.op.product(*(item.shape for item in node.values_in))
+    return kernel.contraction(node.op, *(item.shape for item in node.values_in))
 
 
 def is_product(node: Node) -> bool:
     """Whether a kernel computes the operator as tiles of products."""
-    return product_of(node) is not None
+    return contraction_of(node) is not None
 
 
 def collects(node: Node) -> bool:
     """Whether the operator puts entries into rows by number."""
-    return type(node.op).collect is not Operator.collect
+    return isinstance(node.op.triton, Collect)
+
+
+def entries_of(node: Node) -> Entries:
+    """The entries that the operator puts into rows. Raises Unmappable."""
+    assert isinstance(node.op.triton, Collect), "asked of operators that collect"
+    return node.op.triton.entries(node.op, *(item.shape for item in node.values_in))
 
 
 def is_recurrence(node: Node) -> bool:

@@ -9,7 +9,7 @@ from hybrid_lab.engines.triton.write.body import Refused, storing
 from hybrid_lab.engines.triton.write.core.pointwise import write_pointwise
 from hybrid_lab.engines.triton.write.core.product import write_product
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split, reductions, write_rows, write_split
-from hybrid_lab.engines.triton.write.kinds import collects, is_product, is_recurrence
+from hybrid_lab.engines.triton.write.kinds import collects, entries_of, is_product, is_recurrence
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.special.attention import attention_in, write_attention
 from hybrid_lab.engines.triton.write.special.attention_grad import chained_in, write_chained
@@ -48,7 +48,7 @@ def _written(group: Region, precision: str) -> tuple[KernelSource, ...]:
         if found or len(collecting) > 1:
             raise Refused("rows by number have a kernel of their own")
         try:
-            spec = collecting[0].op.collect(*(item.shape for item in collecting[0].values_in))
+            spec = entries_of(collecting[0])
         except Unmappable as reason:
             raise Refused(str(reason)) from None
         return (write_collect(group, collecting[0], spec),)

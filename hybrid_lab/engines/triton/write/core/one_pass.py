@@ -23,6 +23,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hybrid_lab.engines.triton.write.body import broadcast_place
+from hybrid_lab.engines.triton.write.kinds import combine
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.ops.dtypes import is_floating
@@ -48,7 +49,7 @@ def pair_of(node: Node, inside: Collection[Node]) -> Pair | None:
     """The pair whose second reduction this is, if the first one and all between them are inside too."""
     between = [node.values_in[0].node]
     function = between[0].op.name
-    if node.op.combine != "sum" or function not in ("square", "exp") or not is_floating(node.outputs[0].dtype):
+    if combine(node) != "sum" or function not in ("square", "exp") or not is_floating(node.outputs[0].dtype):
         return None
     difference = between[0].values_in[0].node
     if difference.op.name != "broadcast_sub" or len(difference.values_in) != 2:
@@ -67,7 +68,7 @@ def pair_of(node: Node, inside: Collection[Node]) -> Pair | None:
         while first.op.view and len(first.outputs) == 1 and first.inputs:
             between.append(first)
             first = first.values_in[0].node
-    if first.op.combine != ("sum" if function == "square" else "max") or not {first, *between} <= set(inside):
+    if combine(first) != ("sum" if function == "square" else "max") or not {first, *between} <= set(inside):
         return None
     if not _same(first.values_in[0], data) or difference.outputs[0].shape != data.shape:
         return None

@@ -18,7 +18,7 @@ import numpy as np
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Body, Elements, Place, Refused, moved_place
 from hybrid_lab.engines.triton.write.index import ZERO, Variable, formula, linear, unravel
-from hybrid_lab.engines.triton.write.kinds import product_of
+from hybrid_lab.engines.triton.write.kinds import contraction_of
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,
@@ -31,7 +31,7 @@ from hybrid_lab.engines.triton.write.words import TYPES, short, tensor, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import NARROW
-from hybrid_lab.ops.product import Product
+from hybrid_lab.ops.kernel import Contraction
 
 #: Counts of a product's rows, columns, summed elements (inner) and matrices (batches).
 Sizes = Mapping[str, int]
@@ -57,7 +57,7 @@ CHEAP = frozenset((
 MOST_CHEAP = 6
 
 
-def sizes_of(product: Product) -> dict[str, int]:
+def sizes_of(product: Contraction) -> dict[str, int]:
     axes = {"rows": product.rows, "columns": product.columns, "inner": product.inner, "batches": product.batch}
     return {name: prod(sizes) for name, sizes in axes.items()}
 
@@ -102,7 +102,7 @@ def before(product: Node, group: Sequence[Node]) -> set[Node]:
 
 def _times(product: Node) -> int:
     """How often a factor is read, at most: once for each tile along the other factor's axis."""
-    found = product_of(product)
+    found = contraction_of(product)
     assert found is not None
     sizes = sizes_of(found)
     blocks = tiles.for_product(**sizes, exact=True).blocks
@@ -172,7 +172,7 @@ class ProductBody(Body):
 
     def __init__(self, group: Region, anchor: Node, precision: str = "ieee"):
         super().__init__(group.nodes)
-        product = product_of(anchor)
+        product = contraction_of(anchor)
         assert product is not None
         self.anchor, self.product, self.precision = anchor, product, precision
         for name in ("rows", "columns", "inner", "batches", "ROWS", "COLUMNS", "INNER", "start", "part", "per_part"):
@@ -251,7 +251,7 @@ class ProductBody(Body):
 
 def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple[KernelSource, ...]:
     """The kernels of a product and of the pointwise operators around it: one, or two where programs share a tile."""
-    product = product_of(anchor)
+    product = contraction_of(anchor)
     assert product is not None
     sizes = sizes_of(product)
     chosen = tiles.for_product(**sizes, exact=is_exact(anchor, precision))

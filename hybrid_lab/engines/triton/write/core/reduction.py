@@ -28,6 +28,7 @@ from hybrid_lab.engines.triton.write.core.one_pass import (
 )
 from hybrid_lab.engines.triton.write.core.pointwise import MANY
 from hybrid_lab.engines.triton.write.index import Index, Variable, formula, linear, unravel
+from hybrid_lab.engines.triton.write.kinds import combine, is_reduction
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,
@@ -133,7 +134,7 @@ def is_split(rows: Rows) -> bool:
 
 
 def reductions(nodes: Sequence[Node]) -> list[Node]:
-    return [node for node in nodes if node.op.combine is not None]
+    return [node for node in nodes if is_reduction(node)]
 
 
 def rows_of(group: Region) -> Rows:
@@ -152,8 +153,8 @@ def levels(nodes: Sequence[Node]) -> dict[Node, int]:
     inside, found = set(nodes), dict[Node, int]()
     for node in nodes:
         before = max((found[value.node] for value in node.values_in if value.node in inside), default=0)
-        found[node] = before + (node.op.combine is not None)
-        if node.op.combine is not None and (pair := pair_of(node, inside)) is not None:
+        found[node] = before + is_reduction(node)
+        if is_reduction(node) and (pair := pair_of(node, inside)) is not None:
             found[node] = found[pair.first]
     return found
 
@@ -192,7 +193,7 @@ class RowBody(Body):
             super().runs_along(where, dtype)  # others have an element per row, or per column: little beside these
 
     def anchored(self, value: Value, place: Place) -> str:
-        if value.node.op.combine is None:
+        if not is_reduction(value.node):
             raise Refused("a product and a reduction")
         if linear(place, value.shape) != self.row.whole():
             raise Refused(f"{value.node.op.name} is read at other rows than the kernel's")
@@ -209,14 +210,14 @@ class RowBody(Body):
         place = space.place(self.row, self.column)
         element = self.value(data, place)
         loaded = data.node not in self.nodes and self.column in linear(place, data.shape).variables
-        if loaded and node.op.combine == "sum" and is_floating(data.dtype):  # it is 0 there already
+        if loaded and combine(node) == "sum" and is_floating(data.dtype):  # it is 0 there already
             return element
         return f"tl.where(column_inside, {element}, {neutral(node)})"
 
     def whole_row(self, node: Node) -> str:
         """A reduction of rows that are one tile."""
         element, only = self.operand_of(node), self.only_subtracted(node)
-        if node.op.combine != "sum" and not only:
+        if combine(node) != "sum" and not only:
             element = self.named(element, "element")
         name = self.fresh(short(node.op.name))
         self.line(f"{name} = {_combined(node, element, only)}", node)
@@ -376,19 +377,19 @@ def _too_early(node: Node) -> str:
 
 def neutral(node: Node) -> str:
     dtype = node.outputs[0].dtype
-    if node.op.combine in ("sum", "prod"):
-        number = "0" if node.op.combine == "sum" else "1"
+    if combine(node) in ("sum", "prod"):
+        number = "0" if combine(node) == "sum" else "1"
         return number if dtype.kind in "iu" else f"{number}.0"
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        return str(limits.min if node.op.combine == "max" else limits.max)
-    return f'float("{"-" if node.op.combine == "max" else ""}inf")'
+        return str(limits.min if combine(node) == "max" else limits.max)
+    return f'float("{"-" if combine(node) == "max" else ""}inf")'
 
 
 def step(node: Node, total: str, element: str, finite: bool) -> str:
-    if node.op.combine in ("sum", "prod"):
-        return f"{total} {'+' if node.op.combine == 'sum' else '*'}= {element}"
-    which = {"max": "tl.maximum", "min": "tl.minimum"}[str(node.op.combine)]
+    if combine(node) in ("sum", "prod"):
+        return f"{total} {'+' if combine(node) == 'sum' else '*'}= {element}"
+    which = {"max": "tl.maximum", "min": "tl.minimum"}[str(combine(node))]
     return f"{total} = {which}({total}, {element}{'' if finite else ', propagate_nan=tl.PropagateNan.ALL'})"
 
 
@@ -398,10 +399,10 @@ def _combined(node: Node, element: str, finite: bool = False) -> str:
     finite : a NaN need not be looked for
     """
     dtype = node.outputs[0].dtype
-    text = f"tl.{node.op.combine}({element}, axis=1, keep_dims=True)"
-    if node.op.combine == "prod":
+    text = f"tl.{combine(node)}({element}, axis=1, keep_dims=True)"
+    if combine(node) == "prod":
         text = f"tl.reduce({element}, 1, multiplied, keep_dims=True)"
-    elif node.op.combine != "sum" and is_floating(dtype) and not finite:
+    elif combine(node) != "sum" and is_floating(dtype) and not finite:
         odd = f"tl.max(({element} != {element}).to(tl.int32), axis=1, keep_dims=True) > 0"
         return f'tl.where({odd}, float("nan"), {text})'
     return f"{text}.to({TYPES[dtype.name]})" if dtype.kind in "iu" else text
@@ -515,7 +516,7 @@ def put_together(
             continue
         body.results[node] = body.fresh(short(node.op.name))
         element = part  # of a sum: 0 where there is none
-        if node.op.combine != "sum":
+        if combine(node) != "sum":
             element = body.named(f"tl.where(column_inside, {part}, {neutral(node)})", "element")
         body.line(f"{body.results[node]} = {_combined(node, element)}", node)
     for value in group.outputs:

@@ -19,7 +19,7 @@ from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Elements, Place, Refused, Scope
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, ProductBody, is_exact, multiplied
 from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear, unravel
-from hybrid_lab.engines.triton.write.kinds import has_element, is_product, product_of
+from hybrid_lab.engines.triton.write.kinds import combine, contraction_of, element_of, is_pointwise, is_product
 from hybrid_lab.engines.triton.write.source import KernelSource, function, kernel_name, power_of_two
 from hybrid_lab.engines.triton.write.words import TYPES, Remark, plain, short, wide
 from hybrid_lab.graph.node import Node, Value
@@ -92,7 +92,7 @@ def _softmax(division: Node) -> tuple[Value, tuple[Node, Node, Node, Node]] | No
     if difference is None or difference.op.name != "broadcast_sub" or len(difference.values_in) != 2:
         return None
     data, most = difference.values_in
-    if below.node.op.combine != "sum" or most.node.op.combine != "max":
+    if combine(below.node) != "sum" or combine(most.node) != "max":
         return None
     for result, of in ((below, above), (most, data)):
         rank = len(of.shape)
@@ -108,7 +108,7 @@ def _scores(scaled: Value) -> tuple[Node | None, set[Node]]:
 
     def follow(node: Node) -> bool:
         if node not in leads:
-            known = node.op.triton is not None or node.op.view or has_element(node.op)
+            known = is_pointwise(node) or node.op.view or element_of(node.op) is not None
             before = [value.node for value in node.values_in if prod(value.shape) == size]
             leads[node] = is_product(node)
             if known and not leads[node] and len(leads) <= 4 * MOST_CHAIN:
@@ -141,7 +141,7 @@ class AttentionBody(ProductBody):
 
     def __init__(self, group: Region, found: Attention, precision: str):
         super().__init__(group, found.mixed, precision)
-        first = product_of(found.scores)
+        first = contraction_of(found.scores)
         assert first is not None
         self.found, self.first = found, first
         same = (prod(first.batch), prod(first.rows), prod(first.columns))
@@ -280,7 +280,7 @@ class WholeBody(AttentionBody):
         if linear(place, value.shape) * count != linear(row, self.found.scores.outputs[0].shape):
             raise Refused("a softmax of other rows")
         element = self.value(of, (*place[: len(of.shape) - 1], self.key.whole()))
-        name, neutral = str(value.node.op.combine), "0.0" if value.node is self.found.total else 'float("-inf")'
+        name, neutral = str(combine(value.node)), "0.0" if value.node is self.found.total else 'float("-inf")'
         text = f"tl.{name}(tl.where(key_inside, {element}, {neutral}), axis=1, keep_dims=True)"
         return self.named(text, name, value.node)
 

@@ -17,7 +17,7 @@ from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Body, Place, Refused
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, is_exact
 from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear
-from hybrid_lab.engines.triton.write.kinds import has_element, is_product, product_of
+from hybrid_lab.engines.triton.write.kinds import contraction_of, element_of, is_pointwise, is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import KernelSource, function, kernel_name, output_pointers, power_of_two
 from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH
 from hybrid_lab.engines.triton.write.words import TYPES, wide
@@ -25,7 +25,7 @@ from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.symbolic import with_hints
 from hybrid_lab.ops.dtypes import NARROW
-from hybrid_lab.ops.product import Product
+from hybrid_lab.ops.kernel import Contraction
 
 #: Queries and values of float32 have at most so many numbers: without tensor cores more do not fit into registers.
 MOST_EXACT = 64
@@ -116,7 +116,7 @@ def chained_in(nodes: Sequence[Node]) -> Chained | None:
 
 def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
     """The products that a product's first factor is made of, and the operators between."""
-    value, product = end.values_in[0], product_of(end)
+    value, product = end.values_in[0], contraction_of(end)
     assert product is not None
     size = prod(value.shape)
     if size != prod((*product.batch, *product.rows, *product.inner)) or product.bias is not None:
@@ -125,7 +125,7 @@ def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
 
     def follow(node: Node) -> bool:
         if node not in leads:
-            known = node.op.triton is not None or node.op.view or has_element(node.op)
+            known = is_pointwise(node) or node.op.view or element_of(node.op) is not None
             before = [item.node for item in node.values_in if prod(item.shape) == size]
             leads[node] = is_product(node)
             if known and not leads[node] and len(leads) <= MOST_CHAIN:
@@ -137,11 +137,11 @@ def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
     chain = {node for node, leading in leads.items() if leading and not is_product(node)}
     if not 0 < len(inner) <= MOST_INNER or not any(_is_weight(node, size) for node in chain):
         return None
-    if any(node.op.combine is not None or node.op.random or len(node.outputs) != 1 for node in chain):
+    if any(is_reduction(node) or node.op.random or len(node.outputs) != 1 for node in chain):
         return None
     widths = [prod(product.columns)]
     for node in inner:
-        found = product_of(node)
+        found = contraction_of(node)
         assert found is not None
         if found.bias is not None or prod((*found.batch, *found.rows, *found.columns)) != size:
             return None
@@ -175,7 +175,7 @@ class _Probe:
 def _is_turned(end: Node) -> bool:
     """Whether neighbours in memory of a product's first factor are in different rows of it."""
     end = with_hints(end)  # of a symbolic graph: it is the same at all sizes
-    product = product_of(end)
+    product = contraction_of(end)
     assert product is not None
     probe = _Probe([value.shape for value in end.values_in])
     axes = {"b": product.batch, "m": product.rows, "k": product.inner}
@@ -222,8 +222,8 @@ class ChainedBody(Body):
         return "queries" if self.found.turned else "keys"
 
     @staticmethod
-    def _product(node: Node) -> Product:
-        product = product_of(node)
+    def _product(node: Node) -> Contraction:
+        product = contraction_of(node)
         assert product is not None
         return product
 
@@ -313,7 +313,7 @@ class ChainedBody(Body):
             self.line(f'{total} = tl.dot({left}, {right}, {total}, input_precision="{self.precision}")')
         self.close(f"for start in range(0, {self.along}, {block}):")
 
-    def fixed_factor(self, node: Node, product: Product) -> str:
+    def fixed_factor(self, node: Node, product: Contraction) -> str:
         """The factor of an inner product that does not change in the loop: its rows, or turned its columns."""
         across = self.width("across", prod(product.inner))
         block = "INNER" + across.name.removeprefix("across")
@@ -323,7 +323,7 @@ class ChainedBody(Body):
             return str(product.right(factors, batch, inner, self.row.digits(product.columns)))
         return str(product.left(factors, batch, self.row.digits(product.rows), inner))
 
-    def tile(self, node: Node, product: Product, factor: str, step: Variable, block: str) -> None:
+    def tile(self, node: Node, product: Contraction, factor: str, step: Variable, block: str) -> None:
         """The tile of an inner product, its rows along the kernel's, or turned its columns."""
         across = self.width("across", prod(product.inner))
         down = self.width("across", prod(product.inner), down=True)
@@ -342,7 +342,7 @@ class ChainedBody(Body):
             self.line(f"{name} *= {product.scale!r}")
         self.tiles[node] = name, product.place(batch, rows, columns)
 
-    def store(self, node: Node, product: Product, total: str, column: Variable) -> None:
+    def store(self, node: Node, product: Contraction, total: str, column: Variable) -> None:
         if product.scale != 1:
             self.line(f"{total} *= {product.scale!r}")
         place = product.place(

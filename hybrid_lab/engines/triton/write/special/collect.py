@@ -23,7 +23,7 @@ from hybrid_lab.engines.triton.write.source import (
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.collect import Collect
+from hybrid_lab.ops.kernel import Entries
 
 #: Elements of the tile of rows, the most rows and columns of one, and numbers that are looked at together.
 TILE, MOST_ROWS, COLUMNS, ENTRIES = 1024, 16, 512, 1024
@@ -39,7 +39,7 @@ column_inside = column < columns"""
 class CollectBody(Body):
     """A body over `row` and `column`; `total` is what has been collected, once the loop has run."""
 
-    def __init__(self, group: Region, anchor: Node, spec: Collect):
+    def __init__(self, group: Region, anchor: Node, spec: Entries):
         super().__init__(group.nodes)
         self.anchor, self.spec = anchor, spec
         for name in ("rows", "columns", "entries", "ROWS", "COLUMNS", "ENTRIES", "start", "first_row", "mine", "_"):
@@ -90,7 +90,7 @@ class CollectBody(Body):
         self.total = total
 
 
-def write_collect(group: Region, anchor: Node, spec: Collect) -> KernelSource:
+def write_collect(group: Region, anchor: Node, spec: Entries) -> KernelSource:
     """The kernel of rows by number, of what makes its entries, and of the pointwise operators that read it."""
     if anchor.outputs[0].dtype.kind == "b":
         raise Refused("rows of bools by number")

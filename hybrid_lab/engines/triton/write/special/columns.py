@@ -22,6 +22,7 @@ from hybrid_lab.engines.triton.write.core.reduction import (
     step,
 )
 from hybrid_lab.engines.triton.write.index import linear
+from hybrid_lab.engines.triton.write.kinds import combine
 from hybrid_lab.engines.triton.write.source import KernelSource, Text, counted, covering, function, kernel_name
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
@@ -75,7 +76,7 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     along = [node for node in reductions(group.nodes) if node not in down]
     space = Rows.of(along[0])
     rows, columns = space.counts
-    if columns > space.longest or any(node.op.combine != "sum" for node in down):
+    if columns > space.longest or any(combine(node) != "sum" for node in down):
         raise Refused("rows that are no tile, with reductions down their columns")
     behind = _behind(down, group)
     results = [value for value in group.outputs if value.node in behind]

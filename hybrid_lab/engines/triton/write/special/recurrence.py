@@ -22,6 +22,7 @@ from hybrid_lab.engines.triton.write.words import TYPES, label, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.dtypes import NARROW
+from hybrid_lab.ops.kernel import Pointwise
 from hybrid_lab.ops.operator import get
 from hybrid_lab.ops.rnn_kernels import GATES
 
@@ -211,7 +212,9 @@ class _Steps:
 
     def function(self, name: str, value: str) -> str:
         """tanh and sigmoid as their records write them."""
-        return str(get(name).bind().triton).format(value)
+        kernel = get(name).bind().triton
+        assert isinstance(kernel, Pointwise)
+        return str(kernel.text).format(value)
 
     def write(self) -> None:
         raise NotImplementedError
