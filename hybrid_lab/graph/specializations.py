@@ -167,15 +167,16 @@ class SymbolicSpecialization:
         kept = tuple(cutter.kept(binding.nbytes))
         if kept not in self._parts:
             parts = cutter.parts(kept)
-            special = replace(
-                parts,
-                wrt=self._wrt,
+            special = Specialized(
+                parts.forward,
+                parts.backward,
+                parts.sources,
+                self._wrt,
                 forward_sources=self._straight,
                 heads=self._heads,
                 absent=self._absent,
                 needs_numbers=self._needs_numbers,
             )
-            assert parts.backward is not None
             graphs = SymbolicGraph(parts.forward, self.guards), SymbolicGraph(parts.backward, self.guards)
             self._parts[kept] = *graphs, special
         first, second, special = self._parts[kept]

@@ -51,9 +51,11 @@ def specialize(
         absent: set[int] = set()
         joint, start = until_split(graph, shapes, dtypes, train, wrt, num_data, bound, precision, stages, heads, absent)
         parts = run_pass(stages, "split", split, joint, len(start.inputs), len(start.outputs))
-        return replace(
-            parts,
-            wrt=tuple(wrt),
+        return Specialized(
+            parts.forward,
+            parts.backward,
+            parts.sources,
+            tuple(wrt),
             forward_sources=_straight(start),
             given=Graph(start.inputs, ()),
             stages=tuple(stages or ()),
@@ -63,13 +65,13 @@ def specialize(
     start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
     simple = _simplified(stages, start)
     if train:
-        parts = Specialized(simple, forward_sources=_straight(start))
+        special = Specialized(simple, forward_sources=_straight(start))
     else:
         folded = run_pass(stages, "fold_norm", fold_norm, simple)
         if folded.nodes != simple.nodes:
             simple = run_pass(stages, "simplify", simplify, folded)
-        parts = run_pass(stages, "hoist", hoist, simple)
-    return replace(parts, given=Graph(start.inputs, ()), stages=tuple(stages or ()))
+        special = run_pass(stages, "hoist", hoist, simple)
+    return replace(special, given=Graph(start.inputs, ()), stages=tuple(stages or ()))
 
 
 def until_split(

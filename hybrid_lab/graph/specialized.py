@@ -1,4 +1,4 @@
-"""Specialized: the graphs that one kind of call runs. `hoist` and `split` make it, `specialize` completes it."""
+"""Specialized: the graphs that one kind of call runs. `hoist` makes it for predictions, `specialize` completes it."""
 
 from __future__ import annotations
 
@@ -51,14 +51,5 @@ class Specialized:
         """The neutral graph's inputs with their shapes and dtypes, in order."""
         return self.given.inputs
 
-    @property
-    def saved_bytes(self) -> int:
-        """What the forward keeps for the backward, besides its own inputs and outputs."""
-        count = sum(kind == "saved" for kind, _ in self.sources)
-        return sum(value.nbytes for value in self.forward.outputs[len(self.forward.outputs) - count :])
-
     def __str__(self) -> str:
-        if self.backward is not None:
-            origins = ", ".join(f"{kind} {index}" for kind, index in self.sources)
-            return f"{self.forward}\n\n{self.backward}\n  inputs: {origins}; {self.saved_bytes:,} bytes are kept"
         return str(self.forward) if self.prologue is None else f"{self.prologue}\n\n{self.forward}"

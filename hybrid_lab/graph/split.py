@@ -8,6 +8,7 @@ backward    d = head_grad0 * (z * 2.0);  returns _dot_rhs_grad(d, x): z * 2.0 is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -15,11 +16,30 @@ from hybrid_lab.graph.differentiate import depends_on
 from hybrid_lab.graph.flow import INFINITE, FlowNetwork
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
-from hybrid_lab.graph.specialized import Source, Specialized
+from hybrid_lab.graph.specialized import Source
 from hybrid_lab.ops.pointwise import Elementwise
 
 
-def split(joint: Graph, num_inputs: int, num_outputs: int) -> Specialized:
+@dataclass(frozen=True)
+class Split:
+    """A joint graph in two parts; the fields are those of Specialized."""
+
+    forward: Graph
+    backward: Graph
+    sources: tuple[Source, ...]
+
+    def __str__(self) -> str:
+        origins = ", ".join(f"{kind} {index}" for kind, index in self.sources)
+        return f"{self.forward}\n\n{self.backward}\n  inputs: {origins}; {self.saved_bytes:,} bytes are kept"
+
+    @property
+    def saved_bytes(self) -> int:
+        """What the forward keeps for the backward, besides its own inputs and outputs."""
+        count = sum(kind == "saved" for kind, _ in self.sources)
+        return sum(value.nbytes for value in self.forward.outputs[len(self.forward.outputs) - count :])
+
+
+def split(joint: Graph, num_inputs: int, num_outputs: int) -> Split:
     """Cut `joint`: inputs [original inputs, head gradients], outputs [original outputs, gradients].
 
     A minimum cut weighted in bytes decides what is saved; see `recompute_price` for what may be computed twice instead.
@@ -63,7 +83,7 @@ class Cutter:
         self._sized: list[tuple[int, Value]] = []
         self._build()
 
-    def parts(self, kept: Sequence[Value]) -> Specialized:
+    def parts(self, kept: Sequence[Value]) -> Split:
         """Both graphs, where the backward receives these Values."""
         joint, origins = self.joint, dict(self._origins)
         saved = [value for value in kept if value not in origins]
@@ -78,7 +98,7 @@ class Cutter:
         )
         backward = _cut_out(joint, nodes, borders, self.gradients, origins)
         forward = Graph(self.inputs, [*self.outputs, *saved], joint.effects, joint.draws, joint.name)
-        return Specialized(forward, backward, tuple(origins[value] for value in borders))
+        return Split(forward, backward, tuple(origins[value] for value in borders))
 
     def kept(self, nbytes: Callable[[Value], int]) -> list[Value]:
         """The Values that the backward receives from the forward, in program order. nbytes : of a Value

@@ -18,7 +18,7 @@ class Stage:
     """One pass that ran.
 
     name : of the pass, as HYBRID_LAB_DUMP knows it
-    before, after : what its argument and its result: a Graph, or a Specialized that holds several
+    before, after : what its argument and its result: a Graph, or a Split or Specialized, which hold several
     """
 
     name: str
