@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -48,6 +49,7 @@ DTYPES: dict[str, np.dtype] = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 BF16 = "BF16"
 """bfloat16, which NumPy has with ml_dtypes only."""
+_FIELDS = {"dtype", "shape", "data_offsets"}
 FOREIGN = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "C64"}
 
 
@@ -168,10 +170,10 @@ class SafetensorsFile:
         return {info.name: info for info in infos}, metadata
 
     def _info(self, name: str, field: object) -> TensorInfo:
-        if not isinstance(field, dict) or set(field) != {"dtype", "shape", "data_offsets"}:
+        if not isinstance(field, dict) or field.keys() != _FIELDS:
             raise self._error(f"tensor {name!r} must have exactly dtype, shape and data_offsets")
         tag, shape, offsets = field["dtype"], field["shape"], field["data_offsets"]
-        if not isinstance(tag, str) or tag not in (*DTYPES, BF16):
+        if not isinstance(tag, str) or (tag not in DTYPES and tag != BF16):
             known = isinstance(tag, str) and tag in FOREIGN
             raise self._error(f"tensor {name!r} has dtype {tag!r}" + (", which NumPy does not have" if known else ""))
         try:
@@ -182,10 +184,8 @@ class SafetensorsFile:
             raise self._error(f"tensor {name!r} has shape {str(shape)[:80]}")
         if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
             raise self._error(f"tensor {name!r} has data_offsets {str(offsets)[:80]}")
-        size = dtype.itemsize
-        for dim in shape:
-            size *= dim
-        if math.prod(max(dim, 1) for dim in shape) > 1 << 59:
+        size = dtype.itemsize * math.prod(shape)
+        if size == 0 and math.prod(max(dim, 1) for dim in shape) > 1 << 59:
             raise self._error(f"tensor {name!r} of shape {str(shape)[:80]} is larger than any memory")
         if size != offsets[1] - offsets[0]:
             given = offsets[1] - offsets[0]
@@ -194,12 +194,7 @@ class SafetensorsFile:
 
 
 def _counts(value: object) -> bool:
-    if not isinstance(value, list):
-        return False
-    for item in value:
-        if type(item) is not int or item < 0:
-            return False
-    return True
+    return isinstance(value, list) and set(map(type, value)) <= {int} and min(value, default=0) >= 0
 
 
 def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview | bytes) -> str:
@@ -210,6 +205,8 @@ def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview | byt
 
 
 def _little(array: np.ndarray) -> np.ndarray:
+    if sys.byteorder == "little" and array.dtype.isnative and array.flags.c_contiguous:
+        return array
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(array.shape)
 
 
@@ -270,7 +267,7 @@ def encode(
         header[name] = {"dtype": tag, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
         offset += array.nbytes
     try:
-        text = strict_json.render(header, indent=None)
+        text = strict_json.render(header, lines=0)
     except UnicodeEncodeError:
         raise ArchiveError("a tensor name that cannot be written as UTF-8") from None
     text += b" " * (-(position + 8 + len(text)) % ALIGNMENT)

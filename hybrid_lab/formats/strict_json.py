@@ -72,8 +72,20 @@ def parse(data: bytes | memoryview, *, path: str | PathLike[str] | None = None, 
     return value
 
 
-def render(value: Any, *, indent: int | None = 1) -> bytes:
-    """UTF-8 JSON with object keys in their given order: the same value gives the same bytes. NaN raises ValueError."""
-    separators = (",", ": ") if indent is not None else (",", ":")
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
-    return (text + ("\n" if indent is not None else "")).encode("utf-8")
+def render(value: Any, *, lines: int = 2) -> bytes:
+    """UTF-8 JSON with object keys, which are texts, in their given order: the same value gives the same bytes.
+
+    lines : the outermost levels of which each item has a line of its own. Raises ValueError for NaN.
+    """
+    return (_text(value, lines) + ("\n" if lines else "")).encode("utf-8")
+
+
+def _text(value: Any, lines: int) -> str:
+    if lines and value and isinstance(value, dict):
+        return "{\n" + ",\n".join([f"{_encode(key)}:{_text(item, lines - 1)}" for key, item in value.items()]) + "}"
+    if lines and value and isinstance(value, list):
+        return "[\n" + ",\n".join([_text(item, lines - 1) for item in value]) + "]"
+    return _encode(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

@@ -53,18 +53,21 @@ class Block:
     """
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
-        set_plain = object.__setattr__
-        set_plain(self, "_children", OrderedDict())
-        set_plain(self, "_reg_params", {})
-        set_plain(self, "_parents", [])
-        self._structure_version = 0
-        self._empty_prefix = prefix == ""
-        self._prefix, self._params = name_block(prefix, params, self._alias())
-        self._name = self._prefix.removesuffix("_")
-        self._name_counts: dict[str, int] = {}
-        self._forward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-        self._forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-        self._warned_containers: frozenset[str] = frozenset()
+        full_prefix, own_params = name_block(prefix, params, self._alias())
+        vars(self).update(  # not by __setattr__, which asks of each value what it is
+            _children=OrderedDict(),
+            _reg_params={},
+            _parents=[],
+            _structure_version=0,
+            _empty_prefix=prefix == "",
+            _prefix=full_prefix,
+            _params=own_params,
+            _name=full_prefix.removesuffix("_"),
+            _name_counts={},
+            _forward_hooks=OrderedDict(),
+            _forward_pre_hooks=OrderedDict(),
+            _warned_containers=frozenset(),
+        )
 
     _is_container = False
     """Whether the Block only calls its children in order: `summary` has no line for it."""
@@ -72,6 +75,15 @@ class Block:
     _children: OrderedDict[str, Block]
     _reg_params: dict[str, Parameter]
     _parents: list[weakref.ref[Block]]
+    _structure_version: int
+    _empty_prefix: bool
+    _prefix: str
+    _params: ParameterDict
+    _name: str
+    _name_counts: dict[str, int]
+    _forward_hooks: OrderedDict[int, Callable[..., Any]]
+    _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _warned_containers: frozenset[str]
 
     def _alias(self) -> str:
         """The name that is numbered: `dense` gives dense0, dense1 ..."""

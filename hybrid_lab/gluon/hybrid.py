@@ -309,7 +309,6 @@ class HybridBlock(Block):
         if not isinstance(block, HybridBlock):
             raise hybridize_error("HL181", block=self.name, child=name or "new child", type=type(block).__name__)
         super().register_child(block, name)
-        self._graphs.clear()
 
     def register_forward_pre_hook(self, hook: Callable[[Block, tuple[Any, ...]], Any]) -> HookHandle:
         """Call `hook(block, inputs)` before each forward, but not where this block runs inside another one's graph."""

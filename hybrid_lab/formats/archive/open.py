@@ -17,6 +17,7 @@ from hybrid_lab.gluon.parameter import Constant, Parameter
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ops.dtypes import name_of
 from hybrid_lab.ops.operator import find
 
 from . import layout
@@ -217,17 +218,20 @@ class _Builder:
 
     # -- parameters ------------------------------------------------------------------------------------------------
 
-    def _parameter(self, key: str) -> Parameter:
+    def _parameter(self, key: str, own: Parameter | None = None) -> Parameter:
+        """The parameter of this id. own : the one that the layer's constructor made in its place"""
         found = self.parameters.get(key)
         if found is None:
-            found = self.parameters[key] = self._make_parameter(self.archive.tree.parameters[key])
+            found = self.parameters[key] = self._make_parameter(self.archive.tree.parameters[key], own)
         return found
 
-    def _make_parameter(self, record: ParameterRecord) -> Parameter:
+    def _make_parameter(self, record: ParameterRecord, own: Parameter | None) -> Parameter:
         array = self.archive.weights.get(record.id)
         values = None if array is None else NDArray.wrap(array)
-        if record.constant and array is not None:
-            made: Parameter = Constant(record.name, np.array(array))
+        if own is not None and _is_as_saved(own, record):
+            made = own
+        elif record.constant and array is not None:
+            made = Constant(record.name, np.array(array))
         else:
             made = Parameter(
                 record.name,
@@ -248,8 +252,10 @@ class _Builder:
 
     def _place(self, block: Block, name: str, key: str) -> None:
         """Put a parameter where the block keeps it, in place of the one that its own constructor made."""
-        parameter = self._parameter(key)
         own = access.own_parameters(block).get(name)
+        parameter = self._parameter(key, own)
+        if parameter is own:
+            return
         if own is not None:
             block.params.remove(own.name)
         block.params.add(parameter)
@@ -263,6 +269,20 @@ def _check_function(config: dict[str, Any]) -> None:
     name = config.get("function")
     if name is not None and (not isinstance(name, str) or find(name) is None):
         raise HybridLabError(f"there is no operator {str(name)[:60]!r}")
+
+
+def _is_as_saved(parameter: Parameter, record: ParameterRecord) -> bool:
+    """Whether a parameter without values is what the file says, but for the values."""
+    return (
+        type(parameter) is Parameter
+        and not record.constant
+        and access.arrays(parameter) is None
+        and access.deferred_init(parameter) is None
+        and (parameter.name, parameter.partial_shape, name_of(np.dtype(parameter.dtype)), parameter.init)
+        == (record.name, record.shape, record.dtype, record.init)
+        and (parameter.grad_req, parameter.lr_mult, parameter.wd_mult, parameter.differentiable)
+        == (record.grad_req, record.lr_mult, record.wd_mult, record.differentiable)
+    )
 
 
 def _fits(block: Block, record: BlockRecord) -> bool:

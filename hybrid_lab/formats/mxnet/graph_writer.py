@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -44,9 +45,12 @@ class GraphWriter:
         self.nodes: list[dict[str, Any]] = []
         self.counts: list[int] = []
         self._places: dict[Node, int] = {}
-        self._classes = shape_classes(graph)
         self._taken = {node.name for node in graph.nodes if node.name}
         self._variables: set[str] = set()
+
+    @cached_property
+    def _classes(self) -> dict[Value, Any]:
+        return shape_classes(self.graph)
 
     def document(self) -> dict[str, Any]:
         """The whole file as JSON data."""

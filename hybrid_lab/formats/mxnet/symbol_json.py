@@ -40,8 +40,7 @@ def dumps(
     return f'{{\n  "nodes": [\n{nodes}\n  ]{rest}\n}}\n'
 
 
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+_line = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def loads(

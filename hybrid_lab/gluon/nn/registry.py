@@ -35,15 +35,13 @@ def layer(cls: BlockClass) -> BlockClass:
     """
     target: Any = cls
     original = target.__init__
-    signature = inspect.signature(original)
+    names = tuple(inspect.signature(original).parameters)[1:]
 
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if type(self) is cls:
-            given = signature.bind(self, *args, **kwargs).arguments
-            given.update(given.pop("kwargs", {}))
-            del given["self"]
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
             self.__dict__["_arguments"] = {name: value for name, value in given.items() if name not in _NOT_CONFIG}
 
     target.__init__ = __init__
